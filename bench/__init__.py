@@ -1,0 +1,1 @@
+"""Measuring: engines side by side in one process, medians of interleaved runs."""

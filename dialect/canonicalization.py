@@ -1,0 +1,43 @@
+"""Canonicalization: which patterns belong to which ops. The patterns themselves are in `dialect/patterns.py`."""
+
+from xdsl.pattern_rewriter import RewritePattern
+from xdsl.traits import HasCanonicalizationPatternsTrait
+
+
+class LayerPatterns(HasCanonicalizationPatternsTrait):
+    """Patterns of `pebble.linear`."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """Return the patterns, loaded only when they are asked for."""
+        from redpebble.dialect.patterns import DropZeroBias
+
+        return (DropZeroBias(),)
+
+
+class ElementwisePatterns(HasCanonicalizationPatternsTrait):
+    """Patterns of the elementwise ops."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """Return the patterns, loaded only when they are asked for."""
+        from redpebble.dialect.patterns import (
+            DropNeutralOperand,
+            DropRepeatedActivation,
+        )
+
+        return (DropNeutralOperand(), DropRepeatedActivation())
+
+
+class MovementPatterns(HasCanonicalizationPatternsTrait):
+    """Patterns of reshape, transpose, and concat."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """Return the patterns, loaded only when they are asked for."""
+        from redpebble.dialect.patterns import (
+            DropIdentityMovement,
+            MergeTransposes,
+        )
+
+        return (DropIdentityMovement(), MergeTransposes())

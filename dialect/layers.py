@@ -1,0 +1,247 @@
+"""Layers with weights: the linear layer, normalisations and softmax over the last axis."""
+
+from typing import ClassVar
+
+from redpebble.dialect.attributes import ActivationAttr, KernelAttr
+from redpebble.dialect.canonicalization import LayerPatterns
+from redpebble.dialect.decisions import IoBoundsAttr
+from redpebble.dialect.tensors import DYNAMIC, compatible, f32_tensor, shape_of, shape_text
+from xdsl.dialects.builtin import Float32Type, FloatAttr, TensorType, f64
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+F32_TENSOR = base(TensorType[Float32Type])
+
+
+@irdl_op_definition
+class LinearOp(IRDLOperation):
+    """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].
+
+    ```mlir
+    %h = pebble.linear %x, %w bias %b activation <relu> : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    ```
+    """
+
+    name = "pebble.linear"
+
+    x = operand_def(F32_TENSOR)
+    weight = operand_def(F32_TENSOR)
+    bias = opt_operand_def(F32_TENSOR)
+    activation = opt_prop_def(ActivationAttr)
+    kernel = opt_prop_def(KernelAttr)
+    io_bounds = opt_prop_def(IoBoundsAttr)
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure(), LayerPatterns())
+    assembly_format: ClassVar = (
+        "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`kernel` $kernel^)? "
+        "(`io_bounds` $io_bounds^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        x: SSAValue,
+        weight: SSAValue,
+        bias: SSAValue | None = None,
+        activation: ActivationAttr | None = None,
+    ) -> None:
+        shape = (*shape_of(x)[:-1], shape_of(weight)[1])
+        super().__init__(
+            operands=[x, weight, bias],
+            properties={"activation": activation},
+            result_types=[f32_tensor(shape)],
+        )
+
+    def verify_(self) -> None:
+        shape, weight = shape_of(self.x), shape_of(self.weight)
+        if len(weight) != 2:
+            raise VerifyException(f"weight of rank {len(weight)}, expected 2")
+        if not shape or shape[-1] != weight[0]:
+            raise VerifyException(f"input {shape_text(shape)} does not fit weight {shape_text(weight)}")
+        if self.bias is not None and shape_of(self.bias) != weight[1:]:
+            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {weight[1]}")
+        expected = (*shape[:-1], weight[1])
+        if shape_of(self.result) != expected:
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+def _verify_rowwise(op: IRDLOperation, *parameters: SSAValue | None) -> None:
+    """Check that the first operand has the result's shape, with a known last axis that the parameters match."""
+    shape, result = shape_of(op.operands[0]), shape_of(op.results[0])
+    if shape != result:
+        raise VerifyException(f"result {shape_text(result)}, expected {shape_text(shape)}")
+    if not shape or shape[-1] == DYNAMIC:
+        raise VerifyException(f"input {shape_text(shape)}, expected a known size of the last axis")
+    for parameter in parameters:
+        if parameter is not None and not compatible(shape_of(parameter), shape[-1:]):
+            raise VerifyException(f"parameter {shape_text(shape_of(parameter))}, expected {shape[-1]}")
+
+
+@irdl_op_definition
+class SoftmaxOp(IRDLOperation):
+    """exp(x - max) / sum(exp(x - max)) over the last axis."""
+
+    name = "pebble.softmax"
+
+    x = operand_def(F32_TENSOR)
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue) -> None:
+        super().__init__(operands=[x], result_types=[x.type])
+
+    def verify_(self) -> None:
+        _verify_rowwise(self)
+
+
+@irdl_op_definition
+class LogSoftmaxOp(IRDLOperation):
+    """x - max - log(sum(exp(x - max))) over the last axis."""
+
+    name = "pebble.log_softmax"
+
+    x = operand_def(F32_TENSOR)
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue) -> None:
+        super().__init__(operands=[x], result_types=[x.type])
+
+    def verify_(self) -> None:
+        _verify_rowwise(self)
+
+
+@irdl_op_definition
+class LayerNormOp(IRDLOperation):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis."""
+
+    name = "pebble.layer_norm"
+
+    x = operand_def(F32_TENSOR)
+    scale = operand_def(F32_TENSOR)
+    bias = opt_operand_def(F32_TENSOR)
+    epsilon = prop_def(FloatAttr.constr(f64))
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = (
+        "$x `scale` $scale (`bias` $bias^)? `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        x: SSAValue,
+        scale: SSAValue,
+        bias: SSAValue | None,
+        epsilon: float,
+    ) -> None:
+        super().__init__(
+            operands=[x, scale, bias],
+            properties={"epsilon": FloatAttr(epsilon, f64)},
+            result_types=[x.type],
+        )
+
+    def verify_(self) -> None:
+        _verify_rowwise(self, self.scale, self.bias)
+
+
+@irdl_op_definition
+class RmsNormOp(IRDLOperation):
+    """x / sqrt(mean(x * x) + epsilon) * scale over the last axis."""
+
+    name = "pebble.rms_norm"
+
+    x = operand_def(F32_TENSOR)
+    scale = operand_def(F32_TENSOR)
+    epsilon = prop_def(FloatAttr.constr(f64))
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = "$x `scale` $scale `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, scale: SSAValue, epsilon: float) -> None:
+        super().__init__(
+            operands=[x, scale],
+            properties={"epsilon": FloatAttr(epsilon, f64)},
+            result_types=[x.type],
+        )
+
+    def verify_(self) -> None:
+        _verify_rowwise(self, self.scale)
+
+
+@irdl_op_definition
+class BatchNormOp(IRDLOperation):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with one entry of each parameter for every index of axis 1."""
+
+    name = "pebble.batch_norm"
+
+    x = operand_def(F32_TENSOR)
+    scale = operand_def(F32_TENSOR)
+    bias = operand_def(F32_TENSOR)
+    mean = operand_def(F32_TENSOR)
+    variance = operand_def(F32_TENSOR)
+    epsilon = prop_def(FloatAttr.constr(f64))
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = (
+        "$x `scale` $scale `bias` $bias `mean` $mean `variance` $variance `epsilon` $epsilon attr-dict `:` "
+        "functional-type(operands, results)"
+    )
+
+    def __init__(self, x: SSAValue, parameters: tuple[SSAValue, SSAValue, SSAValue, SSAValue], epsilon: float) -> None:
+        super().__init__(
+            operands=[x, *parameters],
+            properties={"epsilon": FloatAttr(epsilon, f64)},
+            result_types=[x.type],
+        )
+
+    def verify_(self) -> None:
+        shape, result = shape_of(self.x), shape_of(self.result)
+        if shape != result:
+            raise VerifyException(f"result {shape_text(result)}, expected {shape_text(shape)}")
+        if len(shape) < 2:
+            raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more")
+        for parameter in self.operands[1:]:
+            if not compatible(shape_of(parameter), shape[1:2]):
+                raise VerifyException(f"parameter {shape_text(shape_of(parameter))}, expected {shape_text(shape[1:2])}")
+
+
+@irdl_op_definition
+class ReduceMeanOp(IRDLOperation):
+    """The mean over the last axis, which stays with size 1."""
+
+    name = "pebble.reduce_mean"
+
+    x = operand_def(F32_TENSOR)
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue) -> None:
+        super().__init__(operands=[x], result_types=[f32_tensor((*shape_of(x)[:-1], 1))])
+
+    def verify_(self) -> None:
+        shape = shape_of(self.x)
+        if not shape or shape[-1] in (DYNAMIC, 0):
+            raise VerifyException(f"input {shape_text(shape)}, expected a known size of the last axis")
+        if shape_of(self.result) != (*shape[:-1], 1):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected the last axis to be 1")

@@ -1,0 +1,57 @@
+"""The dialect object: every op and attribute of `pebble`, in the order in which a reader should meet them."""
+
+from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
+from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.foreign import ForeignOp, ForeignType
+from redpebble.dialect.layers import (
+    BatchNormOp,
+    LayerNormOp,
+    LinearOp,
+    LogSoftmaxOp,
+    ReduceMeanOp,
+    RmsNormOp,
+    SoftmaxOp,
+)
+from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
+from redpebble.dialect.tile import TileOp, YieldOp
+from xdsl.ir import Dialect
+
+Pebble = Dialect(
+    "pebble",
+    [
+        ConstantOp,
+        SparseConstantOp,
+        LinearOp,
+        ActivateOp,
+        AddOp,
+        SubOp,
+        MulOp,
+        DivOp,
+        PreluOp,
+        SoftmaxOp,
+        LogSoftmaxOp,
+        LayerNormOp,
+        RmsNormOp,
+        BatchNormOp,
+        ReduceMeanOp,
+        ReshapeOp,
+        TransposeOp,
+        ConcatOp,
+        SplitOp,
+        TileOp,
+        YieldOp,
+        ForeignOp,
+    ],
+    [
+        ActivationAttr,
+        SparsityAttr,
+        KernelAttr,
+        LayoutAttr,
+        IoBoundsAttr,
+        ScheduleAttr,
+        TargetShapeAttr,
+        ForeignType,
+    ],
+)

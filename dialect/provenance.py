@@ -1,0 +1,44 @@
+"""Where an op comes from: the names of the ONNX node and values it stands for, kept for reports, errors and ONNX out.
+
+They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`.
+"""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
+
+NODE = "pebble.node"
+VALUES = "pebble.values"
+
+
+def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:
+    """Record that `op` stands for the ONNX node `node`, whose outputs are called `values` (one for each result)."""
+    if node:
+        op.attributes[NODE] = StringAttr(node)
+    if any(values):
+        op.attributes[VALUES] = ArrayAttr([StringAttr(value) for value in values])
+
+
+def copy_provenance(source: Operation, target: Operation) -> None:
+    """Let `target` carry the names that `source` carries, where it has any."""
+    for key in (NODE, VALUES):
+        if key in source.attributes:
+            target.attributes[key] = source.attributes[key]
+
+
+def node_name(op: Operation) -> str:
+    """Return the name of the ONNX node `op` stands for, or the empty string."""
+    name = op.attributes.get(NODE)
+    return name.data if isinstance(name, StringAttr) else ""
+
+
+def value_name(value: SSAValue) -> str:
+    """Return the name of the ONNX value that an op's result stands for, or the empty string."""
+    if not isinstance(value, OpResult):
+        return ""
+    names = value.op.attributes.get(VALUES)
+    if not isa(names, ArrayAttr[StringAttr]) or value.index >= len(names):
+        return ""
+    return names.data[value.index].data

@@ -1,0 +1,139 @@
+"""Tensor types of the dialect, and the way between numpy arrays and attributes."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    Float32Type,
+    IntegerType,
+    NoneAttr,
+    TensorType,
+    f32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+F32Tensor = TensorType[Float32Type]
+"""The type of every activation: `tensor<?x64xf32>`."""
+
+Shape = tuple[int, ...]
+"""Sizes of the dimensions; `DYNAMIC` where only the call knows."""
+
+DYNAMIC = DYNAMIC_INDEX
+
+
+def f32_tensor(shape: Sequence[int], encoding: Attribute | None = None) -> F32Tensor:
+    """Return the type of an f32 tensor of `shape`."""
+    return TensorType(f32, shape, NoneAttr() if encoding is None else encoding)
+
+
+def shape_of(value: SSAValue) -> Shape:
+    """Return the shape of a tensor value.
+
+    Raises:
+        VerifyException: the value is no ranked tensor.
+    """
+    if not isa(value.type, TensorType[Attribute]):
+        raise VerifyException(f"expected a ranked tensor, got {value.type}")
+    return value.type.get_shape()
+
+
+def dense_floats(array: NDArray[np.float32]) -> DenseIntOrFPElementsAttr[Float32Type]:
+    """Return the attribute that holds a copy of `array`."""
+    data = BytesAttr(np.ascontiguousarray(array, dtype="<f4").tobytes())
+    return DenseIntOrFPElementsAttr(TensorType(f32, array.shape), data)
+
+
+def dense_indices(array: NDArray[np.int64]) -> DenseIntOrFPElementsAttr[IntegerType]:
+    """Return the attribute that holds a copy of the indices in `array`."""
+    data = BytesAttr(np.ascontiguousarray(array, dtype="<i8").tobytes())
+    return DenseIntOrFPElementsAttr(TensorType(i64, array.shape), data)
+
+
+def floats_of(attribute: DenseIntOrFPElementsAttr[Float32Type]) -> NDArray[np.float32]:
+    """Return the floats of a dense attribute: a read-only view, without a copy."""
+    return np.frombuffer(attribute.data.data, dtype="<f4").reshape(attribute.get_shape())
+
+
+def indices_of(attribute: DenseIntOrFPElementsAttr[IntegerType]) -> NDArray[np.int64]:
+    """Return the indices of a dense attribute: a read-only view, without a copy."""
+    return np.frombuffer(attribute.data.data, dtype="<i8").reshape(attribute.get_shape())
+
+
+class CscMatrix(NamedTuple):
+    """A sparse matrix of `shape` [inputs, outputs]; column n holds the entries `pointers[n]` to `pointers[n + 1]`."""
+
+    shape: tuple[int, int]
+    pointers: NDArray[np.int64]
+    """[outputs + 1], ascending from 0."""
+    rows: NDArray[np.int64]
+    """[nonzeros], ascending inside a column."""
+    values: NDArray[np.float32]
+    """[nonzeros]."""
+
+    @staticmethod
+    def from_dense(matrix: NDArray[np.float32]) -> "CscMatrix":
+        """Return the entries of `matrix` [inputs, outputs] that are not zero (NaN is an entry like any other)."""
+        columns, rows = np.nonzero(matrix.T)
+        pointers = np.zeros(matrix.shape[1] + 1, dtype=np.int64)
+        np.cumsum(np.bincount(columns, minlength=matrix.shape[1]), out=pointers[1:])
+        return CscMatrix((matrix.shape[0], matrix.shape[1]), pointers, rows, matrix[rows, columns])
+
+    def to_dense(self) -> NDArray[np.float32]:
+        """Return the matrix [inputs, outputs] with its zeros."""
+        matrix = np.zeros(self.shape, dtype=np.float32)
+        matrix[self.rows, self.columns] = self.values
+        return matrix
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of every entry, [nonzeros]."""
+        return np.repeat(np.arange(self.shape[1]), np.diff(self.pointers))
+
+    @property
+    def density(self) -> float:
+        """The share of entries that are stored; 0 for an empty matrix."""
+        size = self.shape[0] * self.shape[1]
+        return len(self.values) / size if size else 0.0
+
+
+def broadcast_shape(left: Shape, right: Shape) -> Shape:
+    """Return numpy's broadcast of two shapes; an unknown size is taken to fit the other one.
+
+    Raises:
+        VerifyException: two known sizes differ and neither is 1.
+    """
+    rank = max(len(left), len(right))
+    padded = zip((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right, strict=True)
+    sizes: list[int] = []
+    for first, second in padded:
+        if first == 1 or (first == DYNAMIC and second != 1):
+            sizes.append(second)
+        elif second in (1, first, DYNAMIC):
+            sizes.append(first)
+        else:
+            raise VerifyException(f"shapes {shape_text(left)} and {shape_text(right)} do not broadcast")
+    return tuple(sizes)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return a shape as a person writes it: `?x64`."""
+    return "x".join("?" if size == DYNAMIC else str(size) for size in shape) or "scalar"
+
+
+def compatible(left: Shape, right: Shape) -> bool:
+    """Return whether two shapes can be the same at run time."""
+    return len(left) == len(right) and all(a == b or DYNAMIC in (a, b) for a, b in zip(left, right, strict=True))
+
+
+def size_of(shape: Shape) -> int:
+    """Return the number of values of a shape, or `DYNAMIC`."""
+    return DYNAMIC if DYNAMIC in shape else prod(shape)

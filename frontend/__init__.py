@@ -1,0 +1,1 @@
+"""ONNX in: a model becomes one function of the `pebble` dialect."""

@@ -1,0 +1,1 @@
+"""From the scheduled `pebble` dialect to LLVM: kernels, packed weights and the driver that calls them."""

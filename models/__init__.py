@@ -1,0 +1,1 @@
+"""Seeded recipes of models to test and measure with."""

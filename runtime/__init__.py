@@ -1,0 +1,1 @@
+"""Machine code in this process: targets, the object cache, calls, and onnxruntime as the oracle."""

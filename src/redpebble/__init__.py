@@ -1,0 +1,1 @@
+"""redpebble makes pruned ONNX models fast on CPUs by moving less data."""
