@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from math import isnan
 from typing import ClassVar
 
-from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr, f64
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 
 
 @irdl_attr_definition

@@ -1,4 +1,7 @@
-"""Canonicalization: which patterns belong to which ops. The patterns themselves are in `dialect/patterns.py`."""
+"""Canonicalization: which patterns belong to which ops.
+
+The patterns themselves are in `dialect/patterns.py` and `dialect/movement_patterns.py`.
+"""
 
 from xdsl.pattern_rewriter import RewritePattern
 from xdsl.traits import HasCanonicalizationPatternsTrait
@@ -30,14 +33,17 @@ class ElementwisePatterns(HasCanonicalizationPatternsTrait):
 
 
 class MovementPatterns(HasCanonicalizationPatternsTrait):
-    """Patterns of reshape, transpose, and concat."""
+    """Patterns of reshape, transpose, concat, and split."""
 
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
         """Return the patterns, loaded only when they are asked for."""
-        from redpebble.dialect.patterns import (
+        from redpebble.dialect.movement_patterns import (
             DropIdentityMovement,
+            JoinSplitParts,
+            MergeReshapes,
             MergeTransposes,
+            SplitConcatParts,
         )
 
-        return (DropIdentityMovement(), MergeTransposes())
+        return (DropIdentityMovement(), MergeTransposes(), MergeReshapes(), JoinSplitParts(), SplitConcatParts())

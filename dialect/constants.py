@@ -5,8 +5,20 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type, IntegerType, TensorType, f32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import ConstantLike, HasFolder, Pure
+from xdsl.utils.exceptions import VerifyException
+
 from redpebble.dialect.attributes import SparsityAttr
+from redpebble.dialect.dense_text import Floats, parse_floats, print_floats
 from redpebble.dialect.tensors import (
+    DENSE_TENSOR,
+    DYNAMIC,
+    F32_TENSOR,
     CscMatrix,
     F32Tensor,
     dense_floats,
@@ -14,17 +26,9 @@ from redpebble.dialect.tensors import (
     f32_tensor,
     floats_of,
     indices_of,
+    shape_text,
+    size_of,
 )
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type, IntegerType, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, base, irdl_op_definition, prop_def, result_def, traits_def
-from xdsl.parser import Parser
-from xdsl.printer import Printer
-from xdsl.traits import ConstantLike, HasFolder, Pure
-from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
-
-F32_TENSOR = base(TensorType[Float32Type])
 
 
 class _FoldsToItsValue(HasFolder):
@@ -35,12 +39,17 @@ class _FoldsToItsValue(HasFolder):
 
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """A dense constant: `%b = pebble.constant dense<[0.5, 1.0]> : tensor<2xf32>`."""
+    """A dense constant.
+
+    ```mlir
+    %b = pebble.constant dense<[0.5, 1.0]> : tensor<2xf32>
+    ```
+    """
 
     name = "pebble.constant"
 
     value = prop_def(DenseIntOrFPElementsAttr[Float32Type])
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), ConstantLike(), _FoldsToItsValue())
 
@@ -56,21 +65,19 @@ class ConstantOp(IRDLOperation):
     def verify_(self) -> None:
         if self.value.type != self.result.type:
             raise VerifyException(f"value of type {self.value.type} for a result of type {self.result.type}")
+        _verify_size(self.value)
 
     @classmethod
     def parse(cls, parser: Parser) -> "ConstantOp":
         attributes = parser.parse_optional_attr_dict()
-        value = parser.parse_attribute()
-        if not isa(value, DenseIntOrFPElementsAttr[Float32Type]):
-            parser.raise_error("expected dense f32 elements")
-        op = cls(value)
+        op = cls(parse_floats(parser))
         op.attributes.update(attributes)
         return op
 
     def print(self, printer: Printer) -> None:
         printer.print_op_attributes(self.attributes)
         printer.print_string(" ")
-        printer.print_attribute(self.value)
+        print_floats(printer, self.value)
 
 
 @irdl_op_definition
@@ -91,7 +98,11 @@ class SparseConstantOp(IRDLOperation):
     result = result_def(F32_TENSOR)
 
     traits = traits_def(Pure())
-    assembly_format: ClassVar = "`pointers` qualified($pointers) `rows` qualified($rows) `values` qualified($values) attr-dict `:` type($result)"
+    custom_directives = (Floats,)
+    assembly_format: ClassVar = (
+        "`pointers` qualified($pointers) `rows` qualified($rows) `values` custom<Floats>($values) "
+        "attr-dict `:` type($result)"
+    )
 
     def __init__(self, weight: CscMatrix) -> None:
         super().__init__(
@@ -121,17 +132,34 @@ class SparseConstantOp(IRDLOperation):
         shape = self.result_type.get_shape()
         if len(shape) != 2:
             raise VerifyException(f"a sparse constant of rank {len(shape)}, expected 2")
-        _verify_csc(shape, encoding.nonzeros.data, self)
+        if DYNAMIC in shape:
+            raise VerifyException(f"a sparse constant of shape {shape_text(shape)}, expected known sizes")
+        _verify_arrays(shape[1], encoding.nonzeros.data, self)
+        _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
 
 
-def _verify_csc(shape: tuple[int, ...], nonzeros: int, op: SparseConstantOp) -> None:
-    """Check that pointers, rows and values describe a matrix of `shape` with `nonzeros` stored values."""
-    inputs, outputs = shape
-    pointers, rows = indices_of(op.pointers), indices_of(op.rows)
-    if len(rows) != nonzeros or len(op.values) != nonzeros:
-        raise VerifyException(f"{len(rows)} rows and {len(op.values)} values, the type says {nonzeros} nonzeros")
-    if len(pointers) != outputs + 1:
-        raise VerifyException(f"{len(pointers)} pointers, expected {outputs + 1} for {outputs} columns")
+def _verify_size(elements: DenseIntOrFPElementsAttr[Float32Type] | DenseIntOrFPElementsAttr[IntegerType]) -> None:
+    """Check that there are as many elements as their type says; a string of bytes can hold any number."""
+    if len(elements) != size_of(elements.get_shape()):
+        raise VerifyException(f"{len(elements)} elements for {elements.type}")
+
+
+def _verify_arrays(outputs: int, nonzeros: int, op: SparseConstantOp) -> None:
+    """Check the types of the three arrays of a matrix of `outputs` columns with `nonzeros` stored values."""
+    for word, array, element, count in (
+        ("pointers", op.pointers, i64, outputs + 1),
+        ("rows", op.rows, i64, nonzeros),
+        ("values", op.values, f32, nonzeros),
+    ):
+        expected = TensorType[Attribute](element, [count])
+        if array.type != expected:
+            raise VerifyException(f"{word} are {array.type}, expected {expected}")
+        _verify_size(array)
+
+
+def _verify_csc(inputs: int, pointers: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    """Check that pointers and rows describe a matrix of `inputs` rows."""
+    nonzeros = len(rows)
     if pointers[0] != 0 or pointers[-1] != nonzeros or np.any(np.diff(pointers) < 0):
         raise VerifyException(f"pointers must ascend from 0 to {nonzeros}")
     if nonzeros and (rows.min() < 0 or rows.max() >= inputs):

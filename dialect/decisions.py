@@ -13,7 +13,12 @@ from xdsl.utils.exceptions import VerifyException
 
 @irdl_attr_definition
 class IoBoundsAttr(ParametrizedAttribute):
-    """Fewest and most transfers (values, batch of one) of a good order: `#pebble.io_bounds<reads = 9 to 12, writes = 2 to 4>`."""
+    """Fewest and most transfers of a good order, in values for a batch of one.
+
+    ```mlir
+    #pebble.io_bounds<reads = 9 to 12, writes = 2 to 4>
+    ```
+    """
 
     name = "pebble.io_bounds"
 

@@ -2,27 +2,30 @@
 
 from typing import ClassVar
 
-from redpebble.dialect.attributes import ActivationAttr
-from redpebble.dialect.canonicalization import ElementwisePatterns
-from redpebble.dialect.tensors import broadcast_shape, compatible, f32_tensor, shape_of, shape_text
-from xdsl.dialects.builtin import Float32Type, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, base, irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
 
-F32_TENSOR = base(TensorType[Float32Type])
+from redpebble.dialect.attributes import ActivationAttr
+from redpebble.dialect.canonicalization import ElementwisePatterns
+from redpebble.dialect.tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
 
 
 @irdl_op_definition
 class ActivateOp(IRDLOperation):
-    """One activation for every value: `%y = pebble.activate <relu> %x : tensor<?x4xf32>`."""
+    """One activation for every value.
+
+    ```mlir
+    %y = pebble.activate <leaky_relu(0.01)> %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.activate"
 
-    x = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
     activation = prop_def(ActivationAttr)
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), ElementwisePatterns())
     assembly_format: ClassVar = "$activation $x attr-dict `:` functional-type(operands, results)"
@@ -40,9 +43,9 @@ class ActivateOp(IRDLOperation):
 class BinaryOp(IRDLOperation):
     """Two operands, broadcast against each other as numpy does; unknown sizes must agree at run time."""
 
-    left = operand_def(F32_TENSOR)
-    right = operand_def(F32_TENSOR)
-    result = result_def(F32_TENSOR)
+    left = operand_def(DENSE_TENSOR)
+    right = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     assembly_format: ClassVar = "$left `,` $right attr-dict `:` functional-type(operands, results)"
 
@@ -58,7 +61,12 @@ class BinaryOp(IRDLOperation):
 
 @irdl_op_definition
 class AddOp(BinaryOp):
-    """left + right."""
+    """left + right.
+
+    ```mlir
+    %y = pebble.add %x, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.add"
     traits = traits_def(Pure(), Commutative(), ElementwisePatterns())
@@ -66,7 +74,12 @@ class AddOp(BinaryOp):
 
 @irdl_op_definition
 class SubOp(BinaryOp):
-    """left - right."""
+    """left - right.
+
+    ```mlir
+    %y = pebble.sub %x, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.sub"
     traits = traits_def(Pure(), ElementwisePatterns())
@@ -74,7 +87,12 @@ class SubOp(BinaryOp):
 
 @irdl_op_definition
 class MulOp(BinaryOp):
-    """left * right."""
+    """left * right.
+
+    ```mlir
+    %y = pebble.mul %x, %scale : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.mul"
     traits = traits_def(Pure(), Commutative(), ElementwisePatterns())
@@ -82,7 +100,12 @@ class MulOp(BinaryOp):
 
 @irdl_op_definition
 class DivOp(BinaryOp):
-    """left / right."""
+    """left / right.
+
+    ```mlir
+    %y = pebble.div %x, %scale : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.div"
     traits = traits_def(Pure(), ElementwisePatterns())
@@ -90,7 +113,18 @@ class DivOp(BinaryOp):
 
 @irdl_op_definition
 class PreluOp(BinaryOp):
-    """left where it is not negative, else left * right (the slope)."""
+    """left where it is not negative, else left * right (the slope).
+
+    ```mlir
+    %y = pebble.prelu %x, %slope : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.prelu"
     traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        shape, slope = shape_of(self.left), shape_of(self.right)
+        if not compatible(shape, broadcast_shape(shape, slope)):
+            raise VerifyException(f"slope {shape_text(slope)} does not fit input {shape_text(shape)}")

@@ -2,15 +2,10 @@
 
 from typing import ClassVar
 
-from redpebble.dialect.attributes import ActivationAttr, KernelAttr
-from redpebble.dialect.canonicalization import LayerPatterns
-from redpebble.dialect.decisions import IoBoundsAttr
-from redpebble.dialect.tensors import DYNAMIC, compatible, f32_tensor, shape_of, shape_text
-from xdsl.dialects.builtin import Float32Type, FloatAttr, TensorType, f64
+from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    base,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -22,7 +17,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-F32_TENSOR = base(TensorType[Float32Type])
+from redpebble.dialect.attributes import ActivationAttr, KernelAttr
+from redpebble.dialect.canonicalization import LayerPatterns
+from redpebble.dialect.decisions import IoBoundsAttr
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, compatible, f32_tensor, shape_of, shape_text
 
 
 @irdl_op_definition
@@ -30,19 +28,20 @@ class LinearOp(IRDLOperation):
     """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].
 
     ```mlir
-    %h = pebble.linear %x, %w bias %b activation <relu> : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    %h = pebble.linear %x, %w bias %b activation <relu>
+        : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
     ```
     """
 
     name = "pebble.linear"
 
-    x = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
     weight = operand_def(F32_TENSOR)
-    bias = opt_operand_def(F32_TENSOR)
+    bias = opt_operand_def(DENSE_TENSOR)
     activation = opt_prop_def(ActivationAttr)
     kernel = opt_prop_def(KernelAttr)
     io_bounds = opt_prop_def(IoBoundsAttr)
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), LayerPatterns())
     assembly_format: ClassVar = (
@@ -68,6 +67,8 @@ class LinearOp(IRDLOperation):
         shape, weight = shape_of(self.x), shape_of(self.weight)
         if len(weight) != 2:
             raise VerifyException(f"weight of rank {len(weight)}, expected 2")
+        if DYNAMIC in weight:
+            raise VerifyException(f"weight {shape_text(weight)}, expected known sizes")
         if not shape or shape[-1] != weight[0]:
             raise VerifyException(f"input {shape_text(shape)} does not fit weight {shape_text(weight)}")
         if self.bias is not None and shape_of(self.bias) != weight[1:]:
@@ -91,12 +92,17 @@ def _verify_rowwise(op: IRDLOperation, *parameters: SSAValue | None) -> None:
 
 @irdl_op_definition
 class SoftmaxOp(IRDLOperation):
-    """exp(x - max) / sum(exp(x - max)) over the last axis."""
+    """exp(x - max) / sum(exp(x - max)) over the last axis.
+
+    ```mlir
+    %y = pebble.softmax %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.softmax"
 
-    x = operand_def(F32_TENSOR)
-    result = result_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
@@ -110,12 +116,17 @@ class SoftmaxOp(IRDLOperation):
 
 @irdl_op_definition
 class LogSoftmaxOp(IRDLOperation):
-    """x - max - log(sum(exp(x - max))) over the last axis."""
+    """x - max - log(sum(exp(x - max))) over the last axis.
+
+    ```mlir
+    %y = pebble.log_softmax %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.log_softmax"
 
-    x = operand_def(F32_TENSOR)
-    result = result_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
@@ -129,15 +140,21 @@ class LogSoftmaxOp(IRDLOperation):
 
 @irdl_op_definition
 class LayerNormOp(IRDLOperation):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis.
+
+    ```mlir
+    %y = pebble.layer_norm %x scale %s bias %b epsilon 1.0e-05
+        : (tensor<?x4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.layer_norm"
 
-    x = operand_def(F32_TENSOR)
-    scale = operand_def(F32_TENSOR)
-    bias = opt_operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
+    scale = operand_def(DENSE_TENSOR)
+    bias = opt_operand_def(DENSE_TENSOR)
     epsilon = prop_def(FloatAttr.constr(f64))
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = (
@@ -163,14 +180,19 @@ class LayerNormOp(IRDLOperation):
 
 @irdl_op_definition
 class RmsNormOp(IRDLOperation):
-    """x / sqrt(mean(x * x) + epsilon) * scale over the last axis."""
+    """x / sqrt(mean(x * x) + epsilon) * scale over the last axis.
+
+    ```mlir
+    %y = pebble.rms_norm %x scale %s epsilon 1.0e-05 : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.rms_norm"
 
-    x = operand_def(F32_TENSOR)
-    scale = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
+    scale = operand_def(DENSE_TENSOR)
     epsilon = prop_def(FloatAttr.constr(f64))
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = "$x `scale` $scale `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
@@ -188,17 +210,23 @@ class RmsNormOp(IRDLOperation):
 
 @irdl_op_definition
 class BatchNormOp(IRDLOperation):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with one entry of each parameter for every index of axis 1."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias; each parameter has one entry for every index of axis 1.
+
+    ```mlir
+    %y = pebble.batch_norm %x scale %s bias %b mean %m variance %v epsilon 1.0e-05
+        : (tensor<?x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
 
     name = "pebble.batch_norm"
 
-    x = operand_def(F32_TENSOR)
-    scale = operand_def(F32_TENSOR)
-    bias = operand_def(F32_TENSOR)
-    mean = operand_def(F32_TENSOR)
-    variance = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
+    scale = operand_def(DENSE_TENSOR)
+    bias = operand_def(DENSE_TENSOR)
+    mean = operand_def(DENSE_TENSOR)
+    variance = operand_def(DENSE_TENSOR)
     epsilon = prop_def(FloatAttr.constr(f64))
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = (
@@ -226,12 +254,17 @@ class BatchNormOp(IRDLOperation):
 
 @irdl_op_definition
 class ReduceMeanOp(IRDLOperation):
-    """The mean over the last axis, which stays with size 1."""
+    """The mean over the last axis, which stays with size 1.
+
+    ```mlir
+    %y = pebble.reduce_mean %x : (tensor<?x4xf32>) -> tensor<?x1xf32>
+    ```
+    """
 
     name = "pebble.reduce_mean"
 
-    x = operand_def(F32_TENSOR)
-    result = result_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from redpebble.dialect.canonicalization import MovementPatterns
-from redpebble.dialect.tensors import DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, Float32Type, IntAttr, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, IntegerAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    base,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -25,7 +22,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-F32_TENSOR = base(TensorType[Float32Type])
+from redpebble.dialect.canonicalization import MovementPatterns
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 
 INFERRED = -1
 """In a reshape target: what is left over."""
@@ -38,7 +36,11 @@ def copied(axis: int) -> int:
 
 @irdl_attr_definition
 class TargetShapeAttr(ParametrizedAttribute):
-    """The target of a reshape: `#pebble.target_shape<[d0, _, 64]>`; d0 copies the input's axis 0, _ is what is left over.
+    """The target of a reshape: d0 copies the input's axis 0, _ is what is left over.
+
+    ```mlir
+    #pebble.target_shape<[d0, _, 64]>
+    ```
 
     Stored as one integer an axis: the size, `INFERRED`, or `copied(axis)`.
     """
@@ -60,6 +62,9 @@ class TargetShapeAttr(ParametrizedAttribute):
     def verify(self) -> None:
         if self.values.count(INFERRED) > 1:
             raise VerifyException(f"{self.values.count(INFERRED)} axes are left over, expected one at most")
+        copies = [entry for entry in self.values if entry < INFERRED]
+        if len(copies) != len(set(copies)):
+            raise VerifyException(f"target {self.text} copies an axis twice")
 
     def result_shape(self, shape: Shape) -> Shape:
         """Return the shape of the result for an input of `shape`.
@@ -69,7 +74,7 @@ class TargetShapeAttr(ParametrizedAttribute):
         """
         if any(entry < INFERRED and -2 - entry >= len(shape) for entry in self.values):
             raise VerifyException(f"target {self.text} copies an axis that input {shape_text(shape)} does not have")
-        sizes = [entry if entry >= INFERRED else shape[-2 - entry] for entry in self.values]
+        sizes = [DYNAMIC if entry == INFERRED else entry if entry >= 0 else shape[-2 - entry] for entry in self.values]
         rest = self._without_copies(shape)
         known = prod(entry for entry in self.values if entry >= 0)
         if DYNAMIC not in rest and INFERRED in self.values:
@@ -115,13 +120,18 @@ def _parse_entry(parser: AttrParser) -> int:
 
 @irdl_op_definition
 class ReshapeOp(IRDLOperation):
-    """The same values in another shape: `%y = pebble.reshape %x to <[d0, _]> : (tensor<?x8x8xf32>) -> tensor<?x64xf32>`."""
+    """The same values in another shape.
+
+    ```mlir
+    %y = pebble.reshape %x to <[d0, _]> : (tensor<?x8x8xf32>) -> tensor<?x64xf32>
+    ```
+    """
 
     name = "pebble.reshape"
 
-    x = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
     target = prop_def(TargetShapeAttr)
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), MovementPatterns())
     assembly_format: ClassVar = "$x `to` $target attr-dict `:` functional-type(operands, results)"
@@ -138,13 +148,18 @@ class ReshapeOp(IRDLOperation):
 
 @irdl_op_definition
 class TransposeOp(IRDLOperation):
-    """Axes in another order: axis i of the result is axis `axes[i]` of x."""
+    """Axes in another order: axis i of the result is axis `axes[i]` of x.
+
+    ```mlir
+    %y = pebble.transpose %x axes [0, 2, 1] : (tensor<?x4x2xf32>) -> tensor<?x2x4xf32>
+    ```
+    """
 
     name = "pebble.transpose"
 
-    x = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
     axes = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), MovementPatterns())
     assembly_format: ClassVar = "$x `axes` $axes attr-dict `:` functional-type(operands, results)"
@@ -194,13 +209,18 @@ def _joined_shape(shapes: Sequence[Shape], axis: int) -> Shape:
 
 @irdl_op_definition
 class ConcatOp(IRDLOperation):
-    """Operands one after the other along an axis."""
+    """Operands one after the other along an axis.
+
+    ```mlir
+    %y = pebble.concat %a, %b axis 1 : (tensor<?x4xf32>, tensor<?x2xf32>) -> tensor<?x6xf32>
+    ```
+    """
 
     name = "pebble.concat"
 
-    parts = var_operand_def(F32_TENSOR)
+    parts = var_operand_def(DENSE_TENSOR)
     axis = prop_def(IntegerAttr.constr(i64))
-    result = result_def(F32_TENSOR)
+    result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), MovementPatterns())
     assembly_format: ClassVar = "$parts `axis` $axis attr-dict `:` functional-type(operands, results)"
@@ -221,15 +241,20 @@ class ConcatOp(IRDLOperation):
 
 @irdl_op_definition
 class SplitOp(IRDLOperation):
-    """One operand cut along an axis into results of known sizes."""
+    """One operand cut along an axis into results of known sizes.
+
+    ```mlir
+    %a, %b = pebble.split %x axis 1 : (tensor<?x6xf32>) -> (tensor<?x4xf32>, tensor<?x2xf32>)
+    ```
+    """
 
     name = "pebble.split"
 
-    x = operand_def(F32_TENSOR)
+    x = operand_def(DENSE_TENSOR)
     axis = prop_def(IntegerAttr.constr(i64))
-    parts = var_result_def(F32_TENSOR)
+    parts = var_result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), MovementPatterns())
     assembly_format: ClassVar = "$x `axis` $axis attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, axis: int, sizes: Sequence[int]) -> None:
@@ -242,8 +267,10 @@ class SplitOp(IRDLOperation):
 
     def verify_(self) -> None:
         shape, axis = shape_of(self.x), self.axis.value.data
-        if any(part.type.get_shape()[axis : axis + 1] in ((), (DYNAMIC,)) for part in self.parts):
-            raise VerifyException(f"a part of unknown size along axis {axis}")
+        if not self.parts:
+            raise VerifyException("no results, expected one or more")
         joined = _joined_shape([shape_of(part) for part in self.parts], axis)
+        if joined[axis] == DYNAMIC:
+            raise VerifyException(f"a part of unknown size along axis {axis}")
         if not compatible(shape, joined):
             raise VerifyException(f"parts make {shape_text(joined)}, expected {shape_text(shape)}")

@@ -1,5 +1,7 @@
 """The dialect object: every op and attribute of `pebble`, in the order in which a reader should meet them."""
 
+from xdsl.ir import Dialect
+
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
@@ -16,7 +18,6 @@ from redpebble.dialect.layers import (
 )
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
 from redpebble.dialect.tile import TileOp, YieldOp
-from xdsl.ir import Dialect
 
 Pebble = Dialect(
     "pebble",

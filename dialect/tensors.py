@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,21 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, ParamAttrConstraint, base
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 F32Tensor = TensorType[Float32Type]
 """The type of every activation: `tensor<?x64xf32>`."""
+
+DENSE_TENSOR: Final = cast(
+    "AttrConstraint[F32Tensor]",
+    ParamAttrConstraint.get(TensorType, AnyAttr(), BaseAttr(Float32Type), BaseAttr(NoneAttr)),
+)
+"""What ops take and give: f32 tensors without an encoding; only a weight may be sparse."""
+
+F32_TENSOR: Final = base(F32Tensor)
+"""An f32 tensor, dense or sparse."""
 
 Shape = tuple[int, ...]
 """Sizes of the dimensions; `DYNAMIC` where only the call knows."""

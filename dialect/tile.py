@@ -3,15 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from redpebble.dialect.attributes import LayoutAttr
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.decisions import ScheduleAttr
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of, shape_text
-from xdsl.dialects.builtin import Float32Type, TensorType
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    base,
     irdl_op_definition,
     prop_def,
     region_def,
@@ -22,16 +17,26 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-F32_TENSOR = base(TensorType[Float32Type])
+from redpebble.dialect.attributes import LayoutAttr
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.decisions import ScheduleAttr
+from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
 
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The results of a tile: `pebble.yield %y : tensor<?x10xf32>`."""
+    """The results of a tile.
+
+    ```mlir
+    pebble.yield %y : tensor<?x10xf32>
+    ```
+    """
 
     name = "pebble.yield"
 
-    values = var_operand_def(F32_TENSOR)
+    values = var_operand_def(DENSE_TENSOR)
 
     traits = traits_def(IsTerminator(), Pure())
     assembly_format: ClassVar = "$values attr-dict `:` type($values)"
@@ -49,10 +54,11 @@ class TileOp(IRDLOperation):
     """A region that runs for a tile of rows after the other.
 
     All leading axes of operands and results together are the rows; inside, every value is `tensor<?xKxf32>`, some rows
-    of K features. Only constants are used from outside.
+    of K features. `rows_of` says for each result which operand has the same leading axes. Only constants are used from
+    outside.
 
     ```mlir
-    %y = pebble.tile %x layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
+    %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
         : (tensor<?x4xf32>) -> tensor<?x2xf32> {
     ^bb0(%tile : tensor<?x4xf32>):
       %h = pebble.linear %tile, %w : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
@@ -63,24 +69,31 @@ class TileOp(IRDLOperation):
 
     name = "pebble.tile"
 
-    inputs = var_operand_def(F32_TENSOR)
+    inputs = var_operand_def(DENSE_TENSOR)
+    rows_of = prop_def(DenseArrayBase.constr(i64))
     layout = prop_def(LayoutAttr)
     schedule = prop_def(ScheduleAttr)
-    outputs = var_result_def(F32_TENSOR)
+    outputs = var_result_def(DENSE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = (
-        "$inputs `layout` $layout `schedule` $schedule attr-dict `:` functional-type($inputs, $outputs) $body"
+        "$inputs `rows_of` $rows_of `layout` $layout `schedule` $schedule attr-dict `:` "
+        "functional-type($inputs, $outputs) $body"
     )
 
     def __init__(
-        self, inputs: Sequence[SSAValue], result_types: Sequence[Attribute], schedule: ScheduleAttr, body: Region
+        self, inputs: Sequence[SSAValue], results: Sequence[tuple[int, Attribute]], schedule: ScheduleAttr, body: Region
     ) -> None:
+        """Make a tile; `results` gives for each result the operand whose leading axes it has, and its type."""
         super().__init__(
             operands=[inputs],
-            result_types=[result_types],
-            properties={"layout": LayoutAttr.of("feature_major"), "schedule": schedule},
+            result_types=[[result_type for _, result_type in results]],
+            properties={
+                "rows_of": DenseArrayBase.from_list(i64, [source for source, _ in results]),
+                "layout": LayoutAttr.of("feature_major"),
+                "schedule": schedule,
+            },
             regions=[body],
         )
 
@@ -100,11 +113,40 @@ class TileOp(IRDLOperation):
             raise VerifyException("expected a pebble.yield at the end of the body")
         _verify_boundary("argument", self.inputs, self.body.block.args)
         _verify_boundary("result", self.outputs, self.yielded)
+        _verify_leading_axes(self)
         for op in self.body.block.ops:
-            for operand in op.operands:
-                outside = operand.owner not in (self.body.block, *self.body.block.ops)
-                if outside and not isinstance(operand.owner, ConstantOp | SparseConstantOp):
-                    raise VerifyException(f"{op.name} in the body uses a value from outside that is no constant")
+            _verify_inside(op, self.body.block)
+
+
+def _verify_inside(op: Operation, body: Block) -> None:
+    """Check that an op of the body works row by row, on values of the body and constants from outside."""
+    along_rows = isinstance(op, ConcatOp | SplitOp) and op.axis.value.data != 1
+    if along_rows or isinstance(op, ReshapeOp | TransposeOp | ForeignOp | TileOp):
+        raise VerifyException(f"{op.name} in the body does not work row by row")
+    for operand in op.operands:
+        owner = operand.owner
+        outside = (owner if isinstance(owner, Block) else owner.parent) is not body
+        if outside and not isinstance(owner, ConstantOp | SparseConstantOp):
+            raise VerifyException(f"{op.name} in the body uses a value from outside that is no constant")
+    if isinstance(op, ConstantOp | SparseConstantOp):
+        return
+    for result in op.results:
+        shape = shape_of(result)
+        if len(shape) != 2 or shape[0] != DYNAMIC or shape[1] == DYNAMIC:
+            raise VerifyException(f"{op.name} in the body makes {shape_text(shape)}, expected rows of known size")
+
+
+def _verify_leading_axes(op: TileOp) -> None:
+    """Check that every result has the leading axes of the operand that `rows_of` names."""
+    sources = op.rows_of.get_values()
+    if len(sources) != len(op.outputs):
+        raise VerifyException(f"rows_of has {len(sources)} entries for {len(op.outputs)} results")
+    for source, result in zip(sources, op.outputs, strict=True):
+        if not 0 <= source < len(op.inputs):
+            raise VerifyException(f"rows_of names operand {source} of {len(op.inputs)}")
+        rows, expected = shape_of(result)[:-1], shape_of(op.inputs[int(source)])[:-1]
+        if rows != expected:
+            raise VerifyException(f"result has rows {shape_text(rows)}, operand {source} has {shape_text(expected)}")
 
 
 def tile_type(value: SSAValue) -> Attribute:

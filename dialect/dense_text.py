@@ -1,0 +1,56 @@
+"""How dense floats stand in the text: as numbers where these read back bit by bit, else as the bytes in hexadecimal.
+
+xDSL prints NaN and infinities as the hexadecimal number of their bits and reads that as an integer, and it prints zeros
+of both signs as one zero.
+"""
+
+import numpy as np
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type
+from xdsl.irdl import IRDLOperation
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.tensors import floats_of
+
+
+def parse_floats(parser: Parser) -> DenseIntOrFPElementsAttr[Float32Type]:
+    """Parse dense f32 elements and their type."""
+    value = parser.parse_attribute()
+    if not isa(value, DenseIntOrFPElementsAttr[Float32Type]):
+        parser.raise_error("expected dense f32 elements")
+    return value
+
+
+def print_floats(printer: Printer, value: DenseIntOrFPElementsAttr[Float32Type]) -> None:
+    """Print dense elements and their type such that they read back bit by bit."""
+    floats = floats_of(value)
+    signs = np.signbit(floats)
+    if np.all(np.isfinite(floats)) and (np.any(floats) or np.all(signs) or not np.any(signs)):
+        printer.print_attribute(value)
+        return
+    printer.print_string(f'dense<"0x{value.data.data.hex().upper()}"> : ')
+    printer.print_attribute(value.type)
+
+
+@irdl_custom_directive
+class Floats(CustomDirective):
+    """`custom<Floats>($values)` in an assembly format: dense f32 elements that read back bit by bit."""
+
+    values: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.values.set(state, parse_floats(parser))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        value = self.values.get(op)
+        assert isa(value, DenseIntOrFPElementsAttr[Float32Type])
+        print_floats(printer, value)

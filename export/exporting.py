@@ -1,0 +1,61 @@
+"""From the `pebble` dialect back to a standard ONNX model: the IR says which nodes there are, the original all else."""
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.foreign import ForeignOp
+from redpebble.export.graph_writer import GraphWriter
+from redpebble.export.original import Original
+
+
+def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
+    """Return a model that computes what `module` says, in standard operators.
+
+    Everything that the IR does not hold comes from `original`, which stays as it is: graph inputs and outputs with
+    their names, types and symbolic sizes, metadata, doc strings, functions, foreign nodes, IR version and opsets.
+
+    Raises:
+        ValueError: the module is not one of `original`, or holds an op that ONNX has no form for.
+    """
+    main = _main(module)
+    arguments = _argument_names(main)
+    taken_apart = Original(original.clone(), frozenset(arguments))
+    writer = GraphWriter(taken_apart, main.body.block)
+    writer.bind_arguments(arguments)
+    for op in main.body.block.ops:
+        match op:
+            case ConstantOp() | SparseConstantOp():
+                continue
+            case ForeignOp():
+                writer.place_foreign(op)
+            case ReturnOp():
+                writer.finish(op)
+            case _:
+                writer.write(op)
+    return taken_apart.model
+
+
+def _main(module: ModuleOp) -> FuncOp:
+    for op in module.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+            return op
+    raise ValueError("the module has no function @main")
+
+
+def _argument_names(main: FuncOp) -> Sequence[str]:
+    attributes = main.arg_attrs
+    names = [_name(entry) for entry in attributes] if isa(attributes, ArrayAttr[DictionaryAttr]) else []
+    if len(names) != len(main.body.block.args) or not all(names):
+        raise ValueError("function @main has arguments without pebble.name, expected one for each")
+    return names
+
+
+def _name(entry: DictionaryAttr) -> str:
+    name: Attribute | None = entry.data.get("pebble.name")
+    return name.data if isinstance(name, StringAttr) else ""

@@ -1,0 +1,68 @@
+"""A model as a file: complete or not there at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import onnx_ir as ir
+
+PROTOBUF_LIMIT = 2**31 - 1
+"""Bytes that one protobuf message can hold."""
+
+EXTERNAL_FROM = 1024
+"""Bytes from which a weight goes to the data file, when there is one."""
+
+STRUCTURE = 2**26
+"""Bytes that are left for nodes and names when deciding whether weights fit into the model's own file."""
+
+
+def save_model(model: ir.Model, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
+    """Write `model` to `path`, and its large weights to `<path>.data` when `external_data` is true.
+
+    None decides by the model: weights go to a data file when some were in one before, or when they do not fit into a
+    protobuf message. Files appear under their names only when they are complete; `model` stays as it is.
+
+    Raises:
+        OSError: the file cannot be written, or external weights cannot be read.
+        ValueError: weights of more than 2 GB without a data file.
+    """
+    target = Path(path)
+    external = _needs_data_file(model) if external_data is None else external_data
+    size = _weight_bytes(model)
+    if not external and size > PROTOBUF_LIMIT - STRUCTURE:
+        raise ValueError(f"cannot write {target}: {size} bytes of weights without external data, accepted are 2 GB")
+    if target.is_dir():
+        raise OSError(f"cannot write {target}: it is a folder")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            _write(model.clone(), Path(folder) / target.name, external=external)
+            # The data first: a model whose data is missing would be half-written.
+            for file in sorted(Path(folder).iterdir(), key=lambda file: file.name == target.name):
+                file.replace(target.parent / file.name)
+    except OSError as error:
+        raise OSError(f"cannot write {target}: {error.strerror or str(error).splitlines()[0]}") from error
+
+
+def _write(model: ir.Model, path: Path, *, external: bool) -> None:
+    """Write a model that may be changed on the way, with its data file beside it."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if not (value.is_graph_input() or value.metadata_props or value.doc_string):
+                # The initializer says its type and shape itself; value infos would say them again.
+                value.type = value.shape = None
+    written = model if external else ir.external_data.load_to_model(model)
+    data = f"{path.name}.data" if external else None
+    # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here.
+    ir.save(written, path, external_data=data, size_threshold_bytes=EXTERNAL_FROM)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _needs_data_file(model: ir.Model) -> bool:
+    tensors = [value.const_value for graph in model.graphs() for value in graph.initializers.values()]
+    was_external = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
+    return was_external or _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    """Return the bytes of all initializers, those of subgraphs included."""
+    values = (value for graph in model.graphs() for value in graph.initializers.values())
+    return sum(value.const_value.nbytes for value in values if value.const_value is not None)

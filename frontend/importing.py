@@ -1,0 +1,57 @@
+"""From an ONNX model to a module of the `pebble` dialect: the page to read first in this folder.
+
+```
+read_model          any source, checked                                   reading.py, checking.py, sparse.py
+inline_functions    no model-local functions (refuse only)                functions.py
+fold_constants      what depends on weights alone becomes a weight        folding.py
+translate           a node at a time, by the table of converters          translation.py, converters.py
+```
+"""
+
+import os
+from typing import Literal, NamedTuple
+
+import onnx
+import onnx_ir
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.frontend.folding import fold_constants
+from redpebble.frontend.functions import inline_functions
+from redpebble.frontend.inference import check_operators
+from redpebble.frontend.reading import read_model
+from redpebble.frontend.translation import translate
+
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
+"""A path, the bytes of a file, or a model in memory, which is never changed."""
+
+
+class Imported(NamedTuple):
+    """A module, and the model that its `pebble.foreign` ops point into by their position in `list(model.graph)`."""
+
+    module: ModuleOp
+    model: onnx_ir.Model
+
+
+def import_model(source: Source, *, foreign: Literal["keep", "refuse"]) -> Imported:
+    """Return the model as a module with one function `@main`.
+
+    `refuse` covers every node or fails; `keep` leaves a node that is not covered by exactly one op as `pebble.foreign`.
+
+    Raises:
+        InvalidModelError: the model is unreadable or contradicts itself.
+        UnsupportedModelError: something is not covered.
+    """
+    original = read_model(source)
+    if foreign == "refuse":
+        inline_functions(original)
+    check_operators(original)
+    kept: frozenset[str] = frozenset()
+    while True:
+        model = original.clone()
+        grown = fold_constants(model, keep_foreign=foreign == "keep", kept=kept)
+        translated = translate(model, keep_foreign=foreign == "keep")
+        wasted = grown - translated.constants - kept
+        if foreign == "refuse" or not wasted:
+            return Imported(translated.module, model)
+        # these would only make the file larger: no op of ours uses them
+        kept |= wasted

@@ -1,0 +1,79 @@
+"""Types and shapes by ONNX's own inference, and what it says of nodes that contradict themselves."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import onnx
+import onnx_ir
+
+from redpebble.frontend.converters import CONVERTERS
+from redpebble.frontend.errors import InvalidModelError
+
+LARGE = 4096
+"""Bytes from which an initializer's values are left out of what ONNX's inference gets to see."""
+
+FAULT: Final = re.compile(r"\(op_type:(?P<operator>\w+)(?:, node name: (?P<node>[^)]*))?\): (?P<reason>[^\n]*)")
+
+
+class Inferred(NamedTuple):
+    """The type and the shape of a value, as far as they are known."""
+
+    kind: onnx_ir.TypeProtocol | None
+    shape: onnx_ir.Shape | None
+
+
+def check_operators(model: onnx_ir.Model) -> None:
+    """Refuse a model in which an operator that is covered gets types or shapes that it does not take.
+
+    What other operators get is not ours to judge.
+
+    Raises:
+        InvalidModelError: names the first such node.
+    """
+    skeleton = _skeleton(model)
+    del skeleton.graph.value_info[:]
+    for output in skeleton.graph.output:
+        # onnxruntime, too, only warns of a shape that is stated and wrong
+        output.type.tensor_type.ClearField("shape")
+    try:
+        onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        fault = FAULT.search(str(error))
+        if fault is None or ("", fault["operator"]) not in CONVERTERS:
+            return
+        name = f"node {fault['node']!r}: " if fault["node"] else ""
+        raise InvalidModelError(f"{name}operator {fault['operator']}: {_reason(fault['reason'])}") from error
+
+
+def _reason(text: str) -> str:
+    """Return what ONNX says without the tags that it puts in front, as part of a message of ours."""
+    reason = re.sub(r"\[\w+\]\s*", "", text).strip().rstrip(".")
+    return reason[:1].lower() + reason[1:]
+
+
+def infer_types(model: onnx_ir.Model) -> Mapping[str, Inferred]:
+    """Return type and shape of every value of the main graph that ONNX's inference finds, by name."""
+    skeleton = _skeleton(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(skeleton, check_type=False, strict_mode=False, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        inferred = skeleton
+    infos = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
+    values = [onnx_ir.serde.deserialize_value_info_proto(info, None) for info in infos]
+    return {value.name or "": Inferred(value.type, value.shape) for value in values}
+
+
+def _skeleton(model: onnx_ir.Model) -> onnx.ModelProto:
+    """Return the model with large initializers as inputs, so that it stays small whatever the weights."""
+    copy = model.clone()
+    for value in list(copy.graph.initializers.values()):
+        tensor = value.const_value
+        if tensor is None or tensor.nbytes < LARGE:
+            continue
+        value.dtype, value.shape = tensor.dtype, onnx_ir.Shape(tensor.shape.numpy())
+        del copy.graph.initializers[value.name or ""]
+        value.const_value = None
+        if not value.is_graph_input():
+            copy.graph.inputs.append(value)
+    return onnx_ir.to_proto(copy)

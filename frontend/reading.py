@@ -1,0 +1,80 @@
+"""Models from anywhere: a path, bytes, or a model in memory, all checked before anything is made of them."""
+
+import os
+from pathlib import Path
+from typing import Protocol, cast
+
+import onnx
+import onnx_ir
+from google.protobuf.message import DecodeError
+
+from redpebble.frontend.checking import check_names, check_order, check_tensors, check_versions
+from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.frontend.sparse import densify, holds_sparse_tensors
+
+
+class _ExternalData(Protocol):
+    """The module `onnx_ir.external_data`; its own annotations leave the kind of path open."""
+
+    def set_base_dir(self, graph: onnx_ir.Graph, base_dir: str) -> None:
+        """Let external tensors lie in this folder."""
+        ...
+
+
+def read_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model) -> onnx_ir.Model:
+    """Return the model as onnx-ir holds it, a copy whose nodes are sorted; weights in files of their own stay there.
+
+    Sparse initializers and sparse constants become dense ones.
+
+    Raises:
+        InvalidModelError: the source is unreadable, or the model contradicts itself.
+        UnsupportedModelError: its versions are not covered.
+    """
+    model = _from_memory(source) if isinstance(source, onnx_ir.Model) else _from_proto(source)
+    check_order(model)
+    check_tensors(model)
+    return model
+
+
+def _from_memory(source: onnx_ir.Model) -> onnx_ir.Model:
+    check_versions(source.ir_version, source.opset_imports)
+    try:
+        return source.clone()
+    except ValueError as error:
+        raise InvalidModelError(f"the model holds a value that nothing defines: {first_line(error)}") from error
+
+
+def _from_proto(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx_ir.Model:
+    proto, folder = _parsed(source)
+    if not proto.HasField("graph"):
+        raise InvalidModelError("the model has no graph, accepted is an ONNX model")
+    check_versions(proto.ir_version, {entry.domain: entry.version for entry in proto.opset_import})
+    check_names(proto.graph)
+    if holds_sparse_tensors(proto):
+        proto = densify(proto)
+    try:
+        model = onnx_ir.from_proto(proto)
+    except (onnx_ir.serde.SerdeError, ValueError, TypeError, KeyError) as error:
+        raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
+    cast("_ExternalData", onnx_ir.external_data).set_base_dir(model.graph, folder)
+    return model
+
+
+def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
+    """Return the protobuf and the folder in which its weights may lie, empty when it has none."""
+    if isinstance(source, onnx.ModelProto):
+        return source, ""
+    if isinstance(source, bytes):
+        return _decoded(source, "the source"), ""
+    path = Path(source)
+    try:
+        return _decoded(path.read_bytes(), f"'{path}'"), str(path.parent.absolute())
+    except OSError as error:
+        raise InvalidModelError(f"'{path}' cannot be read: {(error.strerror or '').lower()}") from error
+
+
+def _decoded(data: bytes, what: str) -> onnx.ModelProto:
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise InvalidModelError(f"{what} is no ONNX model, or cut short") from error

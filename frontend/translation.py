@@ -1,0 +1,195 @@
+"""The graph as a function of the dialect: arguments, one node after the other, results."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import onnx_ir
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.transforms.dead_code_elimination import dce
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.constants import ConstantOp
+from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.provenance import set_provenance, value_name
+from redpebble.dialect.symbolic import DIMS, NAME
+from redpebble.frontend.constants import constant_array, is_constant, overridable
+from redpebble.frontend.conversion import Conversion, NotCovered
+from redpebble.frontend.converters import CONVERTERS, accepted_operators
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
+from redpebble.frontend.foreign import give_outputs_nodes, operator_text, values_read
+from redpebble.frontend.inference import Inferred, infer_types
+from redpebble.frontend.scope import ValueScope
+from redpebble.frontend.types import describe, dimension_names, pebble_type
+
+
+class Translated(NamedTuple):
+    """A module, and the names of the initializers that its own ops use."""
+
+    module: ModuleOp
+    constants: frozenset[str]
+
+
+def translate(model: onnx_ir.Model, *, keep_foreign: bool) -> Translated:
+    """Return the model's main graph as `@main`; what is not covered stays if `keep_foreign`.
+
+    Raises:
+        InvalidModelError: a node contradicts itself.
+        UnsupportedModelError: a node is not covered, and may not stay as it is.
+    """
+    if keep_foreign:
+        give_outputs_nodes(model)
+    translation = _Translation(model, keep_foreign=keep_foreign)
+    for position, node in enumerate(model.graph):
+        translation.add(position, node)
+    return translation.finish()
+
+
+class _Translation:
+    """The function as far as it is built."""
+
+    def __init__(self, model: onnx_ir.Model, *, keep_foreign: bool) -> None:
+        self._model = model
+        self._keep_foreign = keep_foreign
+        self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
+        self._scope = ValueScope(model, trust_declarations=not keep_foreign)
+        self._block = Block()
+        self._shape_ops: list[ForeignOp] = []
+        self._arguments = [value for value in model.graph.inputs if self._is_argument(value)]
+        for value in self._arguments:
+            sizes = self._scope.named_sizes(value.shape)
+            argument = self._block.insert_arg(pebble_type(value.type, sizes), len(self._block.args))
+            self._scope.define_from_outside(value, argument, sizes)
+
+    def _is_argument(self, value: onnx_ir.Value) -> bool:
+        return (self._keep_foreign and self._may_be_overridden(value)) or not value.is_initializer()
+
+    def _may_be_overridden(self, value: onnx_ir.Value) -> bool:
+        return overridable(value, self._model.ir_version)
+
+    def add(self, position: int, node: onnx_ir.Node) -> None:
+        """Translate the next node."""
+        is_shape_value = self._scope.note_shape_value(node, self._opset(node))
+        try:
+            self._convert(node)
+        except NotCovered as reason:
+            if self._keep_foreign:
+                self._keep(position, node, is_shape_value=is_shape_value)
+            else:
+                self._refuse(node, UnsupportedModelError(f"{self._label(position, node)}{reason}"))
+        except UnsupportedModelError as reason:
+            self._refuse(node, reason)
+        except VerifyException as fault:
+            raise InvalidModelError(f"{self._label(position, node)}: {fault}") from fault
+
+    def _convert(self, node: onnx_ir.Node) -> None:
+        """Emit what the table's converter makes of a node, or nothing at all."""
+        converter = CONVERTERS.get((_domain(node), node.op_type))
+        if converter is None or node.op_identifier() in self._model.functions:
+            raise NotCovered(f" is not covered, accepted are {accepted_operators()}")
+        for value in filter(None, node.inputs):
+            if self._may_be_overridden(value):
+                raise NotCovered(f": initializer {value.name} is a graph input, too, accepted is one that is none")
+        conversion = Conversion(node, self._opset(node), self._scope)
+        try:
+            results = converter(conversion)
+        except NotCovered as reason:
+            raise NotCovered(f": {reason}") from reason
+        if self._keep_foreign and len(conversion.ops) > 1:
+            raise NotCovered(": becomes several ops")
+        self._commit(conversion, results)
+
+    def _commit(self, conversion: Conversion, results: Sequence[SSAValue]) -> None:
+        for key, constant in conversion.constants.items():
+            self._scope.keep_constant(key, constant)
+            self._block.add_op(constant)
+        self._block.add_ops(conversion.ops)
+        node = conversion.node
+        yielding = {result.owner for result in results}
+        for op in conversion.ops:
+            count = len(results) if op in yielding else 0
+            set_provenance(op, node.name or "", [output.name or "" for output in node.outputs[:count]])
+        for output, result in zip(node.outputs, results, strict=False):
+            self._scope.define(output, result)
+
+    def _keep(self, position: int, node: onnx_ir.Node, *, is_shape_value: bool) -> None:
+        """Leave the node as it is."""
+        reads: dict[str, SSAValue] = {}
+        for value in values_read(node):
+            operand = None if is_constant(value, self._model.ir_version) else self._scope.value_of(value)
+            if operand is not None:
+                reads[value.name or ""] = operand
+        inferred = [
+            self._inferred.get(output.name or "", Inferred(output.type, output.shape)) for output in node.outputs
+        ]
+        sizes = [self._scope.named_sizes(entry.shape) for entry in inferred]
+        types = [pebble_type(entry.kind, known) for entry, known in zip(inferred, sizes, strict=True)]
+        op = ForeignOp(operator_text(node), position, reads, types)
+        set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])
+        self._block.add_op(op)
+        for output, result, known in zip(node.outputs, op.results, sizes, strict=True):
+            self._scope.define_from_outside(output, result, known)
+        if is_shape_value:
+            self._shape_ops.append(op)
+
+    def _refuse(self, node: onnx_ir.Node, error: UnsupportedModelError) -> None:
+        """Remember the error: it matters only when something reads the node's outputs as values."""
+        for output in node.outputs:
+            self._scope.refuse(output, error)
+
+    def _opset(self, node: onnx_ir.Node) -> int:
+        opsets = self._model.opset_imports
+        return opsets.get(node.domain, opsets.get("ai.onnx", 1) if _domain(node) == "" else 1)
+
+    def _label(self, position: int, node: onnx_ir.Node) -> str:
+        name = repr(node.name) if node.name else str(position)
+        return f"node {name}: operator {node.op_type} ({node.domain or 'ai.onnx'} {self._opset(node)})"
+
+    def finish(self) -> Translated:
+        """Return the function with its results, without what nothing reads."""
+        results = [self._result(output) for output in self._model.graph.outputs]
+        self._block.add_op(ReturnOp(*results))
+        for op in reversed(self._shape_ops):
+            if not any(result.uses.get_length() for result in op.results):
+                op.detach()
+                op.erase()
+        function = FuncOp(
+            "main",
+            FunctionType.from_lists([arg.type for arg in self._block.args], [result.type for result in results]),
+            Region(self._block),
+            arg_attrs=ArrayAttr([_described(value, with_dims=True) for value in self._arguments]),
+            res_attrs=ArrayAttr([_described(value, with_dims=False) for value in self._model.graph.outputs]),
+        )
+        module = ModuleOp([function])
+        dce(module)
+        module.verify()
+        return Translated(
+            module, frozenset(value_name(op.result) for op in module.walk() if isinstance(op, ConstantOp))
+        )
+
+    def _result(self, output: onnx_ir.Value) -> SSAValue:
+        array = constant_array(output, self._model.ir_version)
+        if array is not None and array.dtype == "float32":
+            constant = ConstantOp(array.astype("float32", copy=False))
+            set_provenance(constant, "", [output.name or ""])
+            self._block.add_op(constant)
+            return constant.result
+        result = self._scope.value_of(output)
+        if result is None:
+            kind = describe(output.type)
+            raise UnsupportedModelError(
+                f"output {output.name} is a {kind} that is given, accepted is one computed here"
+            )
+        return result
+
+
+def _domain(node: onnx_ir.Node) -> str:
+    return "" if node.domain == "ai.onnx" else node.domain
+
+
+def _described(value: onnx_ir.Value, *, with_dims: bool) -> DictionaryAttr:
+    attributes: dict[str, Attribute] = {NAME: StringAttr(value.name or "")}
+    if with_dims and value.shape is not None:
+        attributes[DIMS] = ArrayAttr([StringAttr(word) for word in dimension_names(value.shape)])
+    return DictionaryAttr(attributes)

@@ -1,0 +1,162 @@
+"""The whole network: one exported function for each step, and `run`, which calls them in order."""
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.elementwise import BinaryOp
+from redpebble.dialect.movement import ReshapeOp
+from redpebble.dialect.symbolic import NAME, Size, product, symbolic_shapes
+from redpebble.dialect.tile import TileOp
+from redpebble.lowering.emission import I64, POINTER, Code, entry_of
+from redpebble.lowering.layer_report import LayerReport, layer_reports
+from redpebble.lowering.places import Places, is_constant, returned_values, root
+from redpebble.lowering.program import Program, Step, Temporary, Tensor
+from redpebble.lowering.row_major import RowMajorStep
+from redpebble.lowering.tables import ConstantTable, SizeTable
+from redpebble.lowering.target import CpuTarget
+from redpebble.lowering.tile_loop import emit_tile_loop
+
+STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
+"""buffers, constants, sizes, scratch, begin, end."""
+
+
+def lower(module: ModuleOp, target: CpuTarget) -> Program:
+    """Return the program of `module`, whose row-wise ops are in tiles and whose linear layers have kernels.
+
+    Raises:
+        ValueError: an op has no code, or a size cannot be computed from those of the inputs.
+    """
+    func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
+    return _Lowering(func, target).program(layer_reports(module))
+
+
+class _Lowering:
+    """One function on its way to a program."""
+
+    def __init__(self, func: FuncOp, target: CpuTarget) -> None:
+        self.func = func
+        self.code = Code(target, ir.Module("redpebble"))
+        self.shapes = symbolic_shapes(func)
+        self.sizes = SizeTable(self.shapes)
+        self.constants = ConstantTable()
+        self.places = Places(func)
+        self.scratch_bytes = 0
+
+    def program(self, layers: tuple[LayerReport, ...]) -> Program:
+        """Emit every step, the copies at the end, and `run`."""
+        ops = [op for op in self.func.body.block.ops if op.results and not _has_no_code(op)]
+        numbers = {op: index for index, op in enumerate(ops)}
+        steps = [self._emit_step(index, op) for index, op in enumerate(ops)]
+        if self.places.copies:
+            steps.append(self._emit_copies(len(steps)))
+        self._emit_run(steps)
+        arguments, returned = list(self.func.args), returned_values(self.func)
+        temporaries = [
+            Temporary(product(self.shapes[value]), *self.places.lifetime(value, numbers))
+            for value in self.places.temporaries
+        ]
+        return Program(
+            llvm_ir=str(self.code.module),
+            target=self.code.target,
+            inputs=self._tensors(arguments, self.func.arg_attrs),
+            outputs=self._tensors(returned, self.func.res_attrs),
+            temporaries=tuple(temporaries),
+            sizes=tuple(self.sizes.entries),
+            equal=tuple(self._assumed_equal()),
+            constants=tuple(self.constants.arrays),
+            scratch_bytes=self.scratch_bytes,
+            steps=tuple(steps),
+            layers=layers,
+        )
+
+    def _emit_step(self, index: int, op: Operation) -> Step:
+        """Emit the function of one op."""
+        symbol = f"step{index}"
+        rows = product(self.shapes[op.inputs[0]][:-1]) if isinstance(op, TileOp) else None
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            buffers, constants, sizes, scratch, begin, end = args
+            pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+            if isinstance(op, TileOp):
+                tables = (self.constants, constants)
+                span = (scratch, begin, end)
+                used = emit_tile_loop(self.code, builder, op, (index, pointers, tables, span))
+                self.scratch_bytes = max(self.scratch_bytes, used)
+            else:
+                RowMajorStep(self.code, builder, self.sizes, sizes, pointers).emit(op)
+
+        self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
+        return Step(symbol, rows)
+
+    def _emit_copies(self, index: int) -> Step:
+        """Emit the copies of what is returned but has its buffer elsewhere."""
+        symbol = f"step{index}"
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            buffers, constants, sizes, *_ = args
+            step = RowMajorStep(self.code, builder, self.sizes, sizes, {})
+            for value, output in self.places.copies:
+                source = self._pointer(builder, buffers, constants, value)
+                target = entry_of(builder, buffers, len(self.func.args) + output, POINTER)
+                step.emit_copy(source, target, product(self.shapes[value]))
+
+        self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
+        return Step(symbol, None)
+
+    def _pointer(self, builder: ir.IRBuilder, buffers: ir.Value, constants: ir.Value, value: SSAValue) -> ir.Value:
+        """Return the address of a row-major value."""
+        owner = root(value)
+        if not is_constant(owner):
+            return entry_of(builder, buffers, self.places.buffer(value), POINTER)
+        array = constant_array(owner)
+        assert array is not None
+        key = (owner, "values")
+        if not self.constants.has(key):
+            self.constants.add(key, [array])
+        return self.constants.pointers(builder, constants, key)[0]
+
+    def _emit_run(self, steps: Sequence[Step]) -> None:
+        """Emit `run (buffers, constants, sizes, scratch)`: every step over all its rows."""
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            for step in steps:
+                end = self.sizes.value(builder, args[2], step.rows or Size.known(0))
+                begin = ir.Constant(I64, 0)
+                builder.call(self.code.functions[step.symbol], [*args, begin, end])
+
+        self.code.function("run", STEP_ARGUMENTS[:4], body, exported=True)
+
+    def _tensors(self, values: Sequence[SSAValue], attributes: ArrayAttr[DictionaryAttr] | None) -> tuple[Tensor, ...]:
+        """Return the inputs or outputs with the names that the function gives them."""
+        tensors: list[Tensor] = []
+        for index, value in enumerate(values):
+            name = attributes.data[index].data.get(NAME) if attributes is not None else None
+            text = name.data if isa(name, StringAttr) else str(index)
+            tensors.append(Tensor(text, self.shapes[value]))
+        return tuple(tensors)
+
+    def _assumed_equal(self) -> list[tuple[Size, Size]]:
+        """Return the pairs of different sizes that elementwise ops outside tiles take to be the same."""
+        pairs: list[tuple[Size, Size]] = []
+        for op in self.func.body.block.ops:
+            if not isinstance(op, BinaryOp):
+                continue
+            left, right = self.shapes[op.left], self.shapes[op.right]
+            for first, second in zip(reversed(left), reversed(right), strict=False):
+                if first != second and Size.known(1) not in (first, second):
+                    pairs.append((first, second))
+        return pairs
+
+
+def _has_no_code(op: Operation) -> bool:
+    return isinstance(op, ConstantOp | SparseConstantOp | ReshapeOp)
+
+
+def _touched(op: Operation) -> list[SSAValue]:
+    return [*op.operands, *op.results]

@@ -1,0 +1,32 @@
+"""The kernel families of linear layers. A new family is one file and one line in `FAMILIES`."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.lowering.dense_panels import DensePanels
+from redpebble.lowering.emission import Code
+from redpebble.lowering.linear import LinearForm, PackedArrays
+from redpebble.lowering.sparse_rows import SparseRows
+
+
+class KernelFamily(Protocol):
+    """One way to compute a linear layer on a feature-major batch tile."""
+
+    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
+        """Return the arrays that the kernel reads for a constant `weight` [K, N], in the order of its pointers."""
+        ...
+
+    def emit(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the kernel `void (x, y, packed arrays..., inputs, outputs)` for tiles of `form.width` columns."""
+        ...
+
+
+FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
+    {"sparse_rows": SparseRows(), "dense_panels": DensePanels()}
+)

@@ -1,0 +1,49 @@
+"""What was chosen for each linear layer, read from the IR: the lines of every report."""
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.dialect.constants import SparseConstantOp, constant_array
+from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.provenance import node_name
+from redpebble.dialect.tensors import shape_of
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One linear layer: its neurons, its connections, how its weight is stored, which kernel runs it and why."""
+
+    name: str
+    inputs: int
+    outputs: int
+    connections: int
+    density: float
+    format: str
+    kernel: str
+    reason: str
+
+
+def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
+    """Return a line for each linear layer of `module`, in the order of execution."""
+    layers = [op for op in module.walk() if isinstance(op, LinearOp)]
+    return tuple(_report(op, index) for index, op in enumerate(layers))
+
+
+def _report(op: LinearOp, index: int) -> LayerReport:
+    inputs, outputs = shape_of(op.weight)
+    if isinstance(op.weight.owner, SparseConstantOp):
+        connections, format_name = len(op.weight.owner.values), "csc"
+    else:
+        array = constant_array(op.weight)
+        connections, format_name = (inputs * outputs if array is None else int((array != 0).sum())), "dense"
+    return LayerReport(
+        name=node_name(op) or f"linear_{index}",
+        inputs=inputs,
+        outputs=outputs,
+        connections=connections,
+        density=connections / (inputs * outputs) if inputs * outputs else 0.0,
+        format=format_name,
+        kernel=op.kernel.family.data if op.kernel is not None else "",
+        reason=op.kernel.reason.data if op.kernel is not None else "",
+    )

@@ -1,0 +1,69 @@
+"""What kernels of linear layers share: the form they are specialised on, and the end of every output row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes import ActivationAttr
+from redpebble.dialect.constants import SparseConstantOp, constant_array
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.lowering.activations import emit_activation
+from redpebble.lowering.vectors import Lanes
+
+PackedArrays = tuple[NDArray[np.generic], ...]
+
+OUTPUT_PADDING = 8
+"""Feature-major buffers have room for this many more rows, so that kernels may write whole groups of rows."""
+
+
+def sparse_weight(weight: SSAValue) -> CscMatrix:
+    """Return the entries of a constant weight [K, N] that are not zero."""
+    return (
+        weight.owner.weight
+        if isinstance(weight.owner, SparseConstantOp)
+        else CscMatrix.from_dense(dense_weight(weight))
+    )
+
+
+def dense_weight(weight: SSAValue) -> NDArray[np.float32]:
+    """Return a constant weight [K, N] with its zeros.
+
+    Raises:
+        ValueError: the value is no constant.
+    """
+    array = constant_array(weight)
+    if array is None:
+        raise ValueError("weight is no constant")
+    return array
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """What a kernel is specialised on: batch columns of the tile, and the activation at its end."""
+
+    width: int
+    activation: ActivationAttr | None
+
+    @property
+    def key(self) -> str:
+        """A name for functions of this form."""
+        return f"w{self.width}_{activation_key(self.activation)}"
+
+
+def activation_key(activation: ActivationAttr | None) -> str:
+    """Return a name for an activation with its parameters, usable in a symbol."""
+    if activation is None:
+        return "linear"
+    numbers = "_".join(np.float32(value).tobytes().hex() for value in activation.values)
+    return f"{activation.kind.data}_{numbers}" if numbers else activation.kind.data
+
+
+def activated(lanes: Lanes, activation: ActivationAttr | None, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return `values` after the activation, if there is one."""
+    if activation is None:
+        return list(values)
+    return [emit_activation(lanes, activation.kind.data, activation.values, value) for value in values]

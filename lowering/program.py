@@ -1,0 +1,64 @@
+"""What lowering hands to the runtime: code, packed constants, and how the sizes of a call follow from its inputs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.dialect.symbolic import Size as Size
+from redpebble.dialect.symbolic import SymbolicShape
+from redpebble.lowering.layer_report import LayerReport
+from redpebble.lowering.target import CpuTarget
+
+FORMAT_VERSION = 1
+"""Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of the network: its name and its symbolic shape."""
+
+    name: str
+    shape: SymbolicShape
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """A row-major buffer between steps: its size in values, and the first and last step that use it."""
+
+    size: Size
+    first_step: int
+    last_step: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One exported function `void (buffers, constants, sizes, scratch, i64 begin, i64 end)`.
+
+    `rows` is the size that begin and end cut into ranges; None where the step is one piece of work.
+    """
+
+    symbol: str
+    rows: Size | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A network as native code.
+
+    The code reads three tables: buffers (inputs, outputs, temporaries: row-major f32), constants (`constants`, aligned
+    to 64 bytes) and sizes (i64, `sizes` evaluated for the call), and a scratch area of `scratch_bytes` for each thread.
+    """
+
+    llvm_ir: str
+    target: CpuTarget
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    temporaries: tuple[Temporary, ...]
+    sizes: tuple[Size, ...]
+    equal: tuple[tuple[Size, Size], ...]
+    """Sizes that elementwise ops take to be the same; a call in which they differ is refused."""
+    constants: tuple[NDArray[np.generic], ...]
+    scratch_bytes: int
+    steps: tuple[Step, ...]
+    layers: tuple[LayerReport, ...]

@@ -1,0 +1,184 @@
+"""Work over the features of each sample inside a tile: softmax, normalisations, mean.
+
+Feature-major, these are loops over rows of columns: no lane ever meets another one.
+"""
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from redpebble.lowering.emission import (
+    FLOAT,
+    FLOAT_BYTES,
+    I64,
+    POINTER,
+    Code,
+    cell,
+    column_chunks,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.transcendental import exp, log
+from redpebble.lowering.vectors import Lanes
+
+
+class Columns:
+    """A few vectors of batch columns, seen through all features: sums over them, and maps from x to y."""
+
+    def __init__(self, code: Code, builder: ir.IRBuilder, features: ir.Value, chunk: tuple[int, int, int]) -> None:
+        """Look at the columns of `chunk` = (tile width, first column, vectors)."""
+        self.code = code
+        self.builder = builder
+        self.features = features
+        self.width, self.first, self.vectors = chunk
+        self.lanes: Lanes = code.lanes(builder)
+
+    def at(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+        """Return the vectors of `feature`."""
+        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._cells(buffer, feature)]
+
+    def _cells(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+        columns = [self.first + index * self.lanes.width for index in range(self.vectors)]
+        return [cell(self.builder, buffer, (feature, self.width, column)) for column in columns]
+
+    def put(self, buffer: ir.Value, feature: ir.Value, values: Sequence[ir.Value]) -> None:
+        """Store the vectors of `feature`."""
+        for address, value in zip(self._cells(buffer, feature), values, strict=True):
+            self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
+
+    def fold(
+        self, initial: float, buffer: ir.Value, step: Callable[[ir.Value, ir.Value, int], ir.Value]
+    ) -> list[ir.Value]:
+        """Return step(step(initial, x[0]), x[1]) ... over all features; `step` also gets the vector's index."""
+
+        def body(feature: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            pairs = zip(sums, self.at(buffer, feature), strict=True)
+            return [step(total, value, index) for index, (total, value) in enumerate(pairs)]
+
+        start = [self.lanes.splat(initial)] * self.vectors
+        return reduce_loop(self.builder, (i64(0), self.features), start, body)
+
+    def map(self, source: ir.Value, target: ir.Value, step: Callable[[ir.Value, ir.Value, int], ir.Value]) -> None:
+        """Store step(x, feature, vector's index) for all features."""
+        with counted_loop(self.builder, self.features) as feature:
+            values = [step(value, feature, index) for index, value in enumerate(self.at(source, feature))]
+            self.put(target, feature, values)
+
+    def parameter(self, pointer: ir.Value, feature: ir.Value) -> ir.Value:
+        """Return a parameter of `feature` in every lane."""
+        return self.lanes.splat(self.builder.load(float_at(self.builder, pointer, feature), typ=FLOAT))
+
+    def per_feature(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return sums over features divided by their number."""
+        count = self.lanes.splat(self.builder.sitofp(self.features, FLOAT))
+        return [self.lanes.div(value, count) for value in values]
+
+
+ColumnBody = Callable[[Columns, Sequence[ir.Argument]], None]
+MOST_VECTORS = 2
+"""Vectors of columns that one loop over the features serves; more would spill in softmax on AVX2."""
+
+
+def _for_columns(code: Code, name: str, form: tuple[int, int], body: ColumnBody) -> ir.Function:
+    """Return the function `name` of `pointers` pointers and the number of features, for tiles of `width` columns."""
+    width, pointers = form
+
+    def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        for first, vectors in column_chunks(width, code.target.lanes, MOST_VECTORS):
+            body(Columns(code, builder, args[-1], (width, first, vectors)), args)
+
+    return code.function(f"{name}_w{width}", [POINTER] * pointers + [I64], fill)
+
+
+def softmax(code: Code, width: int) -> ir.Function:
+    """Return `void (x, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, y, _ = args
+        lanes = columns.lanes
+        highest = columns.fold(float("-inf"), x, lambda total, value, _: lanes.max(total, value))
+        columns.map(x, y, lambda value, _, index: exp(lanes, lanes.sub(value, highest[index])))
+        totals = columns.fold(0.0, y, lambda total, value, _: lanes.add(total, value))
+        columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
+
+    return _for_columns(code, "softmax", (width, 2), body)
+
+
+def log_softmax(code: Code, width: int) -> ir.Function:
+    """Return `void (x, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, y, _ = args
+        lanes = columns.lanes
+        highest = columns.fold(float("-inf"), x, lambda total, value, _: lanes.max(total, value))
+        totals = columns.fold(
+            0.0, x, lambda total, value, index: lanes.add(total, exp(lanes, lanes.sub(value, highest[index])))
+        )
+        logarithms = [log(lanes, total) for total in totals]
+        columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
+
+    return _for_columns(code, "log_softmax", (width, 2), body)
+
+
+def layer_norm(code: Code, width: int, epsilon: float) -> ir.Function:
+    """Return `void (x, scale, bias, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, scale, bias, y, _ = args
+        lanes = columns.lanes
+        means = columns.per_feature(columns.fold(0.0, x, lambda total, value, _: lanes.add(total, value)))
+
+        def square(total: ir.Value, value: ir.Value, index: int) -> ir.Value:
+            centred = lanes.sub(value, means[index])
+            return lanes.fma(centred, centred, total)
+
+        deviations = _deviations(columns, columns.fold(0.0, x, square), epsilon)
+
+        def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
+            normal = lanes.div(lanes.sub(value, means[index]), deviations[index])
+            return lanes.fma(normal, columns.parameter(scale, feature), columns.parameter(bias, feature))
+
+        columns.map(x, y, scaled)
+
+    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", (width, 4), body)
+
+
+def rms_norm(code: Code, width: int, epsilon: float) -> ir.Function:
+    """Return `void (x, scale, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, scale, y, _ = args
+        lanes = columns.lanes
+        squares = columns.fold(0.0, x, lambda total, value, _: lanes.fma(value, value, total))
+        deviations = _deviations(columns, squares, epsilon)
+
+        def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
+            return lanes.mul(lanes.div(value, deviations[index]), columns.parameter(scale, feature))
+
+        columns.map(x, y, scaled)
+
+    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", (width, 3), body)
+
+
+def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> list[ir.Value]:
+    """Return sqrt(mean of squares + epsilon)."""
+    lanes = columns.lanes
+    return [lanes.sqrt(lanes.add(value, lanes.splat(epsilon))) for value in columns.per_feature(squares)]
+
+
+def reduce_mean(code: Code, width: int) -> ir.Function:
+    """Return `void (x, y, features)`; y has one row."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, y, _ = args
+        totals = columns.fold(0.0, x, lambda total, value, _: columns.lanes.add(total, value))
+        columns.put(y, i64(0), columns.per_feature(totals))
+
+    return _for_columns(code, "reduce_mean", (width, 2), body)
+
+
+def _symbol(value: float) -> str:
+    """Return a number as part of a symbol."""
+    return value.hex().replace(".", "_").replace("-", "m").replace("+", "p")

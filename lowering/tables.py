@@ -1,0 +1,50 @@
+"""The tables that generated code reads: sizes of the call, and packed constants."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.symbolic import Size, SymbolicShape
+from redpebble.lowering.emission import I64, POINTER, entry_of, i64
+
+
+@dataclass
+class SizeTable:
+    """Sizes by index; a size that is a number in every call is no entry but an immediate."""
+
+    shapes: Mapping[SSAValue, SymbolicShape]
+    entries: list[Size] = field(default_factory=list[Size])
+
+    def value(self, builder: ir.IRBuilder, table: ir.Value, size: Size) -> ir.Value:
+        """Return a size as a 64-bit value."""
+        if size.constant is not None:
+            return i64(size.constant)
+        if size not in self.entries:
+            self.entries.append(size)
+        return entry_of(builder, table, self.entries.index(size), I64)
+
+
+@dataclass
+class ConstantTable:
+    """Packed arrays by index; what is asked for twice under one key is packed once."""
+
+    arrays: list[NDArray[np.generic]] = field(default_factory=list[NDArray[np.generic]])
+    known: dict[Hashable, list[int]] = field(default_factory=dict[Hashable, list[int]])
+
+    def has(self, key: Hashable) -> bool:
+        """Return whether `key` has been packed."""
+        return key in self.known
+
+    def add(self, key: Hashable, arrays: Sequence[NDArray[np.generic]]) -> None:
+        """Add the arrays of `key`."""
+        start = len(self.arrays)
+        self.arrays += [np.ascontiguousarray(array) for array in arrays]
+        self.known[key] = list(range(start, len(self.arrays)))
+
+    def pointers(self, builder: ir.IRBuilder, table: ir.Value, key: Hashable) -> list[ir.Value]:
+        """Return the addresses of the arrays of `key`."""
+        return [entry_of(builder, table, index, POINTER) for index in self.known[key]]

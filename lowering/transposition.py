@@ -1,0 +1,111 @@
+"""Between the row-major world outside a tile and the feature-major one inside: blocks turned in registers.
+
+A tile of T columns may stand for fewer than T rows of the batch. The columns left over are copies of the last row: they
+are computed like the others and written where the row they copy is written, so that no code depends on the count.
+"""
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, cell, counted_loop, float_at, i64
+
+ARGUMENTS = (POINTER, POINTER, I64, I64)
+
+Block = Callable[[ir.Value], None]
+
+
+def rows_to_columns(code: Code, width: int) -> ir.Function:
+    """Return `void (rows, columns, features, row_count)`: columns[k][t] = rows[min(t, row_count - 1)][k]."""
+    lanes = code.target.lanes
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        rows, columns, features, count = args
+        for first in range(0, width, lanes):
+            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
+
+            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                vectors = [code.lanes(builder).load(float_at(builder, line, feature), FLOAT_BYTES) for line in lines]
+                for offset, vector in enumerate(_turned(builder, vectors)):
+                    place = (builder.add(feature, i64(offset)), width, first)
+                    _store(code, builder, vector, cell(builder, columns, place))
+
+            def gather(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                vector: ir.Value = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
+                for lane, line in enumerate(lines):
+                    value = builder.load(float_at(builder, line, feature), typ=FLOAT)
+                    vector = builder.insert_element(vector, value, ir.Constant(I32, lane))
+                _store(code, builder, vector, cell(builder, columns, (feature, width, first)))
+
+            _for_each_block(builder, features, lanes, (turn, gather))
+
+    return code.function(f"rows_to_columns_w{width}", ARGUMENTS, body)
+
+
+def columns_to_rows(code: Code, width: int) -> ir.Function:
+    """Return `void (columns, rows, features, row_count)`: rows[t][k] = columns[k][t] for t < row_count."""
+    lanes = code.target.lanes
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        columns, rows, features, count = args
+        for first in range(0, width, lanes):
+            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
+
+            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                cells = [cell(builder, columns, (builder.add(feature, i64(k)), width, first)) for k in range(lanes)]
+                vectors = [code.lanes(builder).load(cell, FLOAT_BYTES * lanes) for cell in cells]
+                for line, vector in zip(lines, _turned(builder, vectors), strict=True):
+                    code.lanes(builder).store(vector, float_at(builder, line, feature), FLOAT_BYTES)
+
+            def scatter(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                vector = code.lanes(builder).load(cell(builder, columns, (feature, width, first)), FLOAT_BYTES * lanes)
+                for lane, line in enumerate(lines):
+                    value = builder.extract_element(vector, ir.Constant(I32, lane))
+                    builder.store(value, float_at(builder, line, feature))
+
+            with builder.if_then(builder.icmp_signed(">", count, i64(first))):
+                _for_each_block(builder, features, lanes, (turn, scatter))
+
+    return code.function(f"columns_to_rows_w{width}", ARGUMENTS, body)
+
+
+def _lines(builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: range) -> list[ir.Value]:
+    """Return for each column of the tile the address of the row it stands for."""
+    pointer, features, count = rows
+    last = builder.sub(count, i64(1))
+    indices = [builder.select(builder.icmp_signed("<", last, i64(column)), last, i64(column)) for column in columns]
+    return [float_at(builder, pointer, builder.mul(index, features)) for index in indices]
+
+
+def _for_each_block(builder: ir.IRBuilder, features: ir.Value, lanes: int, blocks: tuple[Block, Block]) -> None:
+    """Emit whole blocks of `lanes` features, the last one overlapping, or single features where there are fewer."""
+    turn, single = blocks
+    with builder.if_else(builder.icmp_signed(">=", features, i64(lanes))) as (enough, fewer):
+        with enough:
+            last = builder.sub(features, i64(lanes))
+            with counted_loop(builder, features, lanes) as start:
+                turn(builder.select(builder.icmp_signed("<", last, start), last, start))
+        with fewer, counted_loop(builder, features) as feature:
+            single(feature)
+
+
+def _turned(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return the transpose of a square block: each step swaps one bit of the row index with one of the lane index."""
+    turned, size, step = list(vectors), len(vectors), 1
+    while step < size:
+        upper = [lane if not lane & step else size + lane - step for lane in range(size)]
+        lower = [lane + step if not lane & step else size + lane for lane in range(size)]
+        for row in (row for row in range(size) if not row & step):
+            first, second = turned[row], turned[row + step]
+            turned[row] = builder.shuffle_vector(first, second, _mask(upper))
+            turned[row + step] = builder.shuffle_vector(first, second, _mask(lower))
+        step *= 2
+    return turned
+
+
+def _mask(lanes: Sequence[int]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
+
+
+def _store(code: Code, builder: ir.IRBuilder, vector: ir.Value, address: ir.Value) -> None:
+    code.lanes(builder).store(vector, address, FLOAT_BYTES * code.target.lanes)

@@ -1,0 +1,116 @@
+"""Random inputs for any model, to check and to measure it with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+DEFAULT_SIZE: Final = 8
+"""Of every symbolic dimension but the batch."""
+
+_FLAGS: Final = 2
+"""int32 and int64 inputs are masks, token kinds or flags unless a Gather says otherwise: 0 and 1 suit all of them."""
+
+_LEVELS: Final = 16
+"""Other integer inputs are data, such as quantised pixels."""
+
+_SAME_VALUES: Final = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def inputs_for(
+    model: ir.Model, batch: int, rng: np.random.Generator, shapes: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Random feeds for the inputs of a model that have no initializer, by name.
+
+    Floats are standard normal, int32 and int64 are valid indices where a Gather reads them and 0 or 1 elsewhere, other
+    integers are below 16, strings are single letters.
+
+    Args:
+        model: any ONNX model.
+        batch: size of a first dimension that is symbolic; the same symbol has the same size everywhere.
+        rng: source of randomness.
+        shapes: whole shapes for inputs by name, instead of the rules above.
+
+    Raises:
+        ValueError: an input that is no tensor, has no type, or no known rank and no entry in `shapes`; an entry in
+            `shapes` that names no input; a negative batch.
+    """
+    if batch < 0:
+        raise ValueError(f"batch is {batch}, accepted: 0 or more")
+    given = shapes or {}
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    names = [value.name or "" for value in inputs]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise ValueError(f"shape given for {unknown!r}, accepted: {', '.join(names)}")
+    sizes = _symbol_sizes(inputs, batch)
+    return {
+        name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)
+        for name, value in zip(names, inputs, strict=True)
+    }
+
+
+def _symbol_sizes(inputs: Sequence[ir.Value], batch: int) -> dict[str, int]:
+    """Symbol -> size; a symbol that leads any input is a batch, wherever else it stands."""
+    firsts = [value.shape[0] for value in inputs if value.shape is not None and len(value.shape) > 0]
+    return {dim.value: batch for dim in firsts if isinstance(dim, ir.SymbolicDim) and dim.value is not None}
+
+
+def _shape(value: ir.Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    if value.shape is None:
+        raise ValueError(f"input {value.name!r} has no known rank, accepted: a shape for it")
+    unnamed = [batch if axis == 0 else DEFAULT_SIZE for axis in range(len(value.shape))]
+    return tuple(
+        dim if isinstance(dim, int) else sizes.get(dim.value or "", size)
+        for dim, size in zip(value.shape, unnamed, strict=True)
+    )
+
+
+def _random(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
+    dtype = value.dtype if isinstance(value.type, ir.TensorType) else None
+    if dtype is None:
+        raise ValueError(f"input {value.name!r} is {value.type or 'of unknown type'}, accepted: a tensor")
+    if dtype == ir.DataType.STRING:
+        return rng.choice(np.array(list("abcdefgh"), dtype=object), size=shape)
+    if dtype == ir.DataType.BOOL:
+        return rng.random(shape) < 0.5
+    if dtype.is_floating_point():
+        return rng.standard_normal(shape).astype(dtype.numpy())
+    if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype.numpy())
+    if dtype in (ir.DataType.INT32, ir.DataType.INT64):
+        return rng.integers(0, _index_bound(value), shape).astype(dtype.numpy())
+    return rng.integers(0, _level_count(dtype), shape).astype(dtype.numpy())
+
+
+def _level_count(dtype: ir.DataType) -> int:
+    """16, or as many values from 0 as a narrower type has."""
+    magnitude_bits = dtype.bitwidth - 1 if dtype.is_signed() else dtype.bitwidth
+    return min(_LEVELS, 1 << magnitude_bits)
+
+
+def _index_bound(value: ir.Value) -> int:
+    """The smallest axis that a Gather reads with this value, 2 where none does."""
+    bounds: list[int] = []
+    waiting = [value]
+    while waiting:
+        for node, position in waiting.pop().uses():
+            if node.op_type in _SAME_VALUES and position == 0:
+                waiting.append(node.outputs[0])
+            elif node.op_type == "Gather" and position == 1:
+                bounds.extend(_gathered_axis(node))
+    return max(min(bounds, default=_FLAGS), 1)
+
+
+def _gathered_axis(gather: ir.Node) -> tuple[int, ...]:
+    """The size of the axis a Gather picks from, nothing when unknown."""
+    data = gather.inputs[0]
+    axis = gather.attributes.get_int("axis", 0)
+    if data is None or data.shape is None or not -len(data.shape) <= axis < len(data.shape):
+        return ()
+    size = data.shape[axis]
+    return (size,) if isinstance(size, int) else ()

@@ -1,0 +1,68 @@
+"""The table of recipes: the models redpebble is tested, shown and measured with.
+
+A model is asked for by its spec, such as `digits` or `ffnn(depth=4, width=500, density=0.1)`. The same spec and seed
+give the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from redpebble.export.saving import save_model
+from redpebble.models.activations import EveryActivation
+from redpebble.models.bert import BertFfn, BertLayer
+from redpebble.models.digits import Digits
+from redpebble.models.feed_forward import Ffnn, MaskedMlp, ResMlp
+from redpebble.models.minilm import MiniLm
+from redpebble.models.radixnet import RadixNet
+from redpebble.models.recipe import ModelRecipe, Recipe, choose, describe, parse_spec
+from redpebble.models.structured import Structured
+
+RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
+    {
+        "bert_ffn": BertFfn,
+        "bert_layer": BertLayer,
+        "digits": Digits,
+        "every_activation": EveryActivation,
+        "ffnn": Ffnn,
+        "masked_mlp": MaskedMlp,
+        "minilm": MiniLm,
+        "radixnet": RadixNet,
+        "resmlp": ResMlp,
+        "structured": Structured,
+    }
+)
+
+
+def list_recipes() -> tuple[Recipe, ...]:
+    """Every recipe, by name."""
+    return tuple(describe(name, recipe) for name, recipe in RECIPES.items())
+
+
+def build(spec: str, *, seed: int = 0) -> ir.Model:
+    """The model a spec describes.
+
+    Raises:
+        ValueError: unknown name, parameter or value, or the recipe needs an extra that is not installed.
+    """
+    name, parameters = parse_spec(spec)
+    recipe = RECIPES.get(name)
+    if recipe is None:
+        raise ValueError(f"no model {name!r} in the zoo, accepted: {', '.join(RECIPES)}")
+    return choose(name, recipe, parameters).build(np.random.default_rng(seed))
+
+
+def save(model: ir.Model, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
+    """Write a model, complete or not at all; weights go to `path` + ".data" on request or when one file is too small.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: more than 2 GB in one file.
+    """
+    save_model(model, path, external_data=external_data)

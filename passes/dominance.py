@@ -1,0 +1,40 @@
+"""Every value is defined before it is used: xDSL's verifier does not check it, so passes that move ops do."""
+
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.irdl.dominance import DominanceInfo
+from xdsl.utils.exceptions import VerifyException
+
+
+def check_def_before_use(module: Operation) -> None:
+    """Check that inside `module` every operand is defined on every path to its use.
+
+    Raises:
+        VerifyException: an op uses a value that is not defined yet, or that is not visible where it is used.
+    """
+    for region in module.regions:
+        _check_region(region, set())
+
+
+def _check_region(region: Region, outer: set[SSAValue]) -> None:
+    """Check the ops of a region, in which the values in `outer` are visible."""
+    dominance = DominanceInfo(region)
+    defined: dict[Block, list[SSAValue]] = {
+        block: [*block.args, *(result for op in block.ops for result in op.results)] for block in region.blocks
+    }
+    for block in region.blocks:
+        visible = outer.union(block.args)
+        for other in region.blocks:
+            if dominance.strictly_dominates(other, block):
+                visible.update(defined[other])
+        for op in block.ops:
+            _check_operands(op, visible)
+            for nested in op.regions:
+                _check_region(nested, visible)
+            visible.update(op.results)
+
+
+def _check_operands(op: Operation, visible: set[SSAValue]) -> None:
+    for index, operand in enumerate(op.operands):
+        if operand not in visible:
+            owner = operand.owner.name if isinstance(operand.owner, Operation) else "a block argument"
+            raise VerifyException(f"operand {index} of {op.name} is used before {owner} defines it")

@@ -1,0 +1,117 @@
+"""Group row-wise ops into tiles, which run layer by layer on a few rows at a time.
+
+```mlir
+%h = pebble.linear %x, %w activation <relu> : (tensor<?x4xf32>, ...) -> tensor<?x3xf32>
+%y = pebble.linear %h, %v : (tensor<?x3xf32>, ...) -> tensor<?x2xf32>
+// ->
+%y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
+    : (tensor<?x4xf32>) -> tensor<?x2xf32> {
+^bb0(%tile : tensor<?x4xf32>):
+  %h = pebble.linear %tile, %w activation <relu> : ...
+  %y_tile = pebble.linear %h, %v : ...
+  pebble.yield %y_tile : tensor<?x2xf32>
+}
+```
+
+Row-wise are layers, activations, softmax, normalisations, means, concat and split of features, and arithmetic of values
+with the same rows or with constants that have one entry a feature (inside a tile these are of rank 1). A reshape that
+only merges or splits leading axes does nothing inside a tile. Transposes, other reshapes, concat and split, and
+arithmetic that broadcasts over rows stay outside. Which ops come together: see `redpebble.passes.clusters`.
+"""
+
+from dataclasses import dataclass
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.transforms.dead_code_elimination import region_dce
+from xdsl.utils.exceptions import PassFailedException, VerifyException
+
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.decisions import ScheduleAttr
+from redpebble.dialect.elementwise import ActivateOp
+from redpebble.dialect.layers import (
+    LayerNormOp,
+    LinearOp,
+    LogSoftmaxOp,
+    ReduceMeanOp,
+    RmsNormOp,
+    SoftmaxOp,
+)
+from redpebble.dialect.provenance import node_name
+from redpebble.dialect.tile import TileOp
+from redpebble.passes.clusters import clusters_of
+from redpebble.passes.dominance import check_def_before_use
+from redpebble.passes.rowwise import ROW_MAJOR, Rows
+from redpebble.passes.tile_building import TileBuilder
+
+TILED = LinearOp | ActivateOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp
+"""Ops that run in tiles only."""
+
+
+@dataclass(frozen=True)
+class FormTiles(ModulePass):
+    """Move row-wise ops into tiles."""
+
+    name = "pebble-form-tiles"
+
+    widths: tuple[int, ...] = (16, 64)
+    """Batch columns of a tile, ascending."""
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        try:
+            schedule = ScheduleAttr.of("layer_by_layer", self.widths)
+            for func in [found for found in op.walk() if isinstance(found, FuncOp) and found.body.blocks]:
+                _refuse_unknown(func)
+                _form_tiles(func, schedule)
+            region_dce(op.body)
+            check_def_before_use(op)
+        except VerifyException as error:
+            raise PassFailedException(f"{self.name}: {error}") from error
+
+
+def _body(func: FuncOp) -> list[Operation]:
+    """Return the ops of a function that compute something: all but its constants and its end."""
+    *ops, _ = func.body.block.ops
+    return [op for op in ops if not isinstance(op, ConstantOp | SparseConstantOp)]
+
+
+def _refuse_unknown(func: FuncOp) -> None:
+    for op in _body(func):
+        if not isinstance(op, TILED | ROW_MAJOR | TileOp):
+            raise VerifyException(f"{_described(op)} runs neither in a tile nor outside")
+
+
+def _described(op: Operation) -> str:
+    return f"node {node_name(op)!r}: {op.name}" if node_name(op) else op.name
+
+
+def _form_tiles(func: FuncOp, schedule: ScheduleAttr) -> None:
+    block = func.body.block
+    ops, rows = _body(func), Rows.of(func)
+    counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
+    for op in ops:
+        if isinstance(op, TILED) and op not in counts:
+            raise VerifyException(f"{_described(op)} needs a known last axis and constant parameters")
+    builder = TileBuilder(rows, schedule)
+    ordered: list[Operation] = []
+    replaced: list[Operation] = []
+    for cluster in clusters_of(ops, counts):
+        if cluster.is_tile:
+            ordered += builder.build(cluster.ops)
+            replaced += cluster.ops
+        else:
+            ordered += cluster.ops
+    for op in reversed(replaced):
+        block.erase_op(op)
+    constants = [op for op in block.ops if isinstance(op, ConstantOp | SparseConstantOp)]
+    end = block.last_op
+    for op in [*constants, *builder.flat_constants.values(), *ordered]:
+        if op.parent is not None:
+            op.detach()
+        if end is not None:
+            block.insert_op_before(op, end)

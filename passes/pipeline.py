@@ -1,0 +1,42 @@
+"""Run passes one after the other, and hold each to the contract: the module verifies, definitions stand before uses."""
+
+from collections.abc import Callable, Sequence
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import DiagnosticException, PassFailedException
+
+from redpebble.passes.dominance import check_def_before_use
+
+
+def run_passes(
+    ctx: Context,
+    module: ModuleOp,
+    passes: Sequence[ModulePass],
+    on_pass: Callable[[ModulePass], None] | None = None,
+) -> None:
+    """Apply `passes` to `module` in order; `on_pass` is called after each, when the module is known to be sound.
+
+    Raises:
+        PassFailedException: a pass refuses the module or leaves it broken; names the pass and those that ran before.
+    """
+    done: list[str] = []
+    for current in passes:
+        try:
+            current.apply(ctx, module)
+            module.verify()
+            check_def_before_use(module)
+        except DiagnosticException as error:
+            raise PassFailedException(_failure(current.name, error, done)) from error
+        done.append(current.name)
+        if on_pass is not None:
+            on_pass(current)
+
+
+def _failure(name: str, error: DiagnosticException, done: Sequence[str]) -> str:
+    """Return one line: the pass, what went wrong, and what ran before."""
+    # xDSL wraps a verifier's message into a listing of the module; the cause holds the message alone
+    cause = error.__cause__ if isinstance(error.__cause__, DiagnosticException) else error
+    reason = str(cause).strip().removeprefix(f"{name}: ")
+    return f"{name}: {reason} (after {', '.join(done) or 'no other pass'})"

@@ -1,0 +1,143 @@
+"""A compiled network as one file: a header in JSON, the object code, and the packed weights, mapped on load.
+
+Layout: magic, length of the header (u64, little endian), sha256 of all that follows, header, sections at multiples of
+64 bytes. The LLVM IR is not kept: the object is what it became.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.lowering.emission import ALIGNMENT
+from redpebble.lowering.layer_report import LayerReport
+from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor
+from redpebble.lowering.target import CpuTarget
+from redpebble.runtime.machine_code import missing_features
+
+MAGIC = b"pebble\x00\x01"
+DIGEST_BYTES = 32
+PROLOGUE_BYTES = len(MAGIC) + 8 + DIGEST_BYTES
+
+Json = Any
+"""What the json module reads and writes."""
+
+
+class ArtefactError(Exception):
+    """A file of native code that cannot be used here; the message says why."""
+
+
+class Artefact(NamedTuple):
+    """A program without its LLVM IR, and the object file that the IR became."""
+
+    program: Program
+    image: bytes
+
+
+def write_artefact(path: Path, artefact: Artefact) -> None:
+    """Write `artefact` to `path`: to a temporary file first, then under its name."""
+    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *artefact.program.constants]
+    header = json.dumps(_header(artefact, sections)).encode()
+    header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)
+    parts = [header]
+    for section in sections:
+        data = section.tobytes()
+        parts += [data, bytes(-len(data) % ALIGNMENT)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(MAGIC + len(header).to_bytes(8, "little") + digest.digest())
+            file.writelines(parts)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_artefact(path: Path) -> Artefact:
+    """Return what `write_artefact` wrote; the packed weights are views into the mapped file.
+
+    Raises:
+        ArtefactError: the file is damaged, of another format version, or needs CPU features that are missing here.
+        FileNotFoundError: there is no such file.
+    """
+    if path.stat().st_size < PROLOGUE_BYTES:
+        raise ArtefactError(f"{path.name} is no compiled network")
+    data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
+    if data[: len(MAGIC)].tobytes() != MAGIC:
+        raise ArtefactError(f"{path.name} is no compiled network")
+    length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8].tobytes(), "little")
+    digest = data[len(MAGIC) + 8 : PROLOGUE_BYTES].tobytes()
+    if hashlib.sha256(data[PROLOGUE_BYTES:].data).digest() != digest:
+        raise ArtefactError(f"{path.name} is damaged: its checksum does not match")
+    header: Json = json.loads(data[PROLOGUE_BYTES : PROLOGUE_BYTES + length].tobytes())
+    if header["format"] != FORMAT_VERSION:
+        raise ArtefactError(f"{path.name} has format {header['format']}, expected {FORMAT_VERSION}")
+    target = CpuTarget(**header["target"])
+    if missing := missing_features(target):
+        raise ArtefactError(f"{path.name} needs {', '.join(missing)}, which this machine lacks")
+    sections = _sections(data, PROLOGUE_BYTES + length, header["sections"])
+    return Artefact(_program(header, target, sections[1:]), sections[0].tobytes())
+
+
+def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
+    program = artefact.program
+    return {
+        "format": FORMAT_VERSION,
+        "target": vars(program.target),
+        "inputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.inputs],
+        "outputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.outputs],
+        "temporaries": [[_size_json(t.size), t.first_step, t.last_step] for t in program.temporaries],
+        "sizes": [_size_json(size) for size in program.sizes],
+        "equal": [[_size_json(first), _size_json(second)] for first, second in program.equal],
+        "scratch_bytes": program.scratch_bytes,
+        "steps": [[step.symbol, None if step.rows is None else _size_json(step.rows)] for step in program.steps],
+        "sections": [[str(section.dtype), list(section.shape)] for section in sections],
+        "layers": [vars(layer) for layer in program.layers],
+    }
+
+
+def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic]]) -> Program:
+    return Program(
+        llvm_ir="",
+        target=target,
+        inputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["inputs"]),
+        outputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["outputs"]),
+        temporaries=tuple(Temporary(_size(size), first, last) for size, first, last in header["temporaries"]),
+        sizes=tuple(map(_size, header["sizes"])),
+        equal=tuple((_size(first), _size(second)) for first, second in header["equal"]),
+        constants=tuple(constants),
+        scratch_bytes=header["scratch_bytes"],
+        steps=tuple(Step(symbol, None if rows is None else _size(rows)) for symbol, rows in header["steps"]),
+        layers=tuple(LayerReport(**layer) for layer in header["layers"]),
+    )
+
+
+def _sections(data: NDArray[np.uint8], offset: int, descriptions: Json) -> list[NDArray[np.generic]]:
+    """Return the arrays that lie one after the other from `offset` on."""
+    sections: list[NDArray[np.generic]] = []
+    for dtype_name, shape in descriptions:
+        dtype: np.dtype[np.generic] = np.dtype(dtype_name)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        sections.append(data[offset : offset + size].view(dtype).reshape(shape))
+        offset += size + -size % ALIGNMENT
+    return sections
+
+
+def _size_json(size: Size) -> Json:
+    return [size.coefficient.numerator, size.coefficient.denominator, [list(power) for power in size.powers]]
+
+
+def _size(json_size: Json) -> Size:
+    numerator, denominator, powers = json_size
+    return Size(Fraction(numerator, denominator), tuple((name, power) for name, power in powers))

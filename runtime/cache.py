@@ -1,0 +1,68 @@
+"""Compiled networks on disk, found again by what they were made from."""
+
+import hashlib
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import platformdirs
+
+from redpebble.lowering.target import CpuTarget
+from redpebble.runtime.artefact import Artefact, ArtefactError, read_artefact, write_artefact
+
+DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
+"""Packages whose version can change what the compiler makes of a model."""
+
+
+def default_folder() -> Path:
+    """Return the user's cache folder for compiled networks."""
+    return Path(platformdirs.user_cache_dir("redpebble"))
+
+
+@cache
+def compiler_fingerprint() -> bytes:
+    """Return a digest of the compiler: its sources, the versions of what it builds on, and Python's."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in DEPENDENCIES:
+        digest.update(f"{name}={version(name)};".encode())
+    for folder in _source_folders():
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.name.encode())
+            digest.update(file.read_bytes())
+    return digest.digest()
+
+
+def _source_folders() -> list[Path]:
+    import redpebble
+    import redpebble.dialect
+    import redpebble.frontend
+    import redpebble.lowering
+    import redpebble.passes
+
+    packages = (redpebble, redpebble.dialect, redpebble.frontend, redpebble.lowering, redpebble.passes)
+    return [Path(folder) for package in packages for folder in package.__path__]
+
+
+def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:
+    """Return the name under which the network of a model, a target and compiler options is kept."""
+    digest = hashlib.sha256(compiler_fingerprint())
+    for part in (model_digest, target.cpu.encode(), target.features.encode(), options.encode()):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:40]
+
+
+def load(folder: Path, key: str) -> Artefact | None:
+    """Return the network kept under `key`, or None where there is none that can be used."""
+    try:
+        return read_artefact(folder / f"{key}.pebble")
+    except (OSError, ArtefactError):
+        return None
+
+
+def store(folder: Path, key: str, artefact: Artefact) -> None:
+    """Keep a network under `key`; a folder that cannot be written to is no error, the next compile takes longer."""
+    try:
+        write_artefact(folder / f"{key}.pebble", artefact)
+    except OSError:
+        return

@@ -1,0 +1,72 @@
+"""From LLVM IR to callable machine code in this process."""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from llvmlite import binding
+
+from redpebble.lowering.target import CpuTarget
+
+StepFunction = Callable[..., None]
+
+
+@cache
+def _initialize() -> None:
+    """Make LLVM's code generator for this architecture available; the second call does nothing."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+
+
+def host_target() -> CpuTarget:
+    """Return this machine's CPU with all its features."""
+    return CpuTarget.from_features(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+
+
+def missing_features(target: CpuTarget) -> tuple[str, ...]:
+    """Return the features that code for `target` needs and this machine lacks."""
+    host = binding.get_host_cpu_features()
+    needed = [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]
+    return tuple(feature for feature in needed if not host.get(feature, False))
+
+
+def emit_object(llvm_ir: str, target: CpuTarget) -> bytes:
+    """Return the object file of a module.
+
+    The IR is final: kernels are emitted as they should be scheduled, so LLVM's optimiser pipeline is left out.
+    """
+    _initialize()
+    module = binding.parse_assembly(llvm_ir)
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default"
+    )
+    return machine.emit_object(module)
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """Loaded functions by name; they stay loaded as long as this object lives."""
+
+    functions: Mapping[str, StepFunction]
+    owners: tuple[object, ...]
+
+
+def load_object(image: bytes, arities: Mapping[str, tuple[int, int]]) -> MachineCode:
+    """Load an object file; `arities` gives each function's number of pointer and of 64-bit arguments.
+
+    Calls through the result release Python's global lock.
+    """
+    _initialize()
+    jit = binding.create_lljit_compiler()
+    builder = binding.JITLibraryBuilder().add_object_img(image)
+    for name in arities:
+        builder = builder.export_symbol(name)
+    tracker = builder.link(jit, "redpebble")
+    functions = {name: _function(tracker[name], pointers, sizes) for name, (pointers, sizes) in arities.items()}
+    return MachineCode(functions, (tracker, jit))
+
+
+def _function(address: int, pointers: int, sizes: int) -> StepFunction:
+    arguments: Sequence[type[ctypes.c_void_p | ctypes.c_int64]] = [ctypes.c_void_p] * pointers
+    return ctypes.CFUNCTYPE(None, *arguments, *[ctypes.c_int64] * sizes)(address)

@@ -1,0 +1,113 @@
+"""onnxruntime as the judge: the same model on the same inputs, and how far apart two results are."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Feeds = Mapping[str, Array]
+
+
+class OracleError(Exception):
+    """onnxruntime refuses a model or its inputs; the message is its own, in one line."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Two values agree when they differ by at most absolute + relative * |expected|."""
+
+    relative: float = 1e-4
+    absolute: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output compared: the largest and the mean absolute difference, and how many values do not agree."""
+
+    name: str
+    max_error: float
+    mean_error: float
+    mismatches: int
+
+
+class Oracle:
+    """An onnxruntime session of a model, on the CPU."""
+
+    def __init__(self, model: str | os.PathLike[str] | onnx_ir.Model, threads: int = 1) -> None:
+        """Load `model`; one in memory takes the way through a temporary file, which has no limit of 2 GB.
+
+        Raises:
+            OracleError: onnxruntime refuses the model.
+        """
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        try:
+            if isinstance(model, onnx_ir.Model):
+                with tempfile.TemporaryDirectory() as folder:
+                    path = Path(folder) / "model.onnx"
+                    onnx_ir.save(model.clone(), path, external_data="model.data")  # pyright: ignore[reportUnknownMemberType]
+                    self.session = _session(path, options)
+            else:
+                self.session = _session(Path(model), options)
+        except Exception as error:  # onnxruntime's errors share no base class of their own
+            raise OracleError(_one_line(error)) from error
+        self.output_names: tuple[str, ...] = tuple(output.name for output in self.session.get_outputs())
+
+    def run(self, feeds: Feeds) -> list[Any]:
+        """Return all outputs.
+
+        Raises:
+            OracleError: onnxruntime refuses the inputs.
+        """
+        try:
+            return self.session.run(None, dict(feeds))
+        except Exception as error:
+            raise OracleError(_one_line(error)) from error
+
+
+def _session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+
+
+def _one_line(error: Exception) -> str:
+    return f"onnxruntime: {' '.join(str(error).split())}"
+
+
+def compare(name: str, expected: Array, actual: Array, tolerance: Tolerance) -> Comparison:
+    """Compare two outputs; infinities and NaN agree with their like, and what is no number must be equal."""
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return Comparison(name, float("inf"), float("inf"), max(expected.size, 1))
+    if not np.issubdtype(expected.dtype, np.inexact):
+        return Comparison(name, 0.0, 0.0, int(np.count_nonzero(expected != actual)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        close = np.isclose(actual, expected, tolerance.relative, tolerance.absolute, equal_nan=True)
+        same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+        errors = np.where(same, 0.0, np.abs(actual.astype(np.float64) - expected.astype(np.float64)))
+    if errors.size == 0:
+        return Comparison(name, 0.0, 0.0, 0)
+    return Comparison(name, float(np.max(errors)), float(np.mean(errors)), int(np.count_nonzero(~close)))
+
+
+def worst(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return one comparison an output: the largest errors and all mismatches of several runs."""
+    names = list(dict.fromkeys(comparison.name for comparison in comparisons))
+    groups = [[comparison for comparison in comparisons if comparison.name == name] for name in names]
+    return [
+        Comparison(
+            name,
+            max(c.max_error for c in group),
+            max(c.mean_error for c in group),
+            sum(c.mismatches for c in group),
+        )
+        for name, group in zip(names, groups, strict=True)
+    ]

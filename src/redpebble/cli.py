@@ -1,0 +1,169 @@
+"""The command line. Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Make pruned ONNX models fast on CPUs by moving less data.",
+)
+
+
+class OptimizeTarget(StrEnum):
+    """What `optimize` writes for: any runtime that knows the standard operators."""
+
+    PORTABLE = "portable"
+
+
+ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
+Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
+Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
+Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+ReportPath = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.")]
+InputShapes = Annotated[
+    list[str] | None,
+    typer.Option("--input-shape", metavar="NAME:N,N", help="Shape of an input, instead of one made from the batch."),
+]
+
+
+@app.command()
+def optimize(
+    model: ModelPath,
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes.")],
+    target: Annotated[OptimizeTarget, typer.Option(help="What the result runs on.")] = OptimizeTarget.PORTABLE,
+    batch: Batches = "1,7",
+    check_runs: Annotated[int, typer.Option("--check", metavar="N", help="Compare with the original N times.")] = 0,
+    rtol: Rtol = 1e-4,
+    atol: Atol = 1e-5,
+    skip_passes: Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")] = "",
+    input_shape: InputShapes = None,
+    save_as_external_data: Annotated[bool, typer.Option(help="Weights go to a file beside the model.")] = False,
+    report: ReportPath = None,
+    seed: Seed = 0,
+) -> None:
+    """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is."""
+    from redpebble.checking import CheckPlan
+    from redpebble.commands import OptimizeRequest, optimize_model
+    from redpebble.runtime.oracle import Tolerance
+
+    del target  # there is one so far
+    plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), shapes(input_shape))
+    request = OptimizeRequest(model, output, words(skip_passes), save_as_external_data or None, report)
+    raise typer.Exit(0 if optimize_model(request, plan) else 1)
+
+
+@app.command()
+def check(
+    model: ModelPath,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OUT.onnx", help="Compare this model in onnxruntime, not our native code.")
+    ] = None,
+    batch: Batches = "1,7,64",
+    runs: Annotated[int, typer.Option(help="Random inputs for each batch size.")] = 3,
+    seed: Seed = 0,
+    rtol: Rtol = 1e-4,
+    atol: Atol = 1e-5,
+    input_shape: InputShapes = None,
+    report: ReportPath = None,
+) -> None:
+    """Compare with onnxruntime on random inputs; exit code 1 when an output differs."""
+    from redpebble.checking import CheckPlan
+    from redpebble.commands import check_model
+    from redpebble.runtime.oracle import Tolerance
+
+    plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), shapes(input_shape))
+    raise typer.Exit(0 if check_model(model, against, plan, report) else 1)
+
+
+@app.command()
+def bench(
+    model: ModelPath,
+    batch: Batches = "1,32,128",
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    against: Annotated[str, typer.Option(metavar="A,B", help="Engines to compare with.")] = "onnxruntime",
+    seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
+    report: ReportPath = None,
+) -> None:
+    """Measure our native code and other engines in turn; medians, and ratios to onnxruntime."""
+    from redpebble.bench.measuring import Budget
+    from redpebble.bench.model_bench import BenchPlan
+    from redpebble.commands import bench_and_print
+
+    engines = ("redpebble", *words(against))
+    bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds)), report)
+
+
+@app.command()
+def explain(model: ModelPath, report: ReportPath = None) -> None:
+    """Show each layer: connections, density, format, kernel and why, bounds on its transfers."""
+    from redpebble.commands import explain_model
+
+    explain_model(model, report)
+
+
+@app.command()
+def zoo(
+    spec: Annotated[str, typer.Argument(metavar="NAME(param=value,...)", help="What to build.")] = "",
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Write a model of the zoo."""
+    from redpebble.commands import list_zoo, write_zoo_model
+
+    if list_all or not spec:
+        list_zoo()
+        return
+    write_zoo_model(spec, output, seed)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as `1,32`.
+
+    Raises:
+        ValueError: something in it is no number, or negative.
+    """
+    if not all(word.isdigit() for word in words(text)) or not words(text):
+        raise ValueError(f"cannot read {text!r}, accepted are numbers such as 1,32")
+    return tuple(int(word) for word in words(text))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a list such as `a,b`."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that options such as `x:1,64` name.
+
+    Raises:
+        ValueError: an option has no name or no numbers.
+    """
+    named: dict[str, tuple[int, ...]] = {}
+    for option in options or ():
+        name, colon, sizes = option.rpartition(":")
+        if not colon or not name:
+            raise ValueError(f"cannot read shape {option!r}, accepted is NAME:N,N such as x:1,64")
+        named[name] = numbers(sizes)
+    return named
+
+
+def main() -> None:
+    """Run the command line; what is wrong with the input is one line on standard error."""
+    from xdsl.utils.exceptions import DiagnosticException
+
+    from redpebble.frontend.errors import ModelError
+    from redpebble.runtime.oracle import OracleError
+
+    try:
+        app()
+    except (ModelError, OracleError, DiagnosticException, ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -1,0 +1,24 @@
+import numpy as np
+from hypothesis import given
+from pebble_text import context
+from random_modules import Case, cases
+from xdsl.transforms.canonicalize import CanonicalizePass
+
+from redpebble.dialect.interpreter import interpret
+
+
+@given(cases())
+def test_canonicalization_changes_no_result(case: Case) -> None:
+    expected = interpret(case.module, case.feeds)
+    CanonicalizePass().apply(context(), case.module)
+    case.module.verify()
+    for before, after in zip(expected, interpret(case.module, case.feeds), strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
+@given(cases())
+def test_canonicalization_is_done_after_once(case: Case) -> None:
+    CanonicalizePass().apply(context(), case.module)
+    once = str(case.module)
+    CanonicalizePass().apply(context(), case.module)
+    assert str(case.module) == once

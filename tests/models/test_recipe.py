@@ -1,0 +1,72 @@
+import pytest
+
+from redpebble.models import zoo
+from redpebble.models.recipe import parse_spec
+
+
+def test_a_bare_name_takes_every_default() -> None:
+    assert parse_spec(" digits ") == ("digits", {})
+
+
+def test_parameters_are_literals_and_lists_become_tuples() -> None:
+    assert parse_spec("ffnn(depth=2, density=1e-1, skip=True)").parameters == {"depth": 2, "density": 0.1, "skip": True}
+    assert parse_spec("compact(widths=[4, 5])").parameters == {"widths": (4, 5)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a b",
+        "a-b",
+        "a.b()",
+        "ffnn(4)",
+        "ffnn(**{'depth': 4})",
+        "ffnn(depth=width)",
+        "ffnn(depth=f())",
+        "ffnn(depth=1, depth=2)",
+        "a\0",
+    ],
+)
+def test_anything_but_a_name_with_literal_parameters_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a model spec, accepted: name or name\(parameter=value, \.\.\.\)"):
+        parse_spec(text)
+
+
+REFUSALS = {
+    "nothing": "no model 'nothing' in the zoo, accepted: bert_ffn, ",
+    "ffnn(dept=4)": "ffnn has no parameter 'dept', accepted: depth=4, width=500, density=0.1, skip=False",
+    "digits(width=4)": "digits has no parameter 'width', accepted: none",
+    "ffnn(depth=4.5)": "ffnn: depth is 4.5, accepted: a whole number",
+    "ffnn(depth=True)": "ffnn: depth is True, accepted: a whole number",
+    "ffnn(skip=1)": "ffnn: skip is 1, accepted: True or False",
+    "ffnn(density='a')": "ffnn: density is 'a', accepted: a number",
+    "ffnn(depth=0)": "ffnn: depth is 0, accepted: 1 or more",
+    "masked_mlp(density=0)": "masked_mlp: density is 0, accepted: above 0, at most 1",
+    "bert_layer(density=1.5)": "bert_layer: density is 1.5, accepted: above 0, at most 1",
+    "radixnet(neurons=1000)": "radixnet: neurons is 1000, accepted: 1024, 4096, 16384, 65536",
+    "ffnn(depth=[4])": "ffnn: depth is (4,), accepted: a whole number",
+    "structured(pattern='3:5')": "structured: pattern is '3:5', accepted: 2:4, 1:4, nmg, vnm, ",
+    "structured(width=20)": "structured: width is 20, accepted: multiples of 16",
+    "structured(density=0.5)": "structured: density is 0.5, accepted: None, as pattern 2:4 has its own",
+    "structured(density=[1])": "structured: density is (1,), accepted: a number or None",
+    "minilm(sparsity=1.0)": "minilm: sparsity is 1.0, accepted: 0 or more, below 1",
+}
+
+
+@pytest.mark.parametrize("spec", REFUSALS)
+def test_a_refusal_is_one_line_that_says_what_is_accepted(spec: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        zoo.build(spec)
+    assert str(caught.value).startswith(REFUSALS[spec])
+    assert "\n" not in str(caught.value)
+
+
+def test_the_list_names_every_recipe_with_summary_and_defaults() -> None:
+    recipes = zoo.list_recipes()
+    assert [recipe.name for recipe in recipes] == list(zoo.RECIPES)
+    assert all(recipe.summary.endswith(".") for recipe in recipes)
+    described = {recipe.name: str(recipe) for recipe in recipes}
+    assert described["ffnn"] == "ffnn(depth=4, width=500, density=0.1, skip=False)"
+    assert described["digits"] == "digits"
+    assert all(parse_spec(spec).name == name for name, spec in described.items())

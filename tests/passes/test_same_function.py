@@ -1,0 +1,84 @@
+"""No pass changes what a module computes, alone or after the others, for any batch size."""
+
+import pytest
+from hypothesis import given, settings
+from pass_texts import all_of, assert_same_function, run
+from random_networks import BATCHES, feeds_for, network, seeds
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.transforms.canonicalize import CanonicalizePass
+
+from redpebble.dialect.layers import BatchNormOp, LinearOp
+from redpebble.dialect.tile import TileOp
+from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
+from redpebble.passes.choose_kernels import ChooseKernels
+from redpebble.passes.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.fold_batch_norm import FoldBatchNorm
+from redpebble.passes.fold_constants import FoldConstants
+from redpebble.passes.form_tiles import FormTiles
+from redpebble.passes.fuse_layers import FuseLayers
+from redpebble.passes.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.passes.recognize_layers import RecognizeLayers
+from redpebble.passes.sparsify import Sparsify
+
+SINGLE: tuple[ModulePass, ...] = (
+    RecognizeLayers(),
+    FoldConstants(),
+    FoldBatchNorm(),
+    FoldBatchNorm(keep=True),
+    FuseLayers(),
+    DropDeadNeurons(),
+    MergeDuplicateNeurons(),
+    Sparsify(),
+    Sparsify(densify=True),
+    ChooseKernels(),
+    AnnotateIoBounds(),
+)
+
+PORTABLE: tuple[ModulePass, ...] = (
+    CanonicalizePass(),
+    RecognizeLayers(),
+    FoldConstants(),
+    FoldBatchNorm(),
+    FuseLayers(),
+    DropDeadNeurons(),
+    MergeDuplicateNeurons(),
+    Sparsify(),
+)
+
+COMPILED: tuple[ModulePass, ...] = (*PORTABLE, ChooseKernels(), FormTiles(), AnnotateIoBounds())
+
+
+def check(module: ModuleOp, seed: int, *passes: ModulePass) -> ModuleOp:
+    after = run(module, *passes)
+    assert_same_function(module, after, [feeds_for(module, batch, seed) for batch in BATCHES])
+    return after
+
+
+@pytest.mark.parametrize("single", SINGLE, ids=lambda single: str(single.pipeline_pass_spec()))
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds)
+def test_a_pass_changes_no_function(single: ModulePass, seed: int) -> None:
+    check(network(seed), seed, single)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_tiles_compute_what_their_ops_computed(seed: int) -> None:
+    after = check(network(seed), seed, FoldConstants(), FoldBatchNorm(), FormTiles())
+    assert not all_of(after, BatchNormOp)
+    for linear in all_of(after, LinearOp):
+        assert isinstance(linear.parent_op(), TileOp)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=seeds)
+def test_all_passes_together_change_no_function(seed: int) -> None:
+    check(network(seed), seed, *COMPILED)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_running_the_passes_twice_changes_nothing_more(seed: int) -> None:
+    once = run(network(seed), *PORTABLE)
+    assert run(once, *PORTABLE).is_structurally_equivalent(once)

@@ -1,0 +1,91 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lowering_modules import linear_layer, native
+
+from redpebble.lowering.planning import Lifetime, plan_offsets
+from redpebble.runtime.machine_code import host_target
+from redpebble.runtime.network import ROWS_PER_PIECE, Network, cut_rows
+
+WEIGHT = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
+
+
+def a_network(threads: int = 1) -> Network:
+    return native(linear_layer(WEIGHT, None, "dense_panels"), host_target(), threads)
+
+
+def test_inputs_and_outputs_are_described_as_onnxruntime_does() -> None:
+    network = a_network()
+    assert network.get_inputs()[0] == ("x0", "tensor(float)", ["d0", 5])
+    assert network.get_outputs()[0].shape == ["d0", 7]
+
+
+def test_a_call_returns_the_only_output() -> None:
+    x = np.ones((2, 5), dtype=np.float32)
+    np.testing.assert_array_equal(a_network()(x), a_network().run(None, {"x0": x})[0])
+
+
+def test_an_input_that_is_not_contiguous_is_read_correctly() -> None:
+    x = np.arange(60, dtype=np.float32).reshape(5, 12).T
+    network = a_network()
+    np.testing.assert_array_equal(network(x), network(np.ascontiguousarray(x)))
+
+
+@pytest.mark.parametrize(
+    "feeds, message",
+    [
+        ({}, "input 'x0' is missing"),
+        ({"y": np.ones((1, 5), np.float32)}, "unknown input 'y', expected x0"),
+        ({"x0": np.ones((1, 5))}, "input 'x0' has dtype float64, expected float32"),
+        ({"x0": np.ones((1, 6), np.float32)}, "input 'x0' has size 6 along axis 1, expected 5"),
+        ({"x0": np.ones((5,), np.float32)}, r"input 'x0' has shape \(5,\), expected \[d0, 5\]"),
+    ],
+)
+def test_wrong_inputs_are_refused_in_one_line(feeds: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        a_network().run(None, feeds)
+
+
+def test_an_unknown_output_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown output 'y', expected 0"):
+        a_network().run(["y"], {"x0": np.ones((1, 5), np.float32)})
+
+
+def test_no_threads_are_refused() -> None:
+    with pytest.raises(ValueError, match="threads is 0, expected 1 or more"):
+        a_network(threads=0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_calls_at_once_do_not_disturb_each_other(threads: int) -> None:
+    network = a_network(threads)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal((int(rows), 5)).astype(np.float32) for rows in rng.integers(0, 300, 100)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(network, inputs))
+    for x, result in zip(inputs, results, strict=True):
+        np.testing.assert_allclose(result, x @ WEIGHT, rtol=1e-5, atol=1e-5)
+
+
+@given(st.integers(0, 2000), st.integers(1, 9))
+def test_pieces_cover_all_rows_once(rows: int, pieces: int) -> None:
+    ranges = cut_rows(rows, pieces)
+    assert len(ranges) <= pieces
+    assert [row for begin, end in ranges for row in range(begin, end)] == list(range(rows))
+    assert all((end - begin) % ROWS_PER_PIECE == 0 for begin, end in ranges[:-1])
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))
+def test_buffers_that_live_together_do_not_overlap(lives: list[tuple[int, int, int]]) -> None:
+    lifetimes = [Lifetime(size, min(a, b), max(a, b)) for size, a, b in lives]
+    plan = plan_offsets(lifetimes)
+    placed = list(zip(lifetimes, plan.offsets, strict=True))
+    for index, (one, start) in enumerate(placed):
+        assert start % 64 == 0
+        assert start + one.size <= plan.total
+        for other, begin in placed[:index]:
+            together = one.first <= other.last and other.first <= one.last
+            assert not together or start + one.size <= begin or begin + other.size <= start

@@ -1,0 +1,114 @@
+"""Modules of one tile, built op by op, and their native code for any target."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from redpebble.dialect.attributes import ActivationAttr, KernelAttr
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.decisions import ScheduleAttr
+from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.symbolic import DIMS, NAME
+from redpebble.dialect.tensors import DYNAMIC, CscMatrix, F32Tensor, f32_tensor, shape_of
+from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.lowering.driver import lower
+from redpebble.lowering.target import CpuTarget
+from redpebble.runtime.machine_code import emit_object, missing_features
+from redpebble.runtime.network import Network
+
+Floats = NDArray[np.float32]
+Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]
+
+TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
+
+each_target = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
+        )
+        for name, target in TARGETS.items()
+    ],
+)
+
+
+def function(inputs: Sequence[F32Tensor], body: Body) -> ModuleOp:
+    """A module whose `@main` takes tensors x0, x1, ... with leading axes d0, d1, ... and returns what body does."""
+    block = Block(arg_types=inputs)
+    results = body(block, block.args)
+    block.add_op(ReturnOp(*results))
+    types = [result.type for result in results]
+    names = [
+        DictionaryAttr(
+            {
+                NAME: StringAttr(f"x{index}"),
+                DIMS: ArrayAttr([StringAttr(f"d{axis}") for axis in range(len(tensor.get_shape()))]),
+            }
+        )
+        for index, tensor in enumerate(inputs)
+    ]
+    module = ModuleOp([FuncOp("main", (list(inputs), types), Region(block), arg_attrs=ArrayAttr(names))])
+    module.verify()
+    return module
+
+
+def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = (16, 64)) -> ModuleOp:
+    """A module of one tile over all inputs; `body` adds the tile's ops to its block, constants included."""
+
+    def fill(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        region = TileOp.body_for(arguments)
+        inner = region.block
+        yielded = body(inner, inner.args)
+        constants = [op for op in inner.ops if isinstance(op, ConstantOp | SparseConstantOp)]
+        for constant in constants:
+            constant.detach()
+            block.add_op(constant)
+        inner.add_op(YieldOp(yielded))
+        rows = shape_of(arguments[0])[:-1]
+        results = [(0, f32_tensor((*rows, shape_of(value)[-1]))) for value in yielded]
+        tile = TileOp(arguments, results, ScheduleAttr.of("layer_by_layer", widths), region)
+        block.add_op(tile)
+        return tile.outputs
+
+    return function(inputs, fill)
+
+
+def one_op(make: Callable[..., Operation], shapes: Sequence[int], constants: Sequence[Floats] = ()) -> ModuleOp:
+    """A tile of one op: operands are inputs of these numbers of features, then constants."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        parameters = [ConstantOp(constant) for constant in constants]
+        op = make(*arguments, *(parameter.result for parameter in parameters))
+        block.add_ops([*parameters, op])
+        return op.results
+
+    return tiled([f32_tensor((DYNAMIC, features)) for features in shapes], body)
+
+
+def linear_layer(
+    weight: Floats, bias: Floats | None, family: str, activation: ActivationAttr | None = None
+) -> ModuleOp:
+    """A tile of one linear layer that `family` executes."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        constant = SparseConstantOp(CscMatrix.from_dense(weight)) if family == "sparse_rows" else ConstantOp(weight)
+        ops: list[Operation] = [constant]
+        if bias is not None:
+            ops.append(ConstantOp(bias))
+        layer = LinearOp(arguments[0], *(op.results[0] for op in ops), activation=activation)
+        layer.kernel = KernelAttr.of(family, "by the test")
+        block.add_ops([*ops, layer])
+        return [layer.result]
+
+    return tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body)
+
+
+def native(module: ModuleOp, target: CpuTarget, threads: int = 1) -> Network:
+    """The module as native code."""
+    program = lower(module, target)
+    return Network(program, emit_object(program.llvm_ir, target), threads)

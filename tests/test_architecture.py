@@ -1,0 +1,126 @@
+"""The architecture as rules that a test holds: who may import whom, what may be large, what is listed where."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path("src/redpebble")
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "theory": set(),
+    "dialect": set(),
+    "frontend": {"dialect"},
+    "lowering": {"dialect"},
+    "export": {"dialect"},
+    "passes": {"dialect", "theory"},
+    "runtime": {"lowering"},
+    "models": {"export"},
+    "bench": {"frontend", "models", "runtime", "redpebble"},
+}
+"""Folder -> the folders whose modules it may import; `redpebble` is src/redpebble, which may import from all."""
+
+ONLY_IN: dict[str, set[str]] = {
+    "llvmlite.ir": {"lowering"},
+    "llvmlite.binding": {"lowering", "runtime"},
+    "llvmlite": {"lowering", "runtime"},
+    "onnx": {"frontend", "export", "runtime", "models", "bench", "redpebble"},
+    "onnx_ir": {"frontend", "export", "runtime", "models", "bench", "redpebble"},
+    "onnxruntime": {"frontend", "runtime", "models", "bench", "redpebble"},
+}
+"""Package -> the folders that may import it."""
+
+FORBIDDEN_STEMS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "manager"}
+MOST_LINES = 400
+
+FILES = sorted(file for folder in [*MAY_IMPORT, str(SOURCE)] for file in (ROOT / folder).rglob("*.py"))
+EVERY_FILE = [*FILES, *sorted((ROOT / "tests").rglob("*.py"))]
+
+
+def folder_of(file: Path) -> str:
+    relative = file.relative_to(ROOT)
+    return "redpebble" if relative.is_relative_to(SOURCE) else relative.parts[0]
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    """The modules a file imports, wherever it does so; `from a import b` may be the module a.b, so both are given."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module, names, level):
+                assert level == 0, f"{file} imports relatively"
+                yield module or ""
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case _:
+                pass
+
+
+def own_folder(module: str) -> str | None:
+    """The folder of ours that a module lies in; None for another project's, and for a bare folder, which is empty."""
+    package, *rest = module.split(".")
+    if package != "redpebble" or not rest or rest in [[folder] for folder in MAY_IMPORT]:
+        return None
+    return rest[0] if rest[0] in MAY_IMPORT else "redpebble"
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", FILES, ids=map(name_of, FILES))
+def test_imports_follow_the_direction_of_the_layers(file: Path) -> None:
+    folder = folder_of(file)
+    allowed = {*MAY_IMPORT.get(folder, {*MAY_IMPORT}), folder}
+    wrong = [module for module in imports_of(file) if own_folder(module) not in {*allowed, None}]
+    assert not wrong, f"{name_of(file)} may import from {sorted(allowed)} only, and imports {wrong}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=map(name_of, FILES))
+def test_heavy_packages_stay_in_their_layers(file: Path) -> None:
+    for module in imports_of(file):
+        # the longest entry decides: llvmlite.ir before llvmlite
+        matching = [package for package in ONLY_IN if module == package or module.startswith(f"{package}.")]
+        if matching:
+            allowed = ONLY_IN[max(matching, key=len)]
+            assert folder_of(file) in allowed, f"{name_of(file)} imports {module}, which only {sorted(allowed)} may"
+
+
+@pytest.mark.parametrize("file", EVERY_FILE, ids=map(name_of, EVERY_FILE))
+def test_a_file_is_short_and_says_what_it_is(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= MOST_LINES
+    assert file.stem not in FORBIDDEN_STEMS
+
+
+@pytest.mark.parametrize("file", FILES, ids=map(name_of, FILES))
+def test_a_module_has_a_docstring_and_no_loose_ends(file: Path) -> None:
+    text = file.read_text()
+    assert ast.get_docstring(ast.parse(text)), f"{name_of(file)} does not say what it is for"
+    loose = re.findall(r"\b(?:TODO|FIXME|XXX)\b|NotImplementedError|type: ignore", text)
+    assert not loose, f"{name_of(file)} has {loose}"
+
+
+def test_every_folder_is_listed_in_pyproject_and_in_the_makefile() -> None:
+    setuptools: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    makefile = re.search(r"^LAYERS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert folders == {*MAY_IMPORT}
+    assert makefile is not None
+    assert makefile[1].split() == sorted(folders)
+    assert setuptools["packages"] == ["redpebble", *(f"redpebble.{folder}" for folder in sorted(folders))]
+    expected = {"redpebble": str(SOURCE)} | {f"redpebble.{folder}": folder for folder in folders}
+    assert setuptools["package-dir"] == expected
+
+
+def test_the_universe_is_light_to_import() -> None:
+    code = "import sys, redpebble.universe; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "redpebble.universe" in loaded
+    assert not {"numpy", "scipy", "onnx", "onnx_ir", "onnxruntime", "llvmlite"} & {*loaded}

@@ -1,0 +1,43 @@
+"""The segment argument, with exact and with spectral knowledge of how connections crowd."""
+
+from __future__ import annotations
+
+import numpy as np
+from brute_force_sets import exact_crowding
+from exhaustive_optimum import fewest_transfers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from network_strategies import layered, tiny_networks
+
+from redpebble.theory.bounds import lower_bound
+from redpebble.theory.memory import Memory, count_transfers
+from redpebble.theory.network import Network, from_layers
+from redpebble.theory.roles import role_groups
+from redpebble.theory.segment_bound import role_crowding, segment_excess
+
+
+@settings(max_examples=60, deadline=None)
+@given(tiny_networks(8), st.integers(3, 4))
+def test_the_argument_with_exact_crowding_stays_below_the_exhaustive_optimum(network: Network, capacity: int) -> None:
+    excess = fewest_transfers(network, capacity) - lower_bound(network).total
+    assert segment_excess(exact_crowding(role_groups(network)), capacity - 1) <= excess
+
+
+def test_the_argument_says_something_about_full_layers() -> None:
+    network = from_layers([np.ones((8, 8))])
+    excess = segment_excess(exact_crowding(role_groups(network)), 2)
+    assert (
+        1
+        <= excess
+        <= count_transfers(network, np.arange(64, dtype=np.int64), Memory(3)).total - lower_bound(network).total
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(layered(most_width=6))
+def test_estimated_crowding_is_never_below_the_exact_one(network: Network) -> None:
+    groups = role_groups(network)
+    exact, estimate = exact_crowding(groups), role_crowding(groups)
+    s, t = np.meshgrid(np.arange(exact.source_count + 2), np.arange(exact.target_count + 2))
+    assert np.all(exact.most(s, t) <= estimate.most(s, t))
+    assert exact.connection_count == estimate.connection_count

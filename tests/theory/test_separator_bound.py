@@ -1,0 +1,55 @@
+"""The few-can-stay argument, with exact and with spectral knowledge of what sets miss."""
+
+from __future__ import annotations
+
+import numpy as np
+from brute_force_sets import exact_weighting
+from exhaustive_optimum import fewest_transfers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from network_strategies import networks, tiny_networks
+
+from redpebble.theory.bounds import lower_bound
+from redpebble.theory.network import Network, from_layers
+from redpebble.theory.roles import RoleGroup, joint_group, role_groups
+from redpebble.theory.separator_bound import separator_excess
+from redpebble.theory.spectral_weighting import spectral_weighting
+
+
+def exact_excess(group: RoleGroup, slots: int) -> int:
+    if min(group.shape) == 0:
+        return 0
+    turned = group.transposed()
+    return max(
+        separator_excess(group, slots, exact_weighting(group)),
+        separator_excess(turned, slots, exact_weighting(turned)),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(tiny_networks(8), st.integers(3, 4))
+def test_the_argument_with_exact_sets_stays_below_the_exhaustive_optimum(network: Network, capacity: int) -> None:
+    excess = fewest_transfers(network, capacity) - lower_bound(network).total
+    assert sum(exact_excess(group, capacity - 1) for group in role_groups(network)) <= excess
+    assert exact_excess(joint_group(network), capacity - 1) <= excess
+
+
+def test_the_argument_says_something_about_a_full_layer() -> None:
+    network = from_layers([np.ones((3, 3))])
+    excess = sum(exact_excess(group, 2) for group in role_groups(network))
+    assert 1 <= excess <= fewest_transfers(network, 3) - lower_bound(network).total
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.integers(2, 6))
+def test_spectral_sets_never_claim_more_than_exact_ones_miss(network: Network, rounds: int) -> None:
+    for group in role_groups(network):
+        weighting = spectral_weighting(group, rounds)
+        matrix = np.zeros(group.shape, dtype=np.bool_)
+        matrix[group.rows, group.columns] = True
+        rng = np.random.default_rng(rounds)
+        for _ in range(20):
+            chosen = rng.random(group.shape[1]) < rng.random()
+            missed = weighting.left[~matrix[:, chosen].any(axis=1)].sum()
+            allowed = weighting.missing(np.array([weighting.right[chosen].sum()]))[0]
+            assert missed <= allowed + 1e-9

@@ -1,0 +1,99 @@
+"""How many transfers a network needs: bounds that need no search, and certified bounds that use the memory's size.
+
+Every weight, input and bias sits only in slow memory and every connection runs, so each is read; each output is
+written: at least W + N reads and S writes. Neuron by neuron with three slots (*pull*), every connection reads its source,
+every bias is read once and every neuron that is no input is written at most once: at most 2 W + N - I reads and N - I
+writes. N counts the neurons that move at all (`Network.is_moved`), I the inputs among them. An order meets the lower
+bound if and only if M is at least 1 + the largest number of live values.
+
+In rows of B values (a batch tile of B columns) weights and biases are one value, the others rows; `TransferCount` keeps
+them apart. Source: derived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from redpebble.theory.memory import TransferCount
+from redpebble.theory.network import Network
+from redpebble.theory.roles import RoleGroup, joint_group, role_groups
+from redpebble.theory.segment_bound import role_crowding, segment_excess
+from redpebble.theory.separator_bound import Weighting, separator_excess
+from redpebble.theory.spectral_weighting import is_within_reach, spectral_weighting
+
+Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
+_SCALING_ROUNDS = (0, 1, 20)
+
+
+@dataclass(frozen=True)
+class InstanceBound:
+    """The best certified lower bound of one network and memory.
+
+    `excess_rows` rows move beyond `least`, in every order and under every policy, by `argument`.
+    """
+
+    least: TransferCount
+    excess_rows: int
+    argument: Argument
+
+    @property
+    def total(self) -> int:
+        """Values moved at least, B = 1."""
+        return self.least.total + self.excess_rows
+
+    def batched_total(self, batch: int) -> int:
+        """Values moved at least for a batch tile of `batch` columns, M counted in rows."""
+        return self.least.batched_reads(batch) + self.least.batched_writes(batch) + batch * self.excess_rows
+
+
+def lower_bound(network: Network) -> TransferCount:
+    """W + N reads and S writes, for every M."""
+    moved_inputs = int(np.sum(network.is_moved & network.is_input))
+    biases = int(np.sum(network.is_moved)) - moved_inputs
+    return TransferCount(network.connection_count, biases, moved_inputs, len(network.outputs))
+
+
+def pull_bound(network: Network) -> TransferCount:
+    """What the pull order needs at most, for M = 3: 2 W + N - I reads and N - I writes."""
+    biases = int(np.sum(network.is_moved & ~network.is_input))
+    return TransferCount(network.connection_count, biases, network.connection_count, biases)
+
+
+def instance_bound(network: Network, capacity: int) -> InstanceBound:
+    """The best lower bound for a fast memory of `capacity` values (rows, in the batched form).
+
+    Raises:
+        ValueError: M < 3.
+    """
+    if capacity < 3:
+        raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
+    slots = capacity - 1
+    least = lower_bound(network)
+    groups = role_groups(network)
+    excesses: dict[Argument, int] = {
+        "every value moves": 0,
+        "segments": segment_excess(role_crowding(groups), slots),
+        "few can stay, by layer": sum(_few_can_stay(group, slots) for group in groups),
+        "few can stay, jointly": _few_can_stay(joint_group(network), slots),
+    }
+    argument = max(excesses, key=lambda name: excesses[name])
+    return InstanceBound(least, excesses[argument], argument)
+
+
+def _few_can_stay(group: RoleGroup, slots: int) -> int:
+    """The best separator bound over some weightings; 0 for groups too large to bound."""
+    if not is_within_reach(group) or sum(group.shape) <= slots:
+        return 0
+    excess = 0
+    for rounds in _SCALING_ROUNDS:
+        weighting = spectral_weighting(group, rounds)
+        turned = Weighting(weighting.right, weighting.left, weighting.missing)
+        excess = max(
+            excess,
+            separator_excess(group, slots, weighting),
+            separator_excess(group.transposed(), slots, turned),
+        )
+    return excess

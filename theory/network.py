@@ -1,0 +1,218 @@
+"""A sparse feed-forward network as one graph: neurons with global ids, and the connections between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class Matrix(Protocol):
+    """What is needed of a weight matrix, [inputs, outputs]: numpy arrays and scipy sparse matrices have it."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Inputs and outputs."""
+        ...
+
+    def nonzero(self) -> tuple[NDArray[Any], ...]:
+        """Rows and columns of the non-zeros."""
+        ...
+
+
+class Adjacency(NamedTuple):
+    """The connections of every neuron, grouped: those of neuron n are `connections[starts[n]:starts[n + 1]]`."""
+
+    starts: NDArray[np.int64]
+    connections: NDArray[np.int64]
+
+    def of(self, neuron: int) -> NDArray[np.int64]:
+        """Connection ids of one neuron, ascending."""
+        return self.connections[self.starts[neuron] : self.starts[neuron + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A directed acyclic graph of neurons; connection c runs from `sources[c]` to `targets[c]`.
+
+    Every neuron that is not an input has a bias, also one without incoming connections. `inputs` and `outputs` hold
+    neuron ids. A connection order is a permutation of the connection ids 0 .. W - 1, shape [W], int64.
+
+    Raises:
+        ValueError: an id out of range, a neuron listed twice or as both input and output, a connection listed twice
+            or into an input, or a cycle.
+    """
+
+    neuron_count: int
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        """Check ids, duplicates and acyclicity."""
+        for name in ("sources", "targets", "inputs", "outputs"):
+            _check_ids(name, getattr(self, name), self.neuron_count)
+        if len(self.sources) != len(self.targets):
+            raise ValueError(f"{len(self.sources)} sources and {len(self.targets)} targets")
+        _check_roles(self)
+        _check_connections(self)
+        if len(self.topological_order) < self.neuron_count:
+            stuck = int(np.setdiff1d(np.arange(self.neuron_count), self.topological_order)[0])
+            raise ValueError(f"neuron {stuck} is on a cycle or behind one")
+
+    @property
+    def connection_count(self) -> int:
+        """W."""
+        return len(self.sources)
+
+    @cached_property
+    def in_degrees(self) -> NDArray[np.int64]:
+        """Incoming connections of each neuron, shape [N]."""
+        return np.bincount(self.targets, minlength=self.neuron_count).astype(np.int64)
+
+    @cached_property
+    def out_degrees(self) -> NDArray[np.int64]:
+        """Outgoing connections of each neuron, shape [N]."""
+        return np.bincount(self.sources, minlength=self.neuron_count).astype(np.int64)
+
+    @cached_property
+    def incoming(self) -> Adjacency:
+        """Connections grouped by target."""
+        return _grouped(self.targets, self.in_degrees)
+
+    @cached_property
+    def outgoing(self) -> Adjacency:
+        """Connections grouped by source."""
+        return _grouped(self.sources, self.out_degrees)
+
+    @cached_property
+    def is_input(self) -> NDArray[np.bool_]:
+        """Shape [N]."""
+        return _mask(self.inputs, self.neuron_count)
+
+    @cached_property
+    def is_output(self) -> NDArray[np.bool_]:
+        """Shape [N]."""
+        return _mask(self.outputs, self.neuron_count)
+
+    @cached_property
+    def is_moved(self) -> NDArray[np.bool_]:
+        """Neurons with a connection, and outputs; the others never enter fast memory. Shape [N]."""
+        return (self.in_degrees + self.out_degrees > 0) | self.is_output
+
+    @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        """Connections on the longest path that ends in each neuron, shape [N]."""
+        return _depths_and_order(self)[0]
+
+    @cached_property
+    def topological_order(self) -> NDArray[np.int64]:
+        """Neuron ids, sources before targets: ids ascending where that is possible, else by depth, then id."""
+        if bool(np.all(self.sources < self.targets)):
+            return np.arange(self.neuron_count, dtype=np.int64)
+        return _depths_and_order(self)[1]
+
+    @cached_property
+    def bandwidth(self) -> int:
+        """Largest |source id - target id| over the connections; 0 without any."""
+        return int(np.max(np.abs(self.sources - self.targets), initial=0))
+
+
+def from_layers(weights: Sequence[Matrix]) -> Network:
+    """The network of a chain of layers, neurons numbered layer by layer.
+
+    Args:
+        weights: one matrix a layer, [inputs, outputs], scipy sparse or dense; every non-zero is a connection.
+
+    Raises:
+        ValueError: no layer, or a layer whose input width is not the width before it.
+    """
+    if not weights:
+        raise ValueError("a network needs at least one layer")
+    widths: list[int] = [int(weights[0].shape[0]), *(int(weight.shape[1]) for weight in weights)]
+    for layer, weight in enumerate(weights):
+        if weight.shape[0] != widths[layer]:
+            raise ValueError(f"layer {layer} takes {weight.shape[0]} values, the width before it is {widths[layer]}")
+    firsts = np.concatenate(([0], np.cumsum(widths)))
+    sources: list[NDArray[np.int64]] = []
+    targets: list[NDArray[np.int64]] = []
+    for layer, weight in enumerate(weights):
+        rows, columns = weight.nonzero()
+        sources.append(rows.astype(np.int64) + firsts[layer])
+        targets.append(columns.astype(np.int64) + firsts[layer + 1])
+    return Network(
+        neuron_count=int(firsts[-1]),
+        sources=np.concatenate(sources),
+        targets=np.concatenate(targets),
+        inputs=np.arange(widths[0], dtype=np.int64),
+        outputs=np.arange(firsts[-2], firsts[-1], dtype=np.int64),
+    )
+
+
+def id_array(ids: ArrayLike) -> NDArray[np.int64]:
+    """Ids as the int64 array that `Network` holds."""
+    return np.asarray(ids, dtype=np.int64)
+
+
+def _mask(ids: NDArray[np.int64], neuron_count: int) -> NDArray[np.bool_]:
+    mask = np.zeros(neuron_count, dtype=np.bool_)
+    mask[ids] = True
+    return mask
+
+
+def _grouped(keys: NDArray[np.int64], degrees: NDArray[np.int64]) -> Adjacency:
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(degrees)))
+    return Adjacency(starts, np.argsort(keys, kind="stable").astype(np.int64))
+
+
+def _check_ids(name: str, ids: NDArray[np.int64], neuron_count: int) -> None:
+    if ids.dtype != np.int64 or ids.ndim != 1:
+        raise ValueError(f"{name} is {ids.dtype} of rank {ids.ndim}, not int64 of rank 1")
+    outside = ids[(ids < 0) | (ids >= neuron_count)]
+    if len(outside):
+        raise ValueError(f"{name} names neuron {outside[0]}, outside 0 .. {neuron_count - 1}")
+
+
+def _check_roles(network: Network) -> None:
+    for name, ids in (("inputs", network.inputs), ("outputs", network.outputs)):
+        unique, counts = np.unique(ids, return_counts=True)
+        if np.any(counts > 1):
+            raise ValueError(f"{name} names neuron {unique[counts > 1][0]} twice")
+    both = np.intersect1d(network.inputs, network.outputs)
+    if len(both):
+        raise ValueError(f"neuron {both[0]} is both input and output")
+
+
+def _check_connections(network: Network) -> None:
+    sources, targets = network.sources, network.targets
+    into_input = np.flatnonzero(network.is_input[targets])
+    if len(into_input):
+        c = into_input[0]
+        raise ValueError(f"connection {c} runs {sources[c]} -> {targets[c]}, into an input")
+    keys = sources * network.neuron_count + targets
+    by_key = np.argsort(keys, kind="stable")
+    twice = np.flatnonzero(np.diff(keys[by_key]) == 0)
+    if len(twice):
+        c, d = int(by_key[twice[0]]), int(by_key[twice[0] + 1])
+        raise ValueError(f"connections {c} and {d} both run {sources[c]} -> {targets[c]}")
+
+
+def _depths_and_order(network: Network) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Peel the graph depth by depth; neurons on a cycle or behind one are missing from the order."""
+    depths = np.zeros(network.neuron_count, dtype=np.int64)
+    waiting = network.in_degrees.copy()
+    ready = np.flatnonzero(waiting == 0).astype(np.int64)
+    peeled: list[NDArray[np.int64]] = []
+    while len(ready):
+        depths[ready] = len(peeled)
+        peeled.append(ready)
+        reached = [network.targets[network.outgoing.of(int(neuron))] for neuron in ready]
+        touched, counts = np.unique(np.concatenate(reached), return_counts=True)
+        waiting[touched] -= counts
+        ready = touched[waiting[touched] == 0]
+    return depths, np.concatenate(peeled) if peeled else np.zeros(0, dtype=np.int64)
