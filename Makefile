@@ -28,6 +28,12 @@ format: $(VENV)/installed ## let ruff mend and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+demo: $(VENV)/installed ## optimize, check and measure a network that was really trained and pruned
+	$(BIN)/python -m redpebble.bench.demo
+
+bench: $(VENV)/installed ## measure the zoo against onnxruntime
+	$(BIN)/python -m redpebble.bench.zoo_bench
+
 test: $(VENV)/installed ## the default test suite
 	$(BIN)/python -m pytest -n 2
 

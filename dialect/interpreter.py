@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.interpreter import (
     Interpreter,
@@ -70,7 +70,7 @@ def interpret(module: ModuleOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArr
     interpreter.register_implementations(FuncFunctions())
     interpreter.register_implementations(PebbleFunctions(np.result_type(*floats) if floats else np.float32))
     with np.errstate(all="ignore"):
-        return list(interpreter.call_op(function, tuple(arrays)))
+        return [np.asarray(result) for result in interpreter.call_op(function, tuple(arrays))]
 
 
 def _in_order(function: FuncOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -78,7 +78,8 @@ def _in_order(function: FuncOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArr
     names = _argument_names(function, list(feeds))
     if sorted(names) != sorted(feeds):
         raise ValueError(f"values for {', '.join(feeds) or 'nothing'}, expected {', '.join(names) or 'nothing'}")
-    for name, argument in zip(names, function.args, strict=True):
+    tensors = [pair for pair in zip(names, function.args, strict=True) if isinstance(pair[1].type, TensorType)]
+    for name, argument in tensors:
         expected = shape_of(argument)
         if not compatible(feeds[name].shape, expected):
             raise ValueError(f"{name} has shape {shape_text(feeds[name].shape)}, expected {shape_text(expected)}")

@@ -30,7 +30,9 @@ def _celu(x: Floats, alpha: float) -> Floats:
 
 
 def _clip(x: Floats, low: float, high: float) -> Floats:
-    return np.minimum(np.maximum(x, low), high)
+    # a bound that is NaN bounds nothing
+    raised = np.where(x < low, low, x)
+    return np.where(raised > high, high, raised)
 
 
 def _elu(x: Floats, alpha: float) -> Floats:

@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, ParamAttrConstraint, base
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
 
 F32Tensor = TensorType[Float32Type]
 """The type of every activation: `tensor<?x64xf32>`."""
@@ -51,9 +50,10 @@ def shape_of(value: SSAValue) -> Shape:
     Raises:
         VerifyException: the value is no ranked tensor.
     """
-    if not isa(value.type, TensorType[Attribute]):
+    # `isa` with a type argument builds a constraint at every call, and every verifier comes here
+    if not isinstance(value.type, TensorType):
         raise VerifyException(f"expected a ranked tensor, got {value.type}")
-    return value.type.get_shape()
+    return cast("TensorType[Attribute]", value.type).get_shape()
 
 
 def dense_floats(array: NDArray[np.float32]) -> DenseIntOrFPElementsAttr[Float32Type]:

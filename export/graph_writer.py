@@ -143,15 +143,21 @@ class GraphWriter:
         return output
 
     def _drop_unread(self) -> None:
-        """Drop the initializers that nothing reads, and before IR version 4 the inputs that list them."""
+        """Drop the initializers that nothing reads."""
         graph = self._original.graph
         read = {value for node in graph for value in values_read(node)} | set(graph.outputs)
         for name, value in list(graph.initializers.items()):
-            if value in read or name in self._original.variables:
-                continue
-            del graph.initializers[name]
-            if self._original.model.ir_version < OVERRIDABLE_SINCE and value in graph.inputs:
-                graph.inputs.remove(value)
+            if value not in read and name not in self._original.variables:
+                del graph.initializers[name]
+        if self._original.model.ir_version < OVERRIDABLE_SINCE:
+            self._list_initializers_as_inputs()
+
+    def _list_initializers_as_inputs(self) -> None:
+        """Before IR version 4, the graph inputs are the caller's and all initializers."""
+        graph, variables = self._original.graph, self._original.variables
+        kept = [graph.initializers.get(value.name or "", value) for value in graph.inputs]
+        kept = [value for value in kept if value.name in graph.initializers or value.name in variables]
+        graph.inputs[:] = dict.fromkeys((*kept, *graph.initializers.values()))
 
 
 def _result_outputs(body: Block, outputs: Sequence[ir.Value]) -> Iterator[tuple[SSAValue, ir.Value]]:

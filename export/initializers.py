@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.constants import constant_array
 from redpebble.export.counterparts import Counterpart, Form
 from redpebble.export.names import Names
-from redpebble.export.original import OVERRIDABLE_SINCE, Array, Original, content_key
+from redpebble.export.original import Array, Original, content_key
 
 LITERAL = "constant"
 """What the shapes and bounds are called that an operator of a later opset takes as inputs."""
@@ -85,15 +85,4 @@ class Initializers:
             value.doc_string = before.doc_string
             value.metadata_props.update(before.metadata_props)
         self._original.graph.initializers.add(value)
-        if self._original.model.ir_version < OVERRIDABLE_SINCE:
-            _list_as_input(self._original.graph, value)
         return value
-
-
-def _list_as_input(graph: ir.Graph, value: ir.Value) -> None:
-    """Before IR version 4, every initializer is listed as a graph input."""
-    for index, before in enumerate(graph.inputs):
-        if before.name == value.name:
-            graph.inputs[index] = value
-            return
-    graph.inputs.append(value)

@@ -18,6 +18,20 @@ def is_constant(value: onnx_ir.Value, ir_version: int) -> bool:
     return value.is_initializer() and value.const_value is not None and not overridable(value, ir_version)
 
 
+def _renamed(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtocol:
+    """Return the same values under another name; the tensor itself may belong to the caller and is not touched."""
+    if tensor.dtype == onnx_ir.DataType.STRING:
+        return onnx_ir.StringTensor(tensor.numpy(), shape=onnx_ir.Shape(tensor.shape.numpy()), name=name)
+    return onnx_ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
+
+
+def initializer_of(name: str, tensor: onnx_ir.TensorProtocol) -> onnx_ir.Value:
+    """Return a value that holds the tensor's values, to be registered as an initializer."""
+    own = _renamed(tensor, name)
+    shape = onnx_ir.Shape(own.shape.numpy())
+    return onnx_ir.Value(name=name, shape=shape, type=onnx_ir.TensorType(own.dtype), const_value=own)
+
+
 def constant_array(value: onnx_ir.Value, ir_version: int) -> NDArray[np.generic] | None:
     """Return the numbers of a constant (memory-mapped where they lie in a file of their own), or None."""
     if not is_constant(value, ir_version) or value.const_value is None:

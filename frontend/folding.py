@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.constants import is_constant
+from redpebble.frontend.constants import initializer_of, is_constant
 from redpebble.frontend.evaluation import evaluate
 
 RANDOM: Final = frozenset(
@@ -60,7 +60,8 @@ def _constant_tensor(node: onnx_ir.Node) -> onnx_ir.TensorProtocol | None:
             return None
         match key:
             case "value":
-                return attribute.as_tensor()
+                tensor = attribute.as_tensor()
+                return None if tensor.dtype == onnx_ir.DataType.STRING else tensor
             case "value_float":
                 return onnx_ir.tensor(np.array(attribute.as_float(), np.float32), name=name)
             case "value_floats":
@@ -137,10 +138,7 @@ def _grows(value: onnx_ir.Value, array: NDArray[np.generic], ir_version: int) ->
 
 def _replace(graph: onnx_ir.Graph, value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol) -> None:
     """Let an initializer take the place and the name of a node's output."""
-    name = value.name
-    initializer = onnx_ir.Value(
-        name=name, shape=onnx_ir.Shape(tensor.shape.numpy()), type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
-    )
+    initializer = initializer_of(value.name or "", tensor)
     value.replace_all_uses_with(initializer, replace_graph_outputs=True)
     value.name = None
     graph.register_initializer(initializer)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import onnx_ir
 
-from redpebble.frontend.constants import is_constant
+from redpebble.frontend.constants import initializer_of, is_constant
 
 
 def operator_text(node: onnx_ir.Node) -> str:
@@ -55,12 +55,22 @@ def give_outputs_nodes(model: onnx_ir.Model) -> None:
     """
     graph = model.graph
     for index, output in enumerate(graph.outputs):
-        if not is_constant(output, model.ir_version) or output.dtype == onnx_ir.DataType.FLOAT:
+        if (
+            not is_constant(output, model.ir_version)
+            or output.dtype == onnx_ir.DataType.FLOAT
+            or output.is_graph_input()
+        ):
             continue
-        name = output.name or ""
-        output.name = f"{name}_constant"
-        node = onnx_ir.node("Identity", [output])
+        name, tensor = output.name or "", output.const_value
+        if tensor is None:
+            continue
+        constant = initializer_of(f"{name}_constant", tensor)
+        graph.register_initializer(constant)
+        node = onnx_ir.node("Identity", [constant])
         result = node.outputs[0]
-        result.name, result.type, result.shape = name, output.type, output.shape
-        graph.append(node)
+        result.type, result.shape = output.type, output.shape
         graph.outputs[index] = result
+        output.replace_all_uses_with(constant)
+        del graph.initializers[name]
+        result.name = name
+        graph.append(node)

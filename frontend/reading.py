@@ -40,8 +40,8 @@ def _from_memory(source: onnx_ir.Model) -> onnx_ir.Model:
     check_versions(source.ir_version, source.opset_imports)
     try:
         return source.clone()
-    except ValueError as error:
-        raise InvalidModelError(f"the model holds a value that nothing defines: {first_line(error)}") from error
+    except (ValueError, RuntimeError) as error:
+        raise InvalidModelError("the model in memory reads a value that nothing defines before it is read") from error
 
 
 def _from_proto(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx_ir.Model:

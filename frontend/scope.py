@@ -42,6 +42,10 @@ class ValueScope:
         """Record why nothing stands for an ONNX value; it matters only when something reads it."""
         self._refusals[value] = error
 
+    def refusal_of_inputs(self, node: onnx_ir.Node) -> ModelError | None:
+        """Return why one of the node's inputs is not there: the cause of what the node then lacks."""
+        return next((self._refusals[value] for value in filter(None, node.inputs) if value in self._refusals), None)
+
     def keep_constant(self, key: str, op: ConstantOp) -> None:
         """Record a constant for later nodes."""
         self._constants[key] = op

@@ -17,7 +17,7 @@ from redpebble.dialect.symbolic import DIMS, NAME
 from redpebble.frontend.constants import constant_array, is_constant, overridable
 from redpebble.frontend.conversion import Conversion, NotCovered
 from redpebble.frontend.converters import CONVERTERS, accepted_operators
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
+from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
 from redpebble.frontend.foreign import give_outputs_nodes, operator_text, values_read
 from redpebble.frontend.inference import Inferred, infer_types
 from redpebble.frontend.scope import ValueScope
@@ -77,7 +77,8 @@ class _Translation:
             if self._keep_foreign:
                 self._keep(position, node, is_shape_value=is_shape_value)
             else:
-                self._refuse(node, UnsupportedModelError(f"{self._label(position, node)}{reason}"))
+                own = UnsupportedModelError(f"{self._label(position, node)}{reason}")
+                self._refuse(node, self._scope.refusal_of_inputs(node) or own)
         except UnsupportedModelError as reason:
             self._refuse(node, reason)
         except VerifyException as fault:
@@ -133,7 +134,7 @@ class _Translation:
         if is_shape_value:
             self._shape_ops.append(op)
 
-    def _refuse(self, node: onnx_ir.Node, error: UnsupportedModelError) -> None:
+    def _refuse(self, node: onnx_ir.Node, error: ModelError) -> None:
         """Remember the error: it matters only when something reads the node's outputs as values."""
         for output in node.outputs:
             self._scope.refuse(output, error)

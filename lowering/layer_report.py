@@ -22,6 +22,11 @@ class LayerReport:
     format: str
     kernel: str
     reason: str
+    fewest_reads: int | None
+    """Of any order of the connections, in values for a batch of one; likewise the others."""
+    most_reads: int | None
+    fewest_writes: int | None
+    most_writes: int | None
 
 
 def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
@@ -46,4 +51,8 @@ def _report(op: LinearOp, index: int) -> LayerReport:
         format=format_name,
         kernel=op.kernel.family.data if op.kernel is not None else "",
         reason=op.kernel.reason.data if op.kernel is not None else "",
+        fewest_reads=op.io_bounds.fewest_reads.data if op.io_bounds is not None else None,
+        most_reads=op.io_bounds.most_reads.data if op.io_bounds is not None else None,
+        fewest_writes=op.io_bounds.fewest_writes.data if op.io_bounds is not None else None,
+        most_writes=op.io_bounds.most_writes.data if op.io_bounds is not None else None,
     )

@@ -111,21 +111,22 @@ def split_digits(seed: int) -> tuple[DigitImages, DigitImages]:
 
 
 def train(data: DigitImages, settings: Training) -> Trained:
-    """Train, prune gradually, train on."""
+    """Train, prune gradually, train on; with one thread, so that sums are rounded the same way on every run."""
     rng = np.random.default_rng(settings.seed)
     layers = tuple(_initial_layer(inputs, outputs, rng) for inputs, outputs in pairwise(WIDTHS))
     masks = [np.ones(layer.weight.shape, dtype=np.bool_) for layer in layers]
     optimizer = Adam([parameter for layer in layers for parameter in layer])
     dense = _copied(layers)
-    for epoch in range(settings.epochs):
-        if epoch == settings.dense_epochs:
-            dense = _copied(layers)
-        if settings.dense_epochs <= epoch < settings.epochs - settings.final_epochs:
-            masks = [magnitude_mask(layer.weight, settings.sparsity_at(epoch)) for layer in layers]
-        for images, labels in _batches(data, settings, rng):
+    with threadpool_limits(1):
+        for epoch in range(settings.epochs):
+            if epoch == settings.dense_epochs:
+                dense = _copied(layers)
+            if settings.dense_epochs <= epoch < settings.epochs - settings.final_epochs:
+                masks = [magnitude_mask(layer.weight, settings.sparsity_at(epoch)) for layer in layers]
+            for images, labels in _batches(data, settings, rng):
+                _clear_pruned(layers, masks)
+                optimizer.update(_gradients(layers, images, labels), settings.rate_at(epoch))
             _clear_pruned(layers, masks)
-            optimizer.update(_gradients(layers, images, labels), settings.rate_at(epoch))
-        _clear_pruned(layers, masks)
     return Trained(layers, dense)
 
 
@@ -142,8 +143,7 @@ def accuracy(layers: Sequence[Layer], data: DigitImages) -> float:
 def write(settings: Training, folder: Path) -> None:
     """Train and write the three files into a folder."""
     training_set, test_set = split_digits(settings.seed)
-    with threadpool_limits(1):
-        trained = train(training_set, settings)
+    trained = train(training_set, settings)
     model = ir.to_proto(compact_model(trained.pruned)).SerializeToString()
     (folder / MODEL_FILE.name).write_bytes(model)
     pixels = np.round(test_set.images * BRIGHTEST).astype(np.uint8)

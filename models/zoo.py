@@ -17,6 +17,7 @@ import onnx_ir as ir
 from redpebble.export.saving import save_model
 from redpebble.models.activations import EveryActivation
 from redpebble.models.bert import BertFfn, BertLayer
+from redpebble.models.compact import Compact
 from redpebble.models.digits import Digits
 from redpebble.models.feed_forward import Ffnn, MaskedMlp, ResMlp
 from redpebble.models.minilm import MiniLm
@@ -28,6 +29,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
     {
         "bert_ffn": BertFfn,
         "bert_layer": BertLayer,
+        "compact": Compact,
         "digits": Digits,
         "every_activation": EveryActivation,
         "ffnn": Ffnn,

@@ -28,7 +28,7 @@ class AnnealingState(Protocol[_T_co]):
         ...
 
     def propose(self, draws: list[float]) -> int | None:
-        """Apply the move that the draws choose and return the change of cost; None, and no change, if it is not allowed."""
+        """Apply the move that the draws choose and return the change of cost; None, unapplied, if it is not allowed."""
         ...
 
     def reject(self) -> None:
@@ -45,8 +45,8 @@ class AnnealingPlan:
     """How long and how hot: temperatures in transfers fall geometrically from `hottest` to `coldest`, in each restart.
 
     `proposals` is the budget of all restarts together. `elapsed`, if given, returns the share of a time budget that is
-    used up; then each restart cools by whichever of both budgets is further spent, and ends with it. A restart begins at the
-    best solution so far.
+    used up; then each restart cools by whichever of both budgets is further spent, and ends with it. A restart begins
+    at the best solution so far.
 
     Raises:
         ValueError: a temperature that is not positive, one that rises, or a budget or restarts below 1.

@@ -36,7 +36,8 @@ def topological_numbers(network: Network) -> NDArray[np.int64]:
     for number in range(network.neuron_count):
         _, neuron = heapq.heappop(ready)
         numbers[neuron] = number
-        for target in network.targets[network.outgoing.of(neuron)].tolist():
+        reached: list[int] = network.targets[network.outgoing.of(neuron)].tolist()
+        for target in reached:
             waiting[target] -= 1
             if waiting[target] == 0:
                 heapq.heappush(ready, (wishes[target], target))

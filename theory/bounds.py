@@ -1,10 +1,10 @@
 """How many transfers a network needs: bounds that need no search, and certified bounds that use the memory's size.
 
 Every weight, input and bias sits only in slow memory and every connection runs, so each is read; each output is
-written: at least W + N reads and S writes. Neuron by neuron with three slots (*pull*), every connection reads its source,
-every bias is read once and every neuron that is no input is written at most once: at most 2 W + N - I reads and N - I
-writes. N counts the neurons that move at all (`Network.is_moved`), I the inputs among them. An order meets the lower
-bound if and only if M is at least 1 + the largest number of live values.
+written: at least W + N reads and S writes. Neuron by neuron with three slots (*pull*), every connection reads its
+source, every bias is read once and every neuron that is no input is written at most once: at most 2 W + N - I reads and
+N - I writes. N counts the neurons that move at all (`Network.is_moved`), I the inputs among them. An order meets the
+lower bound if and only if M is at least 1 + the largest number of live values.
 
 In rows of B values (a batch tile of B columns) weights and biases are one value, the others rows; `TransferCount` keeps
 them apart. Source: derived.
@@ -25,7 +25,7 @@ from redpebble.theory.separator_bound import Weighting, separator_excess
 from redpebble.theory.spectral_weighting import is_within_reach, spectral_weighting
 
 Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
-_SCALING_ROUNDS = (0, 1, 20)
+_SCALING_ROUNDS = (0, 20)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ other, and becomes resident; neurons that retire never return. While it grows, M
 new neuron, one the weight. No value is evicted while it is live, under any policy, for every M >= Mg: reads are W + N,
 writes S.
 
-Source: the idea of such a generator is in the abstract of Gleinig, Ben-Nun, Hoefler, arXiv 2301.01048; this one is derived.
+Source: the idea of such a generator is in the abstract of Gleinig, Ben-Nun, Hoefler, arXiv 2301.01048; this one is
+derived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -99,8 +101,7 @@ def grow_layers(widths: Sequence[int], density: float, capacity: int, rng: np.ra
     layers = _Layers(widths, density, _windows(widths, density, capacity - 2), rng)
     for neuron in range(widths[-1]):
         layers.grow(len(widths) - 1, neuron)
-    ids = np.concatenate(([0], np.cumsum(widths)))
-    is_source = np.arange(ids[-1]) < ids[-2]
+    is_source = np.arange(sum(widths), dtype=np.int64) < sum(widths[:-1])
     return _grown(layers.pairs, is_source, widths[0])
 
 
@@ -149,10 +150,8 @@ def _check(density: float, capacity: int) -> None:
 
 
 def _windows(widths: Sequence[int], density: float, room: int) -> list[int]:
-    """Windows as wide as the density and the cover of each layer need; what is left goes to the relatively narrowest."""
-    windows = [
-        max(1, round(density * width), -(-width // after)) for width, after in zip(widths, widths[1:], strict=False)
-    ]
+    """Windows as wide as density and cover of each layer need; what is left goes to the relatively narrowest."""
+    windows = [max(1, round(density * width), -(-width // after)) for width, after in pairwise(widths)]
     if sum(windows) > room:
         raise ValueError(f"windows of {windows} neurons need a memory of {sum(windows) + 2} values, not {room + 2}")
     for _ in range(min(room, sum(widths[:-1])) - sum(windows)):

@@ -2,7 +2,8 @@
 
 Here for comparison with interval stabbing, and as the reference for faster counters: every proposal is a full count.
 
-Source: the abstract of Gleinig, Ben-Nun, Hoefler, arXiv 2301.01048, names simulated annealing over orders; the move is derived.
+Source: the abstract of Gleinig, Ben-Nun, Hoefler, arXiv 2301.01048, names simulated annealing over orders; the move is
+derived.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Orders at the level of neurons: every target is open for one interval, the loads of a source stab the intervals.
 
-Of M slots one holds the weight, one a passing source, and `open_count` <= M - 2 hold open targets. Two permutations of the
-targets decide everything: at time j the first j + open_count targets of the opening order have opened, the first j of the
-closing order have closed, and now the next one closes. A target is open from time max(0, place in the opening order -
-open_count + 1) to its place in the closing order. A load of a source at time j serves every target open at j, so a
-source needs as many loads as points are needed to hit the intervals of its targets: greedily, each point at the first
-closing of a target not served, which is optimal. A hidden source is free at the time after its own closing: it stays
-as passing source while the next target opens. Later loads of it cost one read each, and one write of its value.
+Of M slots one holds the weight, one a passing source, and `open_count` <= M - 2 hold open targets. Two permutations of
+the targets decide everything: at time j the first j + open_count targets of the opening order have opened, the first j
+of the closing order have closed, and now the next one closes. A target is open from time max(0, place in the opening
+order - open_count + 1) to its place in the closing order. A load of a source at time j serves every target open at j,
+so a source needs as many loads as points are needed to hit the intervals of its targets: greedily, each point at the
+first closing of a target not served, which is optimal. A hidden source is free at the time after its own closing: it
+stays as passing source while the next target opens. Later loads of it cost one read each, and one write of its value.
 
-A connection order follows (`decode`), and a machine with M = open_count + 2 runs it with at most `stabbing_cost` transfers.
+A connection order follows (`decode`), and a machine with M = open_count + 2 runs it with at most `stabbing_cost`
+transfers.
 Source: derived.
 """
 

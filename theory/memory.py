@@ -1,10 +1,10 @@
 """The memory machine: reads and writes of a connection order, for a fast memory of M values.
 
-Slow memory holds weights, biases and inputs, and at the end the outputs. Running connection (u, v) needs its weight (one
-slot, streamed), the final value of u and the partial sum of v in fast memory, so M >= 3 and M - 1 slots hold neurons.
-A partial sum starts as the bias, one read. Dropping a clean or dead value is free; dropping a live partial sum, or an
-activation that slow memory lacks and that is still needed, costs a write now and a read later. An output is written
-once it is final. This is the reference: plain Python, about 10^6 connections in some seconds.
+Slow memory holds weights, biases and inputs, and at the end the outputs. Running connection (u, v) needs its weight
+(one slot, streamed), the final value of u and the partial sum of v in fast memory, so M >= 3 and M - 1 slots hold
+neurons. A partial sum starts as the bias, one read. Dropping a clean or dead value is free; dropping a live partial
+sum, or an activation that slow memory lacks and that is still needed, costs a write now and a read later. An output is
+written once it is final. This is the reference: plain Python, about 10^6 connections in some seconds.
 """
 
 from __future__ import annotations

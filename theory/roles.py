@@ -1,9 +1,9 @@
 """The accounting behind every lower bound that uses M: what it costs a neuron to run in several residencies.
 
-A *residency* is a stay of a neuron in fast memory, and begins with one read. A neuron has up to two *roles*: target (its
-incoming connections run) and source (its outgoing ones run, all after the former). Let b and a be the numbers of
-residencies in which connections of the target role and of the source role run. Counting rows, that is neuron values
-and not weights, beyond the one read of every neuron and the one write of every output:
+A *residency* is a stay of a neuron in fast memory, and begins with one read. A neuron has up to two *roles*: target
+(its incoming connections run) and source (its outgoing ones run, all after the former). Let b and a be the numbers of
+residencies in which connections of the target role and of the source role run. Counting rows, that is neuron values and
+not weights, beyond the one read of every neuron and the one write of every output:
 
 * A partial sum that changed and is needed again was written: b - 1 writes and b - 1 more reads, at least 2 (b - 1).
 * An input, or an output with outgoing connections, is read at least a - 1 times more (the last residency as target can

@@ -32,8 +32,8 @@ def greedy_rolling_order(network: Network, open_count: int, exponent: float) -> 
 def greedy_target_orders(network: Network, open_count: int, exponent: float) -> TargetOrders:
     """Load the final source that helps most, open the target whose sources would help most.
 
-    A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A target
-    may open once all its sources that are targets themselves have opened; the earliest of the open ones can then
+    A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A
+    target may open once all its sources that are targets themselves have opened; the earliest of the open ones can then
     always be finished.
 
     Args:
@@ -50,8 +50,8 @@ def greedy_target_orders(network: Network, open_count: int, exponent: float) -> 
     rolling.fill()
     while rolling.has_open():
         rolling.load(rolling.best_source())
-    ids = (np.array(order, dtype=np.int64) for order in (rolling.opening, rolling.closing))
-    return TargetOrders(*ids, open_count)
+    opening, closing = (np.array(order, dtype=np.int64) for order in (rolling.opening, rolling.closing))
+    return TargetOrders(opening, closing, open_count)
 
 
 class _Rolling:
@@ -60,8 +60,8 @@ class _Rolling:
     def __init__(self, network: Network, open_count: int, exponent: float) -> None:
         self._network = network
         self._open_count = open_count
-        degrees = np.maximum(network.in_degrees, 1).astype(np.float64)
-        self._worths = np.concatenate(([0.0], np.arange(1, degrees.max(initial=1) + 1) ** -exponent))
+        self._worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
+        self._worths[1:] = np.arange(1, len(self._worths), dtype=np.float64) ** -exponent
         self._remaining: list[int] = network.in_degrees.tolist()
         self._waiting = _hidden_source_counts(network)
         self._is_open = np.zeros(network.neuron_count, dtype=np.bool_)

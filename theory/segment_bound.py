@@ -2,18 +2,19 @@
 
 Proof. Take a run and drop the residencies in which no connection runs; let each connection run as soon as its source is
 final and both ends are resident. Neither adds a transfer: a partial sum changes in no residency in which it did not
-change before. Count a *start* for every residency of a role (see `roles.py`) in which a connection of it runs, with weight
-2 for a target role and 1 for a source role, and cut the run into segments, each as long as the weight of its starts is at
-most X. In one segment let x source and n target starts lie, x + 2 n <= X, and let s0 source and t0 target roles have
-started before and still be resident: s0 + t0 <= K = M - 1, since a neuron's source role starts after its target role ends.
-A connection between two of the latter ran when the second of them started. So with E(s, t) at least the most
+change before. Count a *start* for every residency of a role (see `roles.py`) in which a connection of it runs, with
+weight 2 for a target role and 1 for a source role, and cut the run into segments, each as long as the weight of its
+starts is at most X; a cut lies where the connection that starts a role runs, so that its weight takes one of the M
+slots. In one segment let x source and n target starts lie, x + 2 n <= X, and let s0 source and t0 target roles have
+started before and still be resident: s0 + t0 <= K = M - 1, since a neuron's source role starts after its target role
+ends. A connection between two of the latter ran when the second of them started. So with E(s, t) at least the most
 connections between s sources and t targets, the segment runs at most
 
     G(X) = max over x, n, s0, t0 of min(E(s0 + x, t0 + n), E(x, t0 + n) + E(s0, n)).
 
-All segments but the last have starts of weight X - 1 or X. With W connections and q = ceil(W / G(X)), all starts weigh at
-least Y = min(q (X - 1), (q - 1) (X - 1) + min{y : G(y) >= W - (q - 1) G(X)}), and the excess is at least
-sum 2 (b - 1) + sum (a - 1) = Y - 2 (target roles) - (source roles). Every X is valid; the best is taken.
+All segments but the last have starts of weight X - 1 or X. With W connections and q = ceil(W / G(X)), all starts weigh
+at least Y = min(q (X - 1), (q - 1) (X - 1) + min{y : G(y) >= W - (q - 1) G(X)}), and the excess is at least sum 2 (b -
+1) + sum (a - 1) = Y - 2 (target roles) - (source roles). Every X is valid; the best is taken.
 Source: derived.
 """
 
@@ -35,8 +36,8 @@ Counts = NDArray[np.int64]
 class Crowding:
     """How many connections few roles can have among them.
 
-    `most(s, t)` is at least the number of connections between any s source and t target roles, for arrays of equal shape;
-    it decreases in neither.
+    `most(s, t)` is at least the number of connections between any s source and t target roles, for arrays of equal
+    shape; it decreases in neither.
     """
 
     source_count: int
@@ -63,8 +64,8 @@ def segment_excess(crowding: Crowding, slots: int) -> int:
 def role_crowding(groups: Sequence[RoleGroup]) -> Crowding:
     """E for role groups: the least of s t, the sums of the largest degrees, and p s t + d sqrt(s t).
 
-    In the last, p_g is the density of a group and d_g the largest singular value of its matrix less p_g; p and d are the
-    largest of these. It holds because sum_g s_g t_g <= s t, and sum_g sqrt(s_g t_g) <= sqrt(s t) by Cauchy.
+    In the last, p_g is the density of a group and d_g the largest singular value of its matrix less p_g; p and d are
+    the largest of these. It holds because sum_g s_g t_g <= s t, and sum_g sqrt(s_g t_g) <= sqrt(s t) by Cauchy.
     """
     out_sums = _largest_sums([np.bincount(group.rows) for group in groups])
     in_sums = _largest_sums([np.bincount(group.columns) for group in groups])

@@ -1,18 +1,19 @@
 """Few can stay: at any moment the roles that ended and those that have not begun share no connection.
 
-Proof. Fix a run and a moment. A role has *ended* if all its connections have run, has *not begun* if none has, else it
-is *partial*. A connection between an ended and a not begun role would have run and not have run. A partial role either
-belongs to a resident neuron, and these are at most K = M - 1 roles (see `roles.py`), or its connections run in two
-residencies, and the run pays its cost. So
+Proof. Fix a run and a moment at which a connection runs, so that its weight takes one of the M slots. A role has
+*ended* if all its connections have run, has *not begun* if none has, else it is *partial*. A connection between an
+ended and a not begun role would have run and not have run. A partial role either belongs to a resident neuron, and
+these are at most K = M - 1 roles (see `roles.py`), or its connections run in two residencies, and the run pays its
+cost. So
 
     excess >= cost(partial roles that are not resident) at every moment, and the moment is ours to choose.
 
 Give left and right roles measures mu that sum to 1 on each side, and let `missing(x)` be at least the measure of every
-left set that shares no connection with a right set of measure >= x. Write h and e for the measures that
-have not begun and that have ended. Then e_L <= missing(h_R) and h_L <= missing(e_R) at every moment. The balance
-(h_L + h_R) - (e_L + e_R) falls from 2 to -2 in steps of at most `step`, since a connection begins, ends, or both, one role on
-either side. At the first moment at which it is at most t it lies in (t - step, t], so that d = e_L - h_L = h_R - e_R - balance
-is known up to `step`, and
+left set that shares no connection with a right set of measure >= x. Write h and e for the measures that have not begun
+and that have ended. Then e_L <= missing(h_R) and h_L <= missing(e_R) at every moment. The balance (h_L + h_R) - (e_L +
+e_R) falls from 2 to -2 in steps of at most `step`, since a connection begins, ends, or both, one role on either side.
+At the first moment at which it is at most t it lies in (t - step, t], so that d = e_L - h_L = h_R - e_R - balance is
+known up to `step`, and
 
     e_L + h_L <= min(1, missing(h_R) + missing(e_R), 2 missing(e_R) + d, 2 missing(h_R) - d),  and e_L + h_L >= |d|.
 

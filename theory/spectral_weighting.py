@@ -1,14 +1,14 @@
 """What a set of roles can miss, from singular values: the expander mixing argument for a weighted bipartite graph.
 
-Put weights w > 0 on the connections, sum 1, and let mu be the weight at each role. B = D_L^(-1/2) w D_R^(-1/2) has largest
-singular value 1, with vectors sqrt(mu); let s be the second. For sets S, T without a connection between them
+Put weights w > 0 on the connections, sum 1, and let mu be the weight at each role. B = D_L^(-1/2) w D_R^(-1/2) has
+largest singular value 1, with vectors sqrt(mu); let s be the second. For sets S, T without a connection between them
 
     0 = w(S, T) = mu(S) mu(T) + x' B y,  |x' B y| <= s |x| |y|,  |x|^2 = mu(S) (1 - mu(S)),  |y|^2 = mu(T) (1 - mu(T)),
 
-where x and y are D^(1/2) 1_S and D^(1/2) 1_T less their parts along sqrt(mu). So mu(S) mu(T) <= s^2 (1 - mu(S)) (1 - mu(T)), or
-mu(S) <= q / (mu(T) + q) with q = s^2 (1 - mu(T)). Any weights are valid; those that make mu nearly equal on each side
-(Sinkhorn's scaling, a few rounds) give the best bounds. s^2 comes from a dense symmetric eigenvalue solver, which is
-backward stable: the margin added is far above its error.
+where x and y are D^(1/2) 1_S and D^(1/2) 1_T less their parts along sqrt(mu). So mu(S) mu(T) <= s^2 (1 - mu(S)) (1 -
+mu(T)), or mu(S) <= q / (mu(T) + q) with q = s^2 (1 - mu(T)). Any weights are valid; those that make mu nearly equal on
+each side (Sinkhorn's scaling, a few rounds) give the best bounds. s^2 comes from a dense symmetric eigenvalue solver,
+which is backward stable: the margin added is far above its error.
 Source: derived; the unweighted inequality for regular graphs is known as the expander mixing lemma.
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from redpebble.theory.roles import RoleGroup
 from redpebble.theory.separator_bound import Floats, Weighting
 
-# Roles on the left times roles on the right: the solver works on dense matrices, 1500 x 1500 take about 0.5 s and 40 MB.
+# Roles on the left times on the right: the solver works on dense matrices, 1500 x 1500 take about 0.5 s and 40 MB.
 LARGEST_AREA = 2_250_000
 _MARGIN = 1e-9
 

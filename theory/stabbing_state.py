@@ -7,6 +7,7 @@ sources if they close at another time. All other sources keep their loads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,4 +191,4 @@ def _ends(ends: NDArray[np.int64], connections: NDArray[np.int64], starts: NDArr
     """The other ends of each neuron's connections."""
     cuts: list[int] = starts.tolist()
     others: list[int] = ends[connections].tolist()
-    return [others[first:end] for first, end in zip(cuts, cuts[1:], strict=False)]
+    return [others[first:end] for first, end in pairwise(cuts)]

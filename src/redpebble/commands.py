@@ -19,7 +19,15 @@ from redpebble.compiler import optimize
 from redpebble.export.saving import save_model
 from redpebble.frontend.reading import read_model
 from redpebble.models.zoo import build, list_recipes, save
-from redpebble.rendering import bench_table, comparison_table, console, layer_table, recipe_table, summary_table
+from redpebble.rendering import (
+    bench_table,
+    bounds_table,
+    comparison_table,
+    console,
+    layer_table,
+    recipe_table,
+    summary_table,
+)
 from redpebble.runtime.oracle import Comparison, Oracle
 
 
@@ -58,6 +66,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan) -> bool:
 
 def check_model(model: Path, against: Path | None, plan: CheckPlan, report: Path | None) -> bool:
     """Compare our native code, or `against` in onnxruntime, with `model` in onnxruntime; return whether they agree."""
+    read_model(model)  # says more about a broken file than onnxruntime does
     oracle = Oracle(model)
     if against is not None:
         actual = Oracle(against).run
@@ -88,8 +97,11 @@ def explain_model(model: Path, report: Path | None) -> None:
     """Show what is known of each layer."""
     result = optimize(model)
     console.print(layer_table(result.report))
+    console.print(bounds_table(result.report))
+    if result.foreign:
+        console.print(f"left as they are: {', '.join(sorted(set(result.foreign)))}", highlight=False)
     if report is not None:
-        _write_json(report, {"layers": [asdict(layer) for layer in result.report]})
+        _write_json(report, {"layers": [asdict(layer) for layer in result.report], "foreign": result.foreign})
 
 
 def list_zoo() -> None:

@@ -11,6 +11,7 @@ from xdsl.dialects.func import Func
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
+from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.pebble import Pebble
 from redpebble.export.exporting import export_model
 from redpebble.frontend.importing import Source, import_model
@@ -109,10 +110,11 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
 
 @dataclass(frozen=True)
 class Optimized:
-    """A model after `optimize`: the model, a line for each linear layer, and whether anything changed."""
+    """A model after `optimize`: its linear layers, the operators left as they are, and whether anything changed."""
 
     model: onnx_ir.Model
     report: tuple[LayerReport, ...]
+    foreign: tuple[str, ...]
     modified: bool
 
 
@@ -131,6 +133,10 @@ def optimize(source: Source, *, skip_passes: tuple[str, ...] = ()) -> Optimized:
     imported = import_model(source, foreign="keep")
     before = imported.module.clone()
     run_passes(context(), imported.module, [one for one in passes if one.name not in skip_passes])
-    report = layer_reports(imported.module)
-    model = export_model(imported.module, imported.model)
-    return Optimized(model, report, not imported.module.is_structurally_equivalent(before))
+    foreign = tuple(op.operator.data for op in imported.module.walk() if isinstance(op, ForeignOp))
+    return Optimized(
+        model=export_model(imported.module, imported.model),
+        report=layer_reports(imported.module),
+        foreign=foreign,
+        modified=not imported.module.is_structurally_equivalent(before),
+    )

@@ -1,5 +1,6 @@
 """How results look on a terminal."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
@@ -10,7 +11,10 @@ from redpebble.lowering.layer_report import LayerReport
 from redpebble.models.recipe import Recipe
 from redpebble.runtime.oracle import Comparison
 
-console = Console()
+WIDE = 120
+"""Columns of a table that goes to a file or a pipe, where nothing needs to be folded."""
+
+console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 def layer_table(layers: Sequence[LayerReport]) -> Table:
@@ -19,6 +23,15 @@ def layer_table(layers: Sequence[LayerReport]) -> Table:
     for layer in layers:
         sizes = (str(layer.inputs), str(layer.outputs), f"{layer.connections:,}", f"{layer.density:.3f}")
         table.add_row(layer.name, *sizes, layer.format, layer.kernel, layer.reason)
+    return table
+
+
+def bounds_table(layers: Sequence[LayerReport]) -> Table:
+    """Return for each layer how many values any order of its connections moves, for a batch of one."""
+    table = _table("layer", "reads at least", "at most", "writes at least", "at most")
+    for layer in layers:
+        bounds = (layer.fewest_reads, layer.most_reads, layer.fewest_writes, layer.most_writes)
+        table.add_row(layer.name, *("" if bound is None else f"{bound:,}" for bound in bounds))
     return table
 
 

@@ -76,7 +76,8 @@ class Growing:
 
 
 def _linear(growing: Growing, x: SSAValue) -> Operation:
-    draw, shape = growing.draw, (shape_of(x)[-1], draw(st.integers(1, 4)))
+    draw = growing.draw
+    shape = (shape_of(x)[-1], draw(st.integers(1, 4)))
     matrix = growing.array(shape)
     weight = SparseConstantOp(CscMatrix.from_dense(matrix)) if draw(st.booleans()) else ConstantOp(matrix)
     bias = growing.constant(shape[1:]) if draw(st.booleans()) else None

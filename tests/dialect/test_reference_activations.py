@@ -41,7 +41,7 @@ def test_every_activation_has_a_reference() -> None:
 def test_an_activation_is_the_onnx_operator(
     kind: str, parameters: tuple[float, ...], operator: str, attributes: dict[str, float | str]
 ) -> None:
-    expected = run_operator(operator, {"x": VALUES}, **attributes)
+    expected = run_operator(operator, {"x": VALUES}, attributes)
     for dtype in (np.float32, np.float64):
         result = activate(ActivationAttr.of(kind, *parameters), VALUES.astype(dtype))
         assert result.dtype == dtype

@@ -43,7 +43,8 @@ def exported(text: str, original: ir.Model) -> onnx.ModelProto:
 def checked(model: ir.Model) -> onnx.ModelProto:
     """Return the model as protobuf, after ONNX's checker and shape inference have accepted it."""
     proto = ir.to_proto(model)
-    onnx.checker.check_model(proto, full_check=not any(entry.domain for entry in proto.opset_import))
+    standard = not any(entry.domain for entry in proto.opset_import)
+    onnx.checker.check_model(proto, full_check=standard)  # pyright: ignore[reportUnknownMemberType] - PathLike of what
     return proto
 
 

@@ -83,9 +83,8 @@ PLAIN = (
     ),
     Example(
         "gemm in every form",
-        head(13)
-        + " g (float[N,8] x, float[8,N] t) => (float[N,5] y, float[N,5] z) { y = Gemm<alpha = 0.5, beta = 2.0>(x, W, B) "
-        "z = Gemm<transA = 1>(t, V) }",
+        head(13) + " g (float[N,8] x, float[8,N] t) => (float[N,5] y, float[N,5] z) "
+        "{ y = Gemm<alpha = 0.5, beta = 2.0>(x, W, B) z = Gemm<transA = 1>(t, V) }",
         "W: 8,5 B: 1,5 V: 8,5",
     ),
     Example(
@@ -114,22 +113,26 @@ PLAIN = (
     Example(
         "movement",
         head(13)
-        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,12] w, float[12,N] t) <int64[1] axis = {1}, int64[2] cut = {3, 9}> {
+        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,12] w, float[12,N] t)
+            <int64[1] axis = {1}, int64[2] cut = {3, 9}> {
             f = Flatten(x) y, rest = Split<axis = 1>(f, cut) w = Unsqueeze(f, axis) t = Transpose<perm = [1, 0]>(f)
         }""",
     ),
     Example(
         "movement, before axes were inputs",
         head(9)
-        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,12] w, float[N,2,3,2] r) <int64[4] shape = {0, 2, 3, 2}> {
-            f = Flatten(x) y, rest = Split<axis = 1, split = [3, 9]>(f) w = Unsqueeze<axes = [1]>(f) r = Reshape(x, shape)
+        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,12] w, float[N,2,3,2] r)
+            <int64[4] shape = {0, 2, 3, 2}> {
+            f = Flatten(x) y, rest = Split<axis = 1, split = [3, 9]>(f)
+            w = Unsqueeze<axes = [1]>(f) r = Reshape(x, shape)
         }""",
     ),
     Example(
         "a decomposed layer norm and gelu",
         head(13)
         + """ g (float[N,T,8] x) => (float[N,T,8] y)
-            <float two = {2.0}, float eps = {0.00001}, float root = {1.4142135}, float one = {1.0}, float half = {0.5}> {
+            <float two = {2.0}, float eps = {0.00001}, float root = {1.4142135},
+             float one = {1.0}, float half = {0.5}> {
             m = ReduceMean<axes = [-1]>(x) d = Sub(x, m) p = Pow(d, two) v = ReduceMean<axes = [-1]>(p)
             e = Add(v, eps) s = Sqrt(e) n = Div(d, s) k = Mul(n, scale) l = Add(k, shift)
             a = Div(l, root) b = Erf(a) c = Add(b, one) f = Mul(l, c) y = Mul(f, half)
@@ -139,8 +142,8 @@ PLAIN = (
     Example(
         "layer norm, gelu and mish as operators",
         head(21, version=10)
-        + " g (float[N,8] x) => (float[N,8] y) { a = LayerNormalization<axis = -1>(x, scale, shift) b = Gelu(a) c = Mish(b) "
-        "d = MatMul(c, W) y = Add(d, B) }",
+        + " g (float[N,8] x) => (float[N,8] y) { a = LayerNormalization<axis = -1>(x, scale, shift) b = Gelu(a) "
+        "c = Mish(b) d = MatMul(c, W) y = Add(d, B) }",
         "scale: 8 shift: 8 W: 8,8 B: 8",
     ),
     Example(
@@ -186,7 +189,9 @@ FOREIGN = (
         + """ g (float[N,8] x) => (float[N,8] y) <int64 count = {3}, bool go = {1}> {
             h = MatMul(x, W)
             y = Loop(count, go, x) <
-                body = step (int64 i, bool c, float[N,8] v) => (bool c_out, float[N,8] v_out) { c_out = Identity(c) v_out = Add(v, h) }
+                body = step (int64 i, bool c, float[N,8] v) => (bool c_out, float[N,8] v_out) {
+                    c_out = Identity(c) v_out = Add(v, h)
+                }
             >
         }""",
         "W: 8,8",
@@ -213,7 +218,8 @@ FOREIGN = (
     Example(
         "integers, shapes and optional outputs",
         head(13)
-        + """ g (float[N,T,8] x, int64[N,T] ids) => (float[N,T,8] y, int64[N,T] kept) <int64[1] k = {2}, int64[1] last = {8}, int64[1] zero = {0}, int64[1] one = {1}> {
+        + """ g (float[N,T,8] x, int64[N,T] ids) => (float[N,T,8] y, int64[N,T] kept)
+            <int64[1] k = {2}, int64[1] last = {8}, int64[1] zero = {0}, int64[1] one = {1}> {
             e = Gather(table, ids) s = Add(x, e)
             sh = Shape(x) two = Slice(sh, zero, k) full = Concat<axis = 0>(two, last)
             m = MatMul(s, W) y = Reshape(m, full)

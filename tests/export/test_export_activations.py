@@ -10,7 +10,7 @@ from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 
 Doubles = NDArray[np.float64]
 
-FORMULAS: dict[str, Callable[[Doubles], Doubles]] = {
+FORMULAS: dict[str, Callable[[Doubles], NDArray[np.floating]]] = {
     "abs": np.abs,
     "celu(0.7)": lambda x: np.maximum(x, 0) + np.minimum(0, 0.7 * np.expm1(x / 0.7)),
     "celu(-0.7)": lambda x: np.maximum(x, 0) + np.minimum(0, -0.7 * np.expm1(x / -0.7)),

@@ -1,8 +1,12 @@
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import pytest
 from export_oracle import Floats, answers, exported, one_node, one_op, operators, original_of
-from scipy import special
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
 
 X = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
 DEEP = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
@@ -10,7 +14,8 @@ DEEP = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
 WEIGHT = np.arange(8, dtype=np.float32).reshape(4, 2) - 3
 BIAS = np.array([0.5, -2.0], dtype=np.float32)
 CONSTANTS = """
-  %w = pebble.constant {pebble.values = ["W"]} dense<[[-3.0, -2.0], [-1.0, 0.0], [1.0, 2.0], [3.0, 4.0]]> : tensor<4x2xf32>
+  %w = pebble.constant {pebble.values = ["W"]}
+    dense<[[-3.0, -2.0], [-1.0, 0.0], [1.0, 2.0], [3.0, 4.0]]> : tensor<4x2xf32>
   %b = pebble.constant {pebble.values = ["B"]} dense<[0.5, -2.0]> : tensor<2xf32>
 """
 
@@ -96,27 +101,37 @@ def test_a_sparse_constant_is_written_dense() -> None:
     line = """
     %w = pebble.sparse_constant pointers dense<[0, 2, 3]> : tensor<3xi64> rows dense<[0, 2, 1]> : tensor<3xi64>
       values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>
-    %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>) -> tensor<?x2xf32>
+    %y = pebble.linear %x, %w
+      : (tensor<?x4xf32>, tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>) -> tensor<?x2xf32>
     """
     proto = exported(one_op(line, "tensor<?x4xf32>", "tensor<?x2xf32>"), original_of(linear_original(2, 13, {})))
     dense = np.array([[1, 0], [0, 3], [2, 0], [0, 0]], dtype=np.float32)
     np.testing.assert_allclose(answers(proto, {"x": X})[0], X @ dense, rtol=1e-6)
 
 
-NORMS = {
-    "pebble.softmax %x": lambda x: special.softmax(x, axis=-1),
-    "pebble.log_softmax %x": lambda x: special.log_softmax(x, axis=-1),
-    "pebble.layer_norm %x scale %s bias %t epsilon 0.01": lambda x: _standard(x) * _SCALE + _SHIFT,
-    "pebble.layer_norm %x scale %s epsilon 0.01": lambda x: _standard(x) * _SCALE,
-    "pebble.rms_norm %x scale %s epsilon 0.01": lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.01) * _SCALE,
-}
-_SCALE, _SHIFT = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.1, 0.2, 0.3, 0.4])
+SCALE, SHIFT = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.1, 0.2, 0.3, 0.4])
 
 
-def _standard(
-    x: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def softmax(x: Doubles) -> Doubles:
+    exponentials = np.exp(x)
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def standard(x: Doubles) -> Doubles:
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.01)
+
+
+def root_mean_square(x: Doubles) -> Doubles:
+    return np.sqrt(np.square(x).mean(-1, keepdims=True) + 0.01)
+
+
+NORMS: dict[str, Callable[[Doubles], Doubles]] = {
+    "pebble.softmax %x": softmax,
+    "pebble.log_softmax %x": lambda x: np.log(softmax(x)),
+    "pebble.layer_norm %x scale %s bias %t epsilon 0.01": lambda x: standard(x) * SCALE + SHIFT,
+    "pebble.layer_norm %x scale %s epsilon 0.01": lambda x: standard(x) * SCALE,
+    "pebble.rms_norm %x scale %s epsilon 0.01": lambda x: x / root_mean_square(x) * SCALE,
+}
 
 
 @pytest.mark.parametrize("opset", [7, 11, 13, 17, 18, 21, 23])
@@ -161,7 +176,7 @@ def test_batch_norm_and_mean_are_written_for_every_opset(opset: int) -> None:
     """
     original = original_of(one_node(opset, result="float[N,1]"))
     proto = exported(one_op(line, "tensor<?x4xf32>", "tensor<?x1xf32>"), original)
-    expected = ((X - _SCALE) / np.sqrt(_SCALE + 0.01) * _SCALE + _SCALE).mean(-1, keepdims=True)
+    expected = ((X - SCALE) / np.sqrt(SCALE + 0.01) * SCALE + SCALE).mean(-1, keepdims=True)
     np.testing.assert_allclose(answers(proto, {"x": X})[0], expected, rtol=1e-5)
     assert operators(proto) == ["BatchNormalization", "ReduceMean"]
 
@@ -175,7 +190,7 @@ def test_an_elementwise_operator_of_two_operands_is_written(op: str, ufunc: np.u
     %y = pebble.{op} %c, %x : (tensor<4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
     """
     proto = exported(one_op(line, *["tensor<?x4xf32>"] * 2), original_of(one_node(7)))
-    np.testing.assert_allclose(answers(proto, {"x": X})[0], ufunc(_SCALE, X), rtol=1e-6)
+    np.testing.assert_allclose(answers(proto, {"x": X})[0], ufunc(SCALE, X), rtol=1e-6)
 
 
 def test_prelu_is_written_with_its_slope() -> None:

@@ -47,9 +47,8 @@ def test_a_reshape_is_the_operator_that_needs_least(
 
 def test_a_size_of_zero_means_zero() -> None:
     line = "%y = pebble.reshape %x to <[0, 5]> : (tensor<3x0xf32>) -> tensor<0x5xf32>"
-    proto = exported(
-        one_op(line, "tensor<3x0xf32>", "tensor<0x5xf32>"), original_of(one_node(14, "float[3,0]", "float[0,5]"))
-    )
+    module = one_op(line, "tensor<3x0xf32>", "tensor<0x5xf32>")
+    proto = exported(module, original_of(one_node(14, "float[3,0]", "float[0,5]")))
     assert answers(proto, {"x": np.zeros((3, 0), dtype=np.float32)})[0].shape == (0, 5)
     with pytest.raises(ValueError, match="a reshape to a size of 0 needs opset 14, the model's is 13"):
         exported(

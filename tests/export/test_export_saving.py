@@ -88,14 +88,15 @@ def test_the_model_in_memory_stays_as_it_is(tmp_path: Path, external: bool) -> N
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "weights").mkdir()
-    read = externally_saved(tmp_path / "weights")
-    (tmp_path / "weights" / "in.onnx.data").unlink()
+    broken = model()
+    broken.graph.initializers["W"].const_value = ir.ExternalTensor(
+        "missing.data", 0, 64 * 32 * 4, ir.DataType.FLOAT, shape=ir.Shape([64, 32]), name="W", base_dir=tmp_path
+    )
     (tmp_path / "m.onnx").write_text("precious")
     for external in (False, True):
         with pytest.raises(OSError, match=r"^cannot write .*m\.onnx: [^\n]+$"):
-            save_model(read, tmp_path / "m.onnx", external_data=external)
-    assert names(tmp_path) == ["m.onnx", "weights"]
+            save_model(broken, tmp_path / "m.onnx", external_data=external)
+    assert names(tmp_path) == ["m.onnx"]
     assert (tmp_path / "m.onnx").read_text() == "precious"
 
 

@@ -39,7 +39,10 @@ def numbered(shape: Shape) -> Floats:
 @pytest.mark.parametrize("axes", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0)])
 @pytest.mark.parametrize("shape", [(2, 3, 4), (0, 3, 4), (5, 1, 33), (3, 20, 17)])
 def test_a_transpose_is_numpys(target: CpuTarget, axes: tuple[int, ...], shape: Shape) -> None:
-    network = native(of_ops([(DYNAMIC, DYNAMIC, shape[2])], lambda x: TransposeOp(x, axes)), target)
+    def transpose(x: SSAValue) -> TransposeOp:
+        return TransposeOp(x, axes)
+
+    network = native(of_ops([(DYNAMIC, DYNAMIC, shape[2])], transpose), target)
     x = numbered(shape)
     (result,) = network.run(None, {"x0": x})
     np.testing.assert_array_equal(result, x.transpose(axes))

@@ -39,26 +39,38 @@ def normal(x: Exact, epsilon: float) -> Exact:
     return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
 
 
+def layer_norm(x: SSAValue, scale: SSAValue, bias: SSAValue | None = None) -> LayerNormOp:
+    return LayerNormOp(x, scale, bias, 1e-5)
+
+
+def rms_norm(x: SSAValue, scale: SSAValue) -> RmsNormOp:
+    return RmsNormOp(x, scale, 1e-6)
+
+
+def relu(x: SSAValue) -> ActivateOp:
+    return ActivateOp(x, ActivationAttr.of("relu"))
+
+
 OVER_FEATURES: dict[str, tuple[Callable[..., Operation], Sequence[Floats], Callable[[Exact], Exact]]] = {
     "softmax": (SoftmaxOp, (), softmax),
     "log_softmax": (LogSoftmaxOp, (), lambda x: np.log(softmax(x))),
     "layer_norm": (
-        lambda x, scale, bias: LayerNormOp(x, scale, bias, 1e-5),
+        layer_norm,
         (SCALE, BIAS),
         lambda x: normal(x, 1e-5) * SCALE + BIAS,
     ),
     "layer_norm_without_bias": (
-        lambda x, scale: LayerNormOp(x, scale, None, 1e-5),
+        layer_norm,
         (SCALE,),
         lambda x: normal(x, 1e-5) * SCALE,
     ),
     "rms_norm": (
-        lambda x, scale: RmsNormOp(x, scale, 1e-6),
+        rms_norm,
         (SCALE,),
         lambda x: x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6) * SCALE,
     ),
     "reduce_mean": (ReduceMeanOp, (), lambda x: x.mean(axis=-1, keepdims=True)),
-    "activate": (lambda x: ActivateOp(x, ActivationAttr.of("relu")), (), lambda x: np.maximum(x, 0)),
+    "activate": (relu, (), lambda x: np.maximum(x, 0)),
 }
 
 

@@ -20,6 +20,7 @@ DENSITIES = {
     "structured(width=256)": 0.5,
     "structured(pattern='1:4', width=256, shuffled=True)": 0.25,
     "structured(pattern='block16x1', width=256, density=0.2)": 0.2,
+    "compact": 0.1,
     "digits": 0.05,
 }
 """Spec -> density of its pruned weights; dense heads are left out by name."""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_code_for_another_cpu_is_refused(tmp_path: Path) -> None:
     artefact = an_artefact(CpuTarget.generic())
     foreign = CpuTarget("x86-64", "+sse2,+some-new-feature", 4)
-    program = type(artefact.program)(**{**vars(artefact.program), "target": foreign})
+    program = replace(artefact.program, target=foreign)
     write_artefact(tmp_path / "a.pebble", Artefact(program, artefact.image))
     with pytest.raises(ArtefactError, match=r"a\.pebble needs some-new-feature, which this machine lacks"):
         read_artefact(tmp_path / "a.pebble")

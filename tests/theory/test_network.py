@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from network_strategies import networks
 
 from redpebble.theory.network import Network, from_layers, id_array
-from redpebble.theory.random_network import random_banded, random_layers
 
 
 def network_of(connections: list[tuple[int, int]], inputs: list[int], outputs: list[int]) -> Network:
@@ -85,13 +83,3 @@ def test_incoming_and_outgoing_hold_every_connection_once(network: Network) -> N
         assert sorted(adjacency.connections.tolist()) == list(range(network.connection_count))
         for neuron in range(network.neuron_count):
             assert np.all(ends[adjacency.of(neuron)] == neuron)
-
-
-@given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 99))
-def test_a_banded_network_has_its_bandwidth(neuron_count: int, bandwidth: int, seed: int) -> None:
-    assert random_banded(neuron_count, bandwidth, 0.5, np.random.default_rng(seed)).bandwidth <= bandwidth
-
-
-def test_random_layers_are_as_dense_as_asked() -> None:
-    network = random_layers([200, 200, 200], 0.1, np.random.default_rng(0))
-    assert abs(network.connection_count - 8000) < 400

@@ -42,7 +42,7 @@ def test_the_argument_says_something_about_a_full_layer() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(networks(), st.integers(2, 6))
-def test_spectral_sets_never_claim_more_than_exact_ones_miss(network: Network, rounds: int) -> None:
+def test_no_set_misses_more_than_the_singular_values_allow(network: Network, rounds: int) -> None:
     for group in role_groups(network):
         weighting = spectral_weighting(group, rounds)
         matrix = np.zeros(group.shape, dtype=np.bool_)

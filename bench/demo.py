@@ -1,0 +1,68 @@
+"""The demonstration: a network that was really trained and pruned, optimized, checked and measured.
+
+`python -m redpebble.bench.demo` writes its models to the folder given, or to a temporary one.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.bench.model_bench import BenchPlan
+from redpebble.checking import CheckPlan
+from redpebble.commands import OptimizeRequest, bench_and_print, check_model, optimize_model
+from redpebble.models.digits import digits_accuracy, digits_record
+from redpebble.models.zoo import build, save
+from redpebble.rendering import console
+from redpebble.runtime.oracle import Oracle, Tolerance
+
+PLAN = CheckPlan(batches=(1, 7, 64), runs=3, seed=0, tolerance=Tolerance(), shapes={})
+
+
+def main(folder: Path) -> bool:
+    """Run the demonstration in `folder`; return whether everything agrees with onnxruntime."""
+    pruned, optimized = folder / "digits.onnx", folder / "digits-optimized.onnx"
+    save(build("digits"), pruned)
+    console.rule("optimize: dead neurons out, constants folded, layers fused")
+    agreed = optimize_model(OptimizeRequest(pruned, optimized, (), None, None), PLAN)
+    console.rule("check: our native code against onnxruntime")
+    agreed = check_model(pruned, None, PLAN, None) and agreed
+    console.rule("accuracy on 360 images that training never saw")
+    print_accuracies(pruned, optimized)
+    console.rule("speed: medians of interleaved runs, row-major in and out, one thread")
+    bench_and_print(pruned, BenchPlan(batches=(1, 32, 128, 512)), None)
+    return agreed
+
+
+def print_accuracies(pruned: Path, optimized: Path) -> None:
+    """Show the accuracy of the network before pruning, after it, and after our work."""
+    network = redpebble.compile(pruned)
+
+    def native(images: NDArray[np.float32]) -> NDArray[np.float32]:
+        return network.run(None, {network.get_inputs()[0].name: images})[0]
+
+    lines = {
+        "dense, as recorded when it was trained": float(digits_record()["accuracy_dense"]),
+        "pruned to 95 %, onnxruntime": digits_accuracy(_in_onnxruntime(pruned)),
+        "optimized model, onnxruntime": digits_accuracy(_in_onnxruntime(optimized)),
+        "our native code": digits_accuracy(native),
+    }
+    for line, accuracy in lines.items():
+        console.print(f"{line:40s} {100 * accuracy:.2f} %", highlight=False)
+
+
+def _in_onnxruntime(path: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    oracle = Oracle(path)
+    name = oracle.session.get_inputs()[0].name
+    return lambda images: oracle.run({name: images})[0]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit(0 if main(Path(sys.argv[1])) else 1)
+    with tempfile.TemporaryDirectory() as temporary:
+        sys.exit(0 if main(Path(temporary)) else 1)

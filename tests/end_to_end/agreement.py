@@ -1,0 +1,45 @@
+"""What it means that two runs of a model agree, and the ways a model is run: native code, portable, onnxruntime."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.dialect.interpreter import interpret
+from redpebble.frontend.importing import Source, import_model
+
+Arrays = Mapping[str, NDArray[Any]]
+
+RTOL = 1e-4
+ATOL = 1e-5
+
+
+def as_model(source: Source) -> ir.Model:
+    """The model that is exported by `optimize`, for a run in onnxruntime."""
+    return redpebble.optimize(source).model
+
+
+def assert_close(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], label: str = "") -> None:
+    """Every output has the same shape and dtype and differs by at most ATOL + RTOL * |expected|; NaN equals NaN."""
+    assert len(actual) == len(expected)
+    for index, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+        assert ours.shape == theirs.shape, f"{label} output {index}"
+        assert ours.dtype == theirs.dtype, f"{label} output {index}"
+        np.testing.assert_allclose(ours, theirs, rtol=RTOL, atol=ATOL, err_msg=f"{label} output {index}")
+
+
+def float64_reference(source: Source, feeds: Arrays) -> list[NDArray[np.float64]]:
+    """The outputs of a model that is covered completely, computed in float64 by the dialect's interpreter."""
+    module = import_model(source, foreign="refuse").module
+    wide = {name: array.astype(np.float64) for name, array in feeds.items()}
+    return [np.asarray(array, dtype=np.float64) for array in interpret(module, wide)]
+
+
+def largest_error(outputs: Sequence[NDArray[Any]], reference: Sequence[NDArray[np.float64]]) -> float:
+    """The largest absolute error of any output."""
+    return max(
+        float(np.max(np.abs(output - exact), initial=0.0)) for output, exact in zip(outputs, reference, strict=True)
+    )
