@@ -1,8 +1,10 @@
 """How dense floats stand in the text: as numbers where these read back bit by bit, else as the bytes in hexadecimal.
 
-xDSL prints NaN and infinities as the hexadecimal number of their bits and reads that as an integer, and it prints zeros
-of both signs as one zero.
+xDSL prints NaN, infinities and long whole numbers as the hexadecimal number of their bits, and reads that as an
+integer; it prints zeros of both signs as one zero.
 """
+
+from io import StringIO
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type
@@ -31,13 +33,15 @@ def parse_floats(parser: Parser) -> DenseIntOrFPElementsAttr[Float32Type]:
 
 def print_floats(printer: Printer, value: DenseIntOrFPElementsAttr[Float32Type]) -> None:
     """Print dense elements and their type such that they read back bit by bit."""
-    floats = floats_of(value)
-    signs = np.signbit(floats)
-    if np.all(np.isfinite(floats)) and (np.any(floats) or np.all(signs) or not np.any(signs)):
-        printer.print_attribute(value)
-        return
-    printer.print_string(f'dense<"0x{value.data.data.hex().upper()}"> : ')
-    printer.print_attribute(value.type)
+    stream = StringIO()
+    Printer(stream).print_attribute(value)
+    text, floats = stream.getvalue(), floats_of(value)
+    elements = text.partition(">")[0]
+    has_bits = "0x" in elements and not elements.startswith('dense<"')
+    has_both_zeros = not np.any(floats) and np.any(np.signbit(floats)) and not np.all(np.signbit(floats))
+    if has_bits or has_both_zeros:
+        text = f'dense<"0x{value.data.data.hex().upper()}"> : {value.type}'
+    printer.print_string(text)
 
 
 @irdl_custom_directive

@@ -140,7 +140,7 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
             whole = shapes[op.x]
             return [(*whole[:axis], Size.known(shape_of(part)[axis]), *whole[axis + 1 :]) for part in op.parts]
         case TileOp():
-            return tileresult_shapes(op, shapes)
+            return tile_result_shapes(op, shapes)
         case ForeignOp():
             return []
         case _ if op.operands:
@@ -179,7 +179,7 @@ def _joined(shapes: Sequence[SymbolicShape], axis: int) -> SymbolicShape:
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
 
 
-def tileresult_shapes(op: TileOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
+def tile_result_shapes(op: TileOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
     """Return the shapes of a tile's results: the leading axes are those of the operand that `pebble.rows_of` names."""
     sources = op.rows_of.get_values()
     return [

@@ -43,7 +43,6 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "relu": Operator("Relu"),
         "selu": Operator("Selu", 1, (1.67326319217681884765625, 1.05070102214813232421875)),
         "sigmoid": Operator("Sigmoid"),
-        "silu": Operator("Swish", 24, (1.0,)),
         "softplus": Operator("Softplus"),
         "sqrt": Operator("Sqrt"),
         "tanh": Operator("Tanh"),
@@ -130,7 +129,7 @@ def _mish(x: ir.Value, _: tuple[float, ...], draft: Draft) -> ir.Value:
 
 
 def _silu(x: ir.Value, parameters: tuple[float, ...], draft: Draft) -> ir.Value:
-    """x * sigmoid(alpha x)."""
+    """x * sigmoid(alpha x): opset 24 has Swish for it, which onnxruntime 1.31 does not run."""
     (alpha,) = parameters
     scaled = x if alpha == 1.0 else draft.node("Mul", x, draft.scalar(alpha))
     return draft.node("Mul", x, draft.node("Sigmoid", scaled))

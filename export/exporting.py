@@ -10,6 +10,7 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
+from redpebble.export.external import has_external_weights, remember_external_weights
 from redpebble.export.graph_writer import GraphWriter
 from redpebble.export.original import Original
 
@@ -38,6 +39,8 @@ def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
                 writer.finish(op)
             case _:
                 writer.write(op)
+    if has_external_weights(original):
+        remember_external_weights(taken_apart.model)
     return taken_apart.model
 
 

@@ -26,7 +26,8 @@ def emit_split(op: SplitOp, draft: Draft) -> tuple[ir.Value, ...]:
     axis, count = op.axis.value.data, len(op.parts)
     sizes = [shape_of(part)[axis] for part in op.parts]
     x = draft.operand(op.x)
-    if len(set(sizes)) == 1:
+    # onnxruntime does not cut nothing into a number of parts, but into given sizes
+    if len(set(sizes)) == 1 and sizes[0] > 0:
         number = {"num_outputs": count} if draft.opset >= SPLIT_COUNT else {}
         return tuple(draft.parts("Split", [x], count, axis=axis, **number))
     if draft.opset >= SPLIT_SIZES_AS_INPUT:

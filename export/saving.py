@@ -6,6 +6,8 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from redpebble.export.external import has_external_weights
+
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message can hold."""
 
@@ -54,12 +56,13 @@ def _write(model: ir.Model, path: Path, *, external: bool) -> None:
     data = f"{path.name}.data" if external else None
     # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here.
     ir.save(written, path, external_data=data, size_threshold_bytes=EXTERNAL_FROM)  # pyright: ignore[reportUnknownMemberType]
+    if data is not None and (beside := path.with_name(data)).exists():
+        # onnx-ir makes the data file readable for its owner alone; it is as public as the model
+        beside.chmod(path.stat().st_mode & 0o777)
 
 
 def _needs_data_file(model: ir.Model) -> bool:
-    tensors = [value.const_value for graph in model.graphs() for value in graph.initializers.values()]
-    was_external = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
-    return was_external or _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE
+    return has_external_weights(model) or _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE
 
 
 def _weight_bytes(model: ir.Model) -> int:

@@ -5,7 +5,7 @@ what is not accepted; nothing that it emitted before then stays.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import onnx_ir
@@ -18,6 +18,7 @@ from redpebble.dialect.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.symbolic import SymbolicShape
 from redpebble.dialect.tensors import F32Tensor
+from redpebble.frontend.scope import ValueScope
 from redpebble.frontend.shape_values import ShapeValue
 from redpebble.frontend.sizes import is_known, shape_words, target_of
 from redpebble.frontend.types import describe
@@ -29,38 +30,10 @@ class NotCovered(Exception):  # noqa: N818 - not an error by itself: in keep mod
     """The node is not covered; the message says which attribute or value, and what is accepted."""
 
 
-class Scope(Protocol):
-    """What is known about the values of the graph when a node's turn comes."""
-
-    def value_of(self, value: onnx_ir.Value) -> SSAValue | None:
-        """Return the IR's value, or None for a constant."""
-        ...
-
-    def constant_of(self, value: onnx_ir.Value) -> NDArray[np.generic] | None:
-        """Return the numbers of a constant, or None for anything else."""
-        ...
-
-    def shape_value_of(self, value: onnx_ir.Value) -> ShapeValue | None:
-        """Return what is known of the integers in a value."""
-        ...
-
-    def declared_sizes(self, value: onnx_ir.Value) -> SymbolicShape | None:
-        """Return the sizes that the model states or that ONNX's shape inference finds."""
-        ...
-
-    def sizes_of(self, value: SSAValue) -> SymbolicShape:
-        """Return the sizes of an f32 tensor."""
-        ...
-
-    def emitted_constant(self, key: str) -> ConstantOp | None:
-        """Return the constant that an earlier node emitted under this key."""
-        ...
-
-
 class Conversion:
     """The node being converted."""
 
-    def __init__(self, node: onnx_ir.Node, opset: int, scope: Scope) -> None:
+    def __init__(self, node: onnx_ir.Node, opset: int, scope: ValueScope) -> None:
         self.node = node
         self.opset = opset
         """The version of the operator set that the node's domain has in the model."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import onnx_ir
 
-from redpebble.frontend.constants import initializer_of, is_constant
+from redpebble.frontend.constants import initializer_of
 
 
 def operator_text(node: onnx_ir.Node) -> str:
@@ -55,14 +55,8 @@ def give_outputs_nodes(model: onnx_ir.Model) -> None:
     """
     graph = model.graph
     for index, output in enumerate(graph.outputs):
-        if (
-            not is_constant(output, model.ir_version)
-            or output.dtype == onnx_ir.DataType.FLOAT
-            or output.is_graph_input()
-        ):
-            continue
         name, tensor = output.name or "", output.const_value
-        if tensor is None:
+        if tensor is None or tensor.dtype == onnx_ir.DataType.FLOAT or output.is_graph_input():
             continue
         constant = initializer_of(f"{name}_constant", tensor)
         graph.register_initializer(constant)

@@ -35,7 +35,8 @@ def check_operators(model: onnx_ir.Model) -> None:
     del skeleton.graph.value_info[:]
     for output in skeleton.graph.output:
         # onnxruntime, too, only warns of a shape that is stated and wrong
-        output.type.tensor_type.ClearField("shape")
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
     try:
         onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:

@@ -31,6 +31,10 @@ def read_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_i
         UnsupportedModelError: its versions are not covered.
     """
     model = _from_memory(source) if isinstance(source, onnx_ir.Model) else _from_proto(source)
+    opsets = model.opset_imports
+    if "ai.onnx" in opsets:
+        # the long name of the domain whose other name is empty
+        opsets[""] = opsets.pop("ai.onnx")
     check_order(model)
     check_tensors(model)
     return model

@@ -17,7 +17,7 @@ from redpebble.frontend.types import dimension_names, named_sizes
 
 
 class ValueScope:
-    """The values that are defined so far; the protocol `Scope` is what converters see of it."""
+    """The values that are defined so far."""
 
     def __init__(self, model: onnx_ir.Model, *, trust_declarations: bool) -> None:
         self._model = model

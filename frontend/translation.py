@@ -86,7 +86,7 @@ class _Translation:
 
     def _convert(self, node: onnx_ir.Node) -> None:
         """Emit what the table's converter makes of a node, or nothing at all."""
-        converter = CONVERTERS.get((_domain(node), node.op_type))
+        converter = CONVERTERS.get((node.domain, node.op_type))
         if converter is None or node.op_identifier() in self._model.functions:
             raise NotCovered(f" is not covered, accepted are {accepted_operators()}")
         for value in filter(None, node.inputs):
@@ -140,8 +140,7 @@ class _Translation:
             self._scope.refuse(output, error)
 
     def _opset(self, node: onnx_ir.Node) -> int:
-        opsets = self._model.opset_imports
-        return opsets.get(node.domain, opsets.get("ai.onnx", 1) if _domain(node) == "" else 1)
+        return self._model.opset_imports.get(node.domain, 1)
 
     def _label(self, position: int, node: onnx_ir.Node) -> str:
         name = repr(node.name) if node.name else str(position)
@@ -183,10 +182,6 @@ class _Translation:
                 f"output {output.name} is a {kind} that is given, accepted is one computed here"
             )
         return result
-
-
-def _domain(node: onnx_ir.Node) -> str:
-    return "" if node.domain == "ai.onnx" else node.domain
 
 
 def _described(value: onnx_ir.Value, *, with_dims: bool) -> DictionaryAttr:

@@ -21,21 +21,21 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         rows, columns, features, count = args
-        for first in range(0, width, lanes):
-            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
+        with counted_loop(builder, i64(width), lanes) as first:
+            lines = _lines(builder, (rows, features, count), (first, lanes))
+            block = float_at(builder, columns, first)
 
-            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+            def turn(feature: ir.Value) -> None:
                 vectors = [code.lanes(builder).load(float_at(builder, line, feature), FLOAT_BYTES) for line in lines]
                 for offset, vector in enumerate(_turned(builder, vectors)):
-                    place = (builder.add(feature, i64(offset)), width, first)
-                    _store(code, builder, vector, cell(builder, columns, place))
+                    _store(code, builder, vector, cell(builder, block, (builder.add(feature, i64(offset)), width, 0)))
 
-            def gather(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+            def gather(feature: ir.Value) -> None:
                 vector: ir.Value = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
                 for lane, line in enumerate(lines):
                     value = builder.load(float_at(builder, line, feature), typ=FLOAT)
                     vector = builder.insert_element(vector, value, ir.Constant(I32, lane))
-                _store(code, builder, vector, cell(builder, columns, (feature, width, first)))
+                _store(code, builder, vector, cell(builder, block, (feature, width, 0)))
 
             _for_each_block(builder, features, lanes, (turn, gather))
 
@@ -48,32 +48,36 @@ def columns_to_rows(code: Code, width: int) -> ir.Function:
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         columns, rows, features, count = args
-        for first in range(0, width, lanes):
-            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
+        with counted_loop(builder, count, lanes) as first:
+            lines = _lines(builder, (rows, features, count), (first, lanes))
+            block = float_at(builder, columns, first)
 
-            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
-                cells = [cell(builder, columns, (builder.add(feature, i64(k)), width, first)) for k in range(lanes)]
-                vectors = [code.lanes(builder).load(cell, FLOAT_BYTES * lanes) for cell in cells]
+            def turn(feature: ir.Value) -> None:
+                cells = [cell(builder, block, (builder.add(feature, i64(k)), width, 0)) for k in range(lanes)]
+                vectors = [code.lanes(builder).load(place, FLOAT_BYTES * lanes) for place in cells]
                 for line, vector in zip(lines, _turned(builder, vectors), strict=True):
                     code.lanes(builder).store(vector, float_at(builder, line, feature), FLOAT_BYTES)
 
-            def scatter(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
-                vector = code.lanes(builder).load(cell(builder, columns, (feature, width, first)), FLOAT_BYTES * lanes)
+            def scatter(feature: ir.Value) -> None:
+                vector = code.lanes(builder).load(cell(builder, block, (feature, width, 0)), FLOAT_BYTES * lanes)
                 for lane, line in enumerate(lines):
                     value = builder.extract_element(vector, ir.Constant(I32, lane))
                     builder.store(value, float_at(builder, line, feature))
 
-            with builder.if_then(builder.icmp_signed(">", count, i64(first))):
-                _for_each_block(builder, features, lanes, (turn, scatter))
+            _for_each_block(builder, features, lanes, (turn, scatter))
 
     return code.function(f"columns_to_rows_w{width}", ARGUMENTS, body)
 
 
-def _lines(builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: range) -> list[ir.Value]:
-    """Return for each column of the tile the address of the row it stands for."""
+def _lines(
+    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: tuple[ir.Value, int]
+) -> list[ir.Value]:
+    """Return for each of the tile's `columns`, (first, how many), the address of the row it stands for."""
     pointer, features, count = rows
+    first, column_count = columns
     last = builder.sub(count, i64(1))
-    indices = [builder.select(builder.icmp_signed("<", last, i64(column)), last, i64(column)) for column in columns]
+    places = [builder.add(first, i64(offset)) for offset in range(column_count)]
+    indices = [builder.select(builder.icmp_signed("<", last, place), last, place) for place in places]
     return [float_at(builder, pointer, builder.mul(index, features)) for index in indices]
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 # Uniform draws of one proposal: four choices of the move, one of its acceptance.
 DRAWS = 5
-_BLOCK = 256
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
 
@@ -46,24 +45,26 @@ class AnnealingPlan:
 
     `proposals` is the budget of all restarts together. `elapsed`, if given, returns the share of a time budget that is
     used up; then each restart cools by whichever of both budgets is further spent, and ends with it. A restart begins
-    at the best solution so far.
+    at the best solution so far. Temperature and time budget are looked at once in `block` proposals.
 
     Raises:
-        ValueError: a temperature that is not positive, one that rises, or a budget or restarts below 1.
+        ValueError: a temperature that is not positive, one that rises, or a budget, restarts or a block below 1.
     """
 
     hottest: float
     coldest: float
     proposals: int
     restarts: int = 1
+    block: int = 256
     elapsed: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         """Check all fields."""
         if not 0 < self.coldest <= self.hottest:
             raise ValueError(f"temperatures fall from {self.hottest} to {self.coldest}, both must be positive")
-        if self.proposals < 1 or self.restarts < 1:
-            raise ValueError(f"{self.proposals} proposals in {self.restarts} restarts, at least 1 of each is needed")
+        if min(self.proposals, self.restarts, self.block) < 1:
+            budget = f"{self.proposals} proposals in {self.restarts} restarts by blocks of {self.block}"
+            raise ValueError(f"{budget}, at least 1 of each is needed")
 
 
 class TracePoint(NamedTuple):
@@ -122,7 +123,7 @@ def _cool(
             break
         share = max(elapsed, (done - first) / (end - first))
         temperature = plan.hottest * (plan.coldest / plan.hottest) ** share
-        size = min(_BLOCK, end - done)
+        size = min(plan.block, end - done)
         draws: list[list[float]] = turn.rng.random((size, DRAWS)).tolist()
         best, cost = _run_block(state, draws, temperature, (best, cost))
         done += size

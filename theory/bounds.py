@@ -22,10 +22,15 @@ from redpebble.theory.network import Network
 from redpebble.theory.roles import RoleGroup, joint_group, role_groups
 from redpebble.theory.segment_bound import role_crowding, segment_excess
 from redpebble.theory.separator_bound import Weighting, separator_excess
-from redpebble.theory.spectral_weighting import is_within_reach, spectral_weighting
+from redpebble.theory.spectral_weighting import (
+    degree_weights,
+    equalising_weights,
+    is_within_reach,
+    spectral_weighting,
+)
 
 Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
-_SCALING_ROUNDS = (0, 20)
+_DEGREE_POWERS = (-0.5, 0.0, 0.25)
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def instance_bound(network: Network, capacity: int) -> InstanceBound:
     groups = role_groups(network)
     excesses: dict[Argument, int] = {
         "every value moves": 0,
-        "segments": segment_excess(role_crowding(groups), slots),
+        "segments": sum(segment_excess(role_crowding(group), slots) for group in groups),
         "few can stay, by layer": sum(_few_can_stay(group, slots) for group in groups),
         "few can stay, jointly": _few_can_stay(joint_group(network), slots),
     }
@@ -88,8 +93,8 @@ def _few_can_stay(group: RoleGroup, slots: int) -> int:
     if not is_within_reach(group) or sum(group.shape) <= slots:
         return 0
     excess = 0
-    for rounds in _SCALING_ROUNDS:
-        weighting = spectral_weighting(group, rounds)
+    for weights in (equalising_weights(group), *(degree_weights(group, power) for power in _DEGREE_POWERS)):
+        weighting = spectral_weighting(group, weights)
         turned = Weighting(weighting.right, weighting.left, weighting.missing)
         excess = max(
             excess,

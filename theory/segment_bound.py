@@ -14,13 +14,14 @@ connections between s sources and t targets, the segment runs at most
 
 All segments but the last have starts of weight X - 1 or X. With W connections and q = ceil(W / G(X)), all starts weigh
 at least Y = min(q (X - 1), (q - 1) (X - 1) + min{y : G(y) >= W - (q - 1) G(X)}), and the excess is at least sum 2 (b -
-1) + sum (a - 1) = Y - 2 (target roles) - (source roles). Every X is valid; the best is taken.
+1) + sum (a - 1) = Y - 2 (target roles) - (source roles). Every X is valid; the best is taken. All this counts the roles
+and connections of one group only, so the bounds of several groups add up.
 Source: derived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,17 +62,15 @@ def segment_excess(crowding: Crowding, slots: int) -> int:
     return max(0, heaviest - starts)
 
 
-def role_crowding(groups: Sequence[RoleGroup]) -> Crowding:
-    """E for role groups: the least of s t, the sums of the largest degrees, and p s t + d sqrt(s t).
+def role_crowding(group: RoleGroup) -> Crowding:
+    """E for a role group: the least of s t, the sums of the largest degrees, and p s t + d sqrt(s t).
 
-    In the last, p_g is the density of a group and d_g the largest singular value of its matrix less p_g; p and d are
-    the largest of these. It holds because sum_g s_g t_g <= s t, and sum_g sqrt(s_g t_g) <= sqrt(s t) by Cauchy.
+    In the last, p is the density of the group and d the largest singular value of its matrix less p; it is left out for
+    groups too large to know d.
     """
-    out_sums = _largest_sums([np.bincount(group.rows) for group in groups])
-    in_sums = _largest_sums([np.bincount(group.columns) for group in groups])
-    density = max((len(group.rows) / (group.shape[0] * group.shape[1]) for group in groups), default=0.0)
-    known = all(is_within_reach(group) for group in groups)
-    deviation = max((largest_deviation(group) for group in groups), default=0.0) if known else np.inf
+    out_sums, in_sums = _largest_sums(np.bincount(group.rows)), _largest_sums(np.bincount(group.columns))
+    density = len(group.rows) / (group.shape[0] * group.shape[1])
+    deviation = largest_deviation(group) if is_within_reach(group) else np.inf
 
     def most(sources: Counts, targets: Counts) -> Counts:
         s, t = np.minimum(sources, len(out_sums) - 1), np.minimum(targets, len(in_sums) - 1)
@@ -80,13 +79,12 @@ def role_crowding(groups: Sequence[RoleGroup]) -> Crowding:
         simple = np.minimum(s * t, np.minimum(out_sums[s], in_sums[t]))
         return np.floor(np.minimum(simple, spread + 1e-6)).astype(np.int64)
 
-    return Crowding(len(out_sums) - 1, len(in_sums) - 1, sum(len(group.rows) for group in groups), most)
+    return Crowding(len(out_sums) - 1, len(in_sums) - 1, len(group.rows), most)
 
 
-def _largest_sums(degrees: list[NDArray[np.int64]]) -> Counts:
+def _largest_sums(degrees: NDArray[np.int64]) -> Counts:
     """Entry k is the sum of the k largest degrees."""
-    falling = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *degrees]))[::-1]
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(falling))).astype(np.int64)
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.sort(degrees)[::-1]))).astype(np.int64)
 
 
 def _least_weight(crowding: Crowding, slots: int, weight: int) -> int:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +43,8 @@ from numpy.typing import NDArray
 from redpebble.theory.roles import RoleGroup
 
 Floats = NDArray[np.float64]
-_PRICE_FACTORS = np.array([0.0, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0])
+_PRICE_FACTORS = np.array([0.0, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0])
 _THRESHOLDS = (-0.5, -0.25, 0.0, 0.25, 0.5)
-_FINEST_GRID = 512
 _ROUNDING = 1e-6
 
 
@@ -77,6 +77,21 @@ class _Partial:
     impossible: NDArray[np.bool_]
 
 
+class _Prices(NamedTuple):
+    """Prices of a unit of left and of right measure, and what is not counted at these."""
+
+    left: float
+    right: float
+    forgiven: float
+
+
+class _Moment(NamedTuple):
+    """The balance that is waited for, and the cells in which the right sets may then be."""
+
+    threshold: float
+    cells: _Cells
+
+
 def separator_excess(group: RoleGroup, slots: int, weighting: Weighting) -> int:
     """Rows that every run moves beyond one read of each neuron and one write of each output.
 
@@ -88,23 +103,32 @@ def separator_excess(group: RoleGroup, slots: int, weighting: Weighting) -> int:
     if group.shape[0] + group.shape[1] <= slots:
         return 0
     prices = [
-        (alpha, beta, _forgiven(group, slots, np.concatenate((alpha * weighting.left, beta * weighting.right))))
+        _Prices(alpha, beta, _forgiven(group, slots, np.concatenate((alpha * weighting.left, beta * weighting.right))))
         for alpha in _prices(group.left_costs, weighting.left)
         for beta in _prices(group.right_costs, weighting.right)
     ]
-    excess = 0.0
-    for threshold in _THRESHOLDS:
-        partial = _least_partial(group, weighting, threshold)
-        best = np.where(partial.impossible, np.inf, 0.0)
-        for alpha, beta, forgiven in prices:
-            np.maximum(best, alpha * partial.left + beta * partial.right - forgiven, out=best)
-        excess = max(excess, float(best.min()))
-    return int(np.ceil(excess - _ROUNDING))
+    # The threshold is chosen on a coarse grid, which bounds as truly but less sharply than the fine one.
+    right_count = len(weighting.right)
+    coarse, fine = _cells(weighting.right, min(48, 4 * right_count)), _cells(weighting.right, min(256, 4 * right_count))
+
+    def excess_at(threshold: float, cells: _Cells) -> float:
+        return _least_cost(_least_partial(group, weighting, _Moment(threshold, cells)), prices)
+
+    threshold = max(_THRESHOLDS, key=lambda value: excess_at(value, coarse))
+    return max(0, int(np.ceil(excess_at(threshold, fine) - _ROUNDING)))
 
 
-def _least_partial(group: RoleGroup, weighting: Weighting, threshold: float) -> _Partial:
-    """What must be partial at the first moment at which the balance is at most `threshold`."""
-    cells = _cells(weighting.right)
+def _least_cost(partial: _Partial, prices: list[_Prices]) -> float:
+    """The best prices' bound for the worst cell."""
+    best = np.where(partial.impossible, np.inf, 0.0)
+    for left, right, forgiven in prices:
+        np.maximum(best, left * partial.left + right * partial.right - forgiven, out=best)
+    return float(best.min())
+
+
+def _least_partial(group: RoleGroup, weighting: Weighting, moment: _Moment) -> _Partial:
+    """What must be partial at the first moment at which the balance is at most the threshold."""
+    threshold, cells = moment
     missed = weighting.missing(cells.lows)
     missed_by_not_begun, missed_by_ended = missed[:, None], missed[None, :]
     lowest = cells.lows[:, None] - cells.highs[None, :] - threshold
@@ -124,12 +148,12 @@ def _largest_step(group: RoleGroup, weighting: Weighting) -> float:
     return float(np.max(left_falls[group.rows] + right_falls[group.columns]))
 
 
-def _cells(measures: Floats) -> _Cells:
-    """The measures that a right set can have: exact multiples if all roles measure the same, else cells."""
-    if _is_uniform(measures) and len(measures) <= _FINEST_GRID:
+def _cells(measures: Floats, count: int) -> _Cells:
+    """The measures that a right set can have: exact multiples if all roles measure the same, else `count` cells."""
+    if _is_uniform(measures) and len(measures) <= 2 * count:
         exact = np.arange(len(measures) + 1) / len(measures)
         return _Cells(exact, exact)
-    points = np.linspace(0.0, 1.0, min(_FINEST_GRID // 2, 4 * len(measures)) + 1)
+    points = np.linspace(0.0, 1.0, count + 1)
     return _Cells(points[:-1], points[1:])
 
 

@@ -1,5 +1,6 @@
 """Modules from text and back, with every dialect that stock `xdsl-opt` knows."""
 
+from functools import cache
 from io import StringIO
 
 from xdsl.context import Context
@@ -10,6 +11,7 @@ from xdsl.printer import Printer
 from xdsl.universe import Universe
 
 
+@cache
 def context() -> Context:
     known = Context()
     for name, dialect in Universe.get_multiverse().all_dialects.items():

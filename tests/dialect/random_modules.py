@@ -50,13 +50,29 @@ class Growing:
     def __init__(self, draw: st.DrawFn, block: Block, numbers: tuple[float, ...]) -> None:
         self.draw, self.block, self.numbers = draw, block, numbers
         self.values: list[SSAValue] = list(block.args)
+        self.shaped_as: dict[SSAValue, SSAValue] = {}
+
+    def keep(self, op: Operation, x: SSAValue) -> None:
+        """Add `op`, which was made for `x`, and let later ops use its results."""
+        self.add(op)
+        self.values.extend(op.results)
+        moves = isinstance(op, ReshapeOp | TransposeOp | ConcatOp | SplitOp)
+        for result in op.results:
+            if result.type == x.type and not moves:
+                self.shaped_as[result] = self.shaped_as.get(x, x)
+
+    def alike(self, x: SSAValue) -> list[SSAValue]:
+        """The values that have the shape of `x` in every call; equal types do not say so."""
+        shape = self.shaped_as.get(x, x)
+        return [value for value in self.values if self.shaped_as.get(value, value) is shape]
 
     def add(self, op: Operation) -> SSAValue:
         self.block.add_op(op)
         return op.results[0]
 
     def pick(self) -> SSAValue:
-        return self.draw(st.sampled_from(self.values))
+        """One of the latest values, so that chains grow."""
+        return self.draw(st.sampled_from(self.values[:-4:-1]))
 
     def array(self, shape: Shape) -> NDArray[np.float32]:
         uniform = self.draw(st.booleans())
@@ -98,8 +114,7 @@ def _with_constant(growing: Growing, x: SSAValue) -> Operation:
 
 
 def _with_itself(growing: Growing, x: SSAValue) -> Operation:
-    same = [value for value in growing.values if value.type == x.type]
-    return growing.draw(st.sampled_from([AddOp, SubOp, MulOp]))(x, growing.draw(st.sampled_from(same)))
+    return growing.draw(st.sampled_from([AddOp, SubOp, MulOp]))(x, growing.draw(st.sampled_from(growing.alike(x))))
 
 
 def _normalize(growing: Growing, x: SSAValue) -> Operation:
@@ -145,14 +160,28 @@ def _move(growing: Growing, x: SSAValue) -> Operation:
         case 0:
             return TransposeOp(x, growing.draw(st.permutations(range(len(shape)))))
         case 1:
-            same = [value for value in growing.values if value.type == x.type]
-            return ConcatOp(growing.draw(st.lists(st.sampled_from(same), min_size=1, max_size=3)), axis)
+            return ConcatOp(growing.draw(st.lists(st.sampled_from(growing.alike(x)), min_size=1, max_size=3)), axis)
         case _ if shape[axis] > 0:
             first = growing.draw(st.integers(0, shape[axis]))
             sizes = [size for size in (first, shape[axis] - first) if size]
             return SplitOp(x, axis, sizes)
         case _:
             return ActivateOp(x, growing.activation())
+
+
+def _activate(growing: Growing, x: SSAValue) -> Operation:
+    activation = growing.activation()
+    once = ActivateOp(x, activation)
+    if growing.draw(st.booleans()):
+        return once
+    return ActivateOp(growing.add(once), activation)
+
+
+def _split_again(growing: Growing, x: SSAValue) -> Operation:
+    axis = len(shape_of(x)) - 1
+    joined = growing.add(ConcatOp([x, x], axis))
+    first = growing.draw(st.integers(1, shape_of(x)[-1]))
+    return SplitOp(joined, axis, [first, 2 * shape_of(x)[-1] - first])
 
 
 def _rejoin(growing: Growing, x: SSAValue) -> Operation:
@@ -174,9 +203,9 @@ def _tile(growing: Growing, x: SSAValue) -> Operation:
 
 def _choices(x: SSAValue) -> list[Callable[[Growing, SSAValue], Operation]]:
     shape = shape_of(x)
-    choices: list[Callable[[Growing, SSAValue], Operation]] = [_with_itself, _reshape, _move]
+    choices: list[Callable[[Growing, SSAValue], Operation]] = [_reshape, _with_itself, _move, _activate]
     if shape[-1] != DYNAMIC:
-        choices += [_linear, _with_constant, _normalize, _tile]
+        choices += [_with_constant, _with_constant, _linear, _normalize, _tile, _split_again]
         choices += [_rejoin] if shape[-1] > 1 else []
     if len(shape) > 1 and shape[1] != DYNAMIC:
         choices.append(_batch_norm)
@@ -192,9 +221,8 @@ def cases(draw: st.DrawFn, numbers: tuple[float, ...] = NEUTRAL + ORDINARY + SPE
         x = growing.pick()
         op = draw(st.sampled_from(_choices(x)))(growing, x)
         set_provenance(op, f"node {index}", [f"value {index}" for _ in op.results])
-        growing.add(op)
-        growing.values.extend(op.results)
-    results = draw(st.lists(st.sampled_from(growing.values), min_size=1, max_size=3))
+        growing.keep(op, x)
+    results = [growing.values[-1], *draw(st.lists(st.sampled_from(growing.values), max_size=2))]
     block.add_op(ReturnOp(*results))
     types = ([value.type for value in block.args], [value.type for value in results])
     names = [f"x{index}" for index in range(len(shapes))]

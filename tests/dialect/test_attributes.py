@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pebble_text import parse_attribute
 from xdsl.utils.exceptions import ParseError, VerifyException
@@ -33,6 +33,7 @@ def test_an_attribute_prints_as_it_is_written(text: str) -> None:
     assert str(parse_attribute(text)) == text
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False))
 def test_a_parameter_of_an_activation_reads_back_bit_by_bit(value: float) -> None:
     activation = ActivationAttr.of("elu", value)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ ARRAYS = hnp.arrays(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(ARRAYS)
 def test_a_constant_reads_back_bit_by_bit(array: NDArray[np.float32]) -> None:
     module = parse(text_of(ModuleOp([ConstantOp(array)])))
@@ -31,6 +32,7 @@ def test_a_constant_reads_back_bit_by_bit(array: NDArray[np.float32]) -> None:
     assert read.array.tobytes() == array.tobytes()
 
 
+@settings(deadline=None, max_examples=60)
 @given(MATRICES)
 def test_a_sparse_constant_reads_back_bit_by_bit(matrix: NDArray[np.float32]) -> None:
     weight = CscMatrix.from_dense(matrix)
@@ -42,6 +44,7 @@ def test_a_sparse_constant_reads_back_bit_by_bit(matrix: NDArray[np.float32]) ->
         assert written.tobytes() == back.tobytes()
 
 
+@settings(deadline=None, max_examples=60)
 @given(MATRICES)
 def test_a_matrix_is_cut_into_columns_as_scipy_does(matrix: NDArray[np.float32]) -> None:
     weight, expected = CscMatrix.from_dense(matrix), sparse.csc_array(matrix)

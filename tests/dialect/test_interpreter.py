@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from numpy.typing import NDArray
 from onnx_oracle import run_operator
 from pebble_text import parse
@@ -135,6 +135,7 @@ def test_a_tile_computes_what_its_body_computes_row_by_row(rows: int) -> None:
     np.testing.assert_array_equal(run(body, [x, z], "tensor<?x3x6xf32>"), run(untiled, [x, z], "tensor<?x3x6xf32>"))
 
 
+@settings(deadline=None, max_examples=60)
 @given(cases())
 def test_results_have_the_shape_their_types_promise(case: Case) -> None:
     last = list(case.module.walk())[-1]

@@ -1,13 +1,11 @@
-"""What it means that two runs of a model agree, and the ways a model is run: native code, portable, onnxruntime."""
+"""What it means that two runs of a model agree, and float64 as the judge where float32 rounds too much."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
-import redpebble
 from redpebble.dialect.interpreter import interpret
 from redpebble.frontend.importing import Source, import_model
 
@@ -15,11 +13,6 @@ Arrays = Mapping[str, NDArray[Any]]
 
 RTOL = 1e-4
 ATOL = 1e-5
-
-
-def as_model(source: Source) -> ir.Model:
-    """The model that is exported by `optimize`, for a run in onnxruntime."""
-    return redpebble.optimize(source).model
 
 
 def assert_close(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], label: str = "") -> None:
@@ -31,11 +24,16 @@ def assert_close(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]
         np.testing.assert_allclose(ours, theirs, rtol=RTOL, atol=ATOL, err_msg=f"{label} output {index}")
 
 
-def float64_reference(source: Source, feeds: Arrays) -> list[NDArray[np.float64]]:
-    """The outputs of a model that is covered completely, computed in float64 by the dialect's interpreter."""
-    module = import_model(source, foreign="refuse").module
-    wide = {name: array.astype(np.float64) for name, array in feeds.items()}
-    return [np.asarray(array, dtype=np.float64) for array in interpret(module, wide)]
+class Float64:
+    """A model that is covered completely, computed in float64 by the dialect's interpreter."""
+
+    def __init__(self, source: Source) -> None:
+        self._module = import_model(source, foreign="refuse").module
+
+    def run(self, feeds: Arrays) -> list[NDArray[np.float64]]:
+        """All outputs."""
+        wide = {name: array.astype(np.float64) for name, array in feeds.items()}
+        return [np.asarray(array, dtype=np.float64) for array in interpret(self._module, wide)]
 
 
 def largest_error(outputs: Sequence[NDArray[Any]], reference: Sequence[NDArray[np.float64]]) -> float:

@@ -57,7 +57,7 @@ def test_a_size_of_zero_means_zero() -> None:
 
 
 @pytest.mark.parametrize("opset", [7, 13, 21])
-@pytest.mark.parametrize("sizes", [(2, 2), (1, 3)])
+@pytest.mark.parametrize("sizes", [(2, 2), (1, 3), (0, 4)])
 def test_transpose_split_and_concat_are_written_for_every_opset(opset: int, sizes: tuple[int, int]) -> None:
     first, second = (f"tensor<{size}x?xf32>" for size in sizes)
     line = f"""
@@ -72,3 +72,13 @@ def test_transpose_split_and_concat_are_written_for_every_opset(opset: int, size
     expected = np.concatenate([x.T[sizes[0] :], x.T[: sizes[0]]])
     np.testing.assert_array_equal(answers(proto, {"x": x})[0], expected)
     assert operators(proto) == ["Transpose", "Split", "Concat"]
+
+
+@pytest.mark.parametrize("opset", [7, 13, 21])
+def test_an_empty_tensor_is_split_into_empty_parts(opset: int) -> None:
+    line = """
+    %a, %b = pebble.split %x axis 1 : (tensor<?x0xf32>) -> (tensor<?x0xf32>, tensor<?x0xf32>)
+    %y = pebble.add %a, %b : (tensor<?x0xf32>, tensor<?x0xf32>) -> tensor<?x0xf32>
+    """
+    proto = exported(one_op(line, *["tensor<?x0xf32>"] * 2), original_of(one_node(opset, "float[N,0]", "float[N,0]")))
+    assert answers(proto, {"x": np.zeros((3, 0), dtype=np.float32)})[0].shape == (3, 0)

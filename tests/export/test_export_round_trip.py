@@ -32,10 +32,11 @@ def interface(proto: onnx.ModelProto) -> list[object]:
     return [proto.ir_version, proto.graph.name, proto.doc_string, *(list(part) for part in parts)]
 
 
+@pytest.mark.parametrize("density", [0.4, 0.05])
 @pytest.mark.parametrize("optimize", [False, True], ids=["unchanged", "optimized"])
 @by_name
-def test_a_model_that_went_in_comes_out_and_computes_the_same(example: Example, optimize: bool) -> None:
-    original = example.proto()
+def test_a_model_that_went_in_comes_out_and_computes_the_same(example: Example, optimize: bool, density: float) -> None:
+    original = example.proto(density=density)
     proto = round_trip(original, optimize=optimize)
     assert interface(proto) == interface(rewritten(original))
     for result, expected in zip(answers(proto, example.feeds()), answers(original, example.feeds()), strict=True):
@@ -49,6 +50,18 @@ def test_a_model_does_not_grow(example: Example, optimize: bool) -> None:
     proto = round_trip(original, optimize=optimize)
     assert len(proto.graph.node) <= len(original.graph.node)
     assert proto.ByteSize() <= 1.03 * rewritten(original).ByteSize() + 64
+
+
+def test_a_pruned_model_shrinks_and_keeps_its_names() -> None:
+    original = PLAIN[0].proto(density=0.05)
+    proto = round_trip(original, optimize=True)
+    assert proto.ByteSize() < original.ByteSize() / 2
+    assert [node.name for node in proto.graph.node] == [node.name for node in original.graph.node]
+    assert {entry.name for entry in proto.graph.initializer} <= {entry.name for entry in original.graph.initializer}
+    hidden = {info.name: info for info in proto.graph.value_info}["b"]
+    (weight,) = [entry for entry in proto.graph.initializer if entry.name == "W1"]
+    assert hidden.type.tensor_type.shape.dim[0].dim_param == "batch"
+    assert hidden.type.tensor_type.shape.dim[1].dim_value == weight.dims[0] < 32
 
 
 @by_name

@@ -7,6 +7,9 @@ import onnxruntime as ort
 import pytest
 from export_oracle import original_of
 
+from redpebble.dialect.constants import ConstantOp
+from redpebble.dialect.tensors import dense_floats
+from redpebble.export.exporting import export_model
 from redpebble.export.saving import save_model
 from redpebble.frontend.importing import import_model
 
@@ -64,6 +67,22 @@ def test_a_model_that_had_external_weights_keeps_them_external(tmp_path: Path) -
     save_model(externally_saved(tmp_path), tmp_path / "there" / "out.onnx")
     assert names(tmp_path / "there") == ["out.onnx", "out.onnx.data"]
     assert_computes_the_same(tmp_path / "there" / "out.onnx")
+
+
+def test_changed_weights_stay_external_where_they_were(tmp_path: Path) -> None:
+    save_model(model(), tmp_path / "in.onnx", external_data=True)
+    imported = import_model(tmp_path / "in.onnx", foreign="keep")
+    for op in imported.module.walk():
+        if isinstance(op, ConstantOp):
+            op.value = dense_floats(2 * op.array)
+    save_model(export_model(imported.module, imported.model), tmp_path / "out.onnx")
+    assert names(tmp_path) == ["in.onnx", "in.onnx.data", "out.onnx", "out.onnx.data"]
+    assert (tmp_path / "out.onnx").stat().st_size < 1000
+
+
+def test_the_data_file_is_as_readable_as_the_model(tmp_path: Path) -> None:
+    save_model(model(), tmp_path / "m.onnx", external_data=True)
+    assert (tmp_path / "m.onnx.data").stat().st_mode == (tmp_path / "m.onnx").stat().st_mode
 
 
 def test_external_weights_can_be_taken_into_the_file(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ WEIGHT_ONLY: dict[str, tuple[str, Arrays]] = {
         {"v": normal(12), "like": normal(4, 3, seed=5)},
     ),
     "constants": (
-        "w = Constant<value = float[4,3] {1,2,3,4,5,6,7,8,9,10,11,12}>() b = Constant<value_floats = [1.0, 2.0, 3.0]>() "
+        "w = Constant<value = float[4,3] {1,2,3,4,5,6,7,8,9,10,11,12}>() b = Constant<value_floats = [1., 2., 3.]>() "
         "c = Constant<value_float = 0.5>() h = MatMul(x, w) d = Mul(b, c) y = Add(h, d)",
         {},
     ),
@@ -140,7 +140,7 @@ def test_an_initializer_that_a_caller_may_override_is_no_constant() -> None:
     proto = model(
         "(float[n,4] x, float[4,3] w) => (float[n,3] y)", "[fc] y = MatMul(x, w)", weights={"w": normal(4, 3)}
     )
-    message = r"^node 'fc': operator MatMul \(ai.onnx 21\): initializer w is a graph input, too, accepted is one that is none$"
+    message = r"^node 'fc': operator MatMul \(ai.onnx 21\): initializer w is a graph input, too, accepted is one"
     with pytest.raises(UnsupportedModelError, match=message):
         import_model(proto, foreign="refuse")
     kept = str(import_model(proto, foreign="keep").module)

@@ -101,7 +101,7 @@ def test_a_function_of_another_opset_is_refused() -> None:
         <ir_version: 10, opset_import: ["" : 21, "own" : 1]>
         g (float[n,4] x) => (float[n,4] y) { y = own.Twice(x) }
         <domain: "own", opset_import: ["" : 18]> Twice (a) => (b) { b = Add(a, a) }""")
-    with pytest.raises(UnsupportedModelError, match="^a model-local function cannot be written out: Opset mismatch"):
+    with pytest.raises(UnsupportedModelError, match=r"^a model-local function cannot be written out: Opset mismatch"):
         import_model(proto, foreign="refuse")
 
 
@@ -116,6 +116,12 @@ def test_nodes_that_computed_a_shape_stay_where_a_kept_node_reads_it() -> None:
     text = kept(model("(float[n,4] x) => (float[n,4] y)", nodes, weights={"row": normal(4)}))
     assert '"ai.onnx::Shape"' in text
     assert '"ai.onnx::Expand"' in text
+
+
+def test_a_sequence_that_is_passed_on_stays() -> None:
+    proto = model("(float[n] x) => (seq(float[n]) y)", "s = SequenceConstruct(x) y = Identity(s)")
+    assert '"ai.onnx::Identity" at 1' in kept(proto)
+    assert '!pebble.value<"seq(tensor(float))">' in kept(proto)
 
 
 def test_a_dead_node_that_is_not_covered_is_no_obstacle() -> None:

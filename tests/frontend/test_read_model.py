@@ -58,6 +58,14 @@ def test_a_model_in_memory_is_not_changed() -> None:
     assert onnx_ir.to_proto(held).SerializeToString() == before_held
 
 
+def test_the_long_name_of_the_standard_domain_means_the_same() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["ai.onnx" : 12]>
+        g (float[n,2,4] x) => (float[n,2,4] y) { h = ai.onnx.Relu(x) y = Softmax(h) }""")
+    assert read_model(proto).opset_imports == {"": 12}
+    assert "to <[d0, 8]>" in str(import_model(proto, foreign="refuse").module)
+
+
 def test_nodes_are_sorted() -> None:
     signature, nodes = "(float[n,4] x) => (float[n,4] y)", "[last] y = Tanh(h) [first] h = Relu(x)"
     assert [node.name for node in read_model(model(signature, nodes)).graph] == ["first", "last"]
@@ -256,7 +264,7 @@ def test_a_weight_outside_of_the_models_folder_is_refused(tmp_path: Path, locati
 def test_an_absolute_location_is_refused(tmp_path: Path) -> None:
     path = with_external_data(tmp_path)
     relocate(path, str(tmp_path / "m.data"))
-    with pytest.raises(InvalidModelError, match="leaves the model's folder$"):
+    with pytest.raises(InvalidModelError, match=r"leaves the model's folder$"):
         read_model(path)
 
 

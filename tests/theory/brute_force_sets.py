@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -38,14 +38,10 @@ def exact_weighting(group: RoleGroup) -> Weighting:
     return Weighting(np.full(lefts, 1 / lefts), np.full(rights, 1 / rights), missing)
 
 
-def exact_crowding(groups: Sequence[RoleGroup]) -> Crowding:
+def exact_crowding(group: RoleGroup) -> Crowding:
     """Exactly the most connections among s source and t target roles."""
-    sources, targets = (sum(group.shape[side] for group in groups) for side in (0, 1))
-    matrix = np.zeros((sources, targets), dtype=np.int64)
-    row = column = 0
-    for group in groups:
-        matrix[row : row + group.shape[0], column : column + group.shape[1]] = dense(group)
-        row, column = row + group.shape[0], column + group.shape[1]
+    matrix = dense(group).astype(np.int64)
+    sources, targets = group.shape
     table = np.zeros((sources + 1, targets + 1), dtype=np.int64)
     for chosen in subsets(sources):
         falling = np.sort(matrix[chosen].sum(axis=0))[::-1]

@@ -53,6 +53,7 @@ def test_the_best_is_reported_with_its_cost_and_never_rises(proposals: int, rest
 def test_the_temperature_falls_in_each_restart() -> None:
     points = walk(AnnealingPlan(4.0, 1.0, 2560, restarts=2)).trace[1:]
     halves = points[:5], points[5:]
+    assert [point.proposals for point in points] == list(range(256, 2561, 256))
     for half in halves:
         temperatures = [point.temperature for point in half]
         assert temperatures[0] == 4.0
@@ -77,8 +78,8 @@ def test_a_spent_time_budget_ends_the_search() -> None:
     [
         ((1.0, 0.0, 10), "temperatures fall from 1.0 to 0.0, both must be positive"),
         ((1.0, 2.0, 10), "temperatures fall from 1.0 to 2.0, both must be positive"),
-        ((1.0, 0.5, 0), "0 proposals in 1 restarts, at least 1 of each is needed"),
-        ((1.0, 0.5, 5, 0), "5 proposals in 0 restarts, at least 1 of each is needed"),
+        ((1.0, 0.5, 0), "0 proposals in 1 restarts by blocks of 256, at least 1 of each is needed"),
+        ((1.0, 0.5, 5, 0), "5 proposals in 0 restarts by blocks of 256, at least 1 of each is needed"),
     ],
 )
 def test_an_impossible_plan_is_refused(fields: tuple[float, float, int], message: str) -> None:

@@ -8,7 +8,7 @@ from exhaustive_optimum import fewest_transfers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_strategies import SEEDS, networks, tiny_networks
-from test_memory import POLICIES, random_order
+from random_orders import POLICIES, random_order
 
 from redpebble.theory.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.memory import Memory, TransferCount, count_transfers
@@ -61,7 +61,7 @@ def test_the_accounting_does_not_charge_an_output_twice() -> None:
 @pytest.mark.parametrize(
     "width, density, capacity, argument",
     [
-        (100, 0.1, 30, "few can stay, jointly"),
+        (150, 0.03, 20, "few can stay, jointly"),
         (100, 0.1, 10, "few can stay, by layer"),
         (100, 1.0, 10, "segments"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_strategies import SEEDS
-from test_memory import POLICIES
+from random_orders import POLICIES
 
 from redpebble.theory.bounds import lower_bound
 from redpebble.theory.compact_growth import GrownNetwork, GrowthPlan, grow_layers, grow_network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,24 +10,10 @@ from exhaustive_optimum import all_orders, fewest_transfers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_strategies import SEEDS, networks, tiny_networks
+from random_orders import POLICIES, random_order
 
 from redpebble.theory.memory import Memory, Policy, check_order, count_levels, count_transfers
 from redpebble.theory.network import Network, from_layers, id_array
-
-POLICIES: tuple[Policy, ...] = get_args(Policy)
-
-
-def random_order(network: Network, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    waiting = network.in_degrees.copy()
-    ready = [c for c in range(network.connection_count) if waiting[network.sources[c]] == 0]
-    order: list[int] = []
-    while ready:
-        c = ready.pop(int(rng.integers(len(ready))))
-        order.append(c)
-        waiting[network.targets[c]] -= 1
-        if waiting[network.targets[c]] == 0:
-            ready += network.outgoing.of(int(network.targets[c])).tolist()
-    return np.array(order, dtype=np.int64)
 
 
 @settings(max_examples=60, deadline=None)
@@ -125,6 +111,6 @@ def test_too_little_memory_an_unknown_policy_and_a_missing_rng_are_refused() -> 
     with pytest.raises(ValueError, match="fast memory holds 2 values, a connection needs 3"):
         Memory(2)
     with pytest.raises(ValueError, match="policy fifo is none of min, lru, random"):
-        Memory(3, "fifo")  # pyright: ignore[reportArgumentType]
+        Memory(3, cast("Policy", "fifo"))
     with pytest.raises(ValueError, match="the random policy needs an rng"):
         count_transfers(from_layers([np.ones((1, 1))]), id_array([0]), Memory(3, "random"))

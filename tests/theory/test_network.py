@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given
 from network_strategies import networks
+from numpy.typing import NDArray
 
 from redpebble.theory.network import Network, from_layers, id_array
 
@@ -36,9 +39,9 @@ def test_a_malformed_network_is_refused(
 
 
 def test_ids_of_another_type_are_refused() -> None:
-    ids = np.zeros(1, dtype=np.int32)
+    ids = cast("NDArray[np.int64]", np.zeros(1, dtype=np.int32))
     with pytest.raises(ValueError, match="sources is int32 of rank 1, not int64 of rank 1"):
-        Network(2, ids, ids, ids, ids)  # pyright: ignore[reportArgumentType]
+        Network(2, ids, ids, ids, ids)
 
 
 def test_sources_and_targets_of_different_length_are_refused() -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from exhaustive_optimum import fewest_transfers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network_strategies import SEEDS, networks
+from network_strategies import SEEDS, networks, tiny_networks
 from numpy.typing import NDArray
-from test_memory import POLICIES
+from random_orders import POLICIES
 
 from redpebble.theory.bandwidth_order import reverse_cuthill_mckee_order, topological_numbers
 from redpebble.theory.bounds import lower_bound, pull_bound
@@ -38,6 +39,16 @@ ORDERS: dict[str, Callable[[Network, int], NDArray[np.int64]]] = {
 @given(network=networks(), open_count=st.integers(1, 8))
 def test_the_order_is_topological(name: str, network: Network, open_count: int) -> None:
     check_order(network, ORDERS[name](network, open_count))
+
+
+@settings(max_examples=40, deadline=None)
+@given(tiny_networks(), st.integers(3, 5), SEEDS)
+def test_no_order_beats_the_exhaustive_optimum_under_any_policy(network: Network, capacity: int, seed: int) -> None:
+    optimum, rng = fewest_transfers(network, capacity), np.random.default_rng(seed)
+    for order_of in ORDERS.values():
+        order = order_of(network, capacity - 2)
+        for policy in POLICIES:
+            assert count_transfers(network, order, Memory(capacity, policy), rng).total >= optimum
 
 
 @settings(max_examples=50, deadline=None)

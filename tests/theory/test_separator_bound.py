@@ -7,13 +7,13 @@ from brute_force_sets import exact_weighting
 from exhaustive_optimum import fewest_transfers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network_strategies import networks, tiny_networks
+from network_strategies import SEEDS, networks, tiny_networks
 
 from redpebble.theory.bounds import lower_bound
 from redpebble.theory.network import Network, from_layers
 from redpebble.theory.roles import RoleGroup, joint_group, role_groups
 from redpebble.theory.separator_bound import separator_excess
-from redpebble.theory.spectral_weighting import spectral_weighting
+from redpebble.theory.spectral_weighting import degree_weights, equalising_weights, spectral_weighting
 
 
 def exact_excess(group: RoleGroup, slots: int) -> int:
@@ -41,13 +41,14 @@ def test_the_argument_says_something_about_a_full_layer() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(networks(), st.integers(2, 6))
-def test_no_set_misses_more_than_the_singular_values_allow(network: Network, rounds: int) -> None:
+@given(networks(), st.sampled_from((-0.5, 0.0, 0.25, None)), SEEDS)
+def test_no_set_misses_more_than_the_singular_values_allow(network: Network, power: float | None, seed: int) -> None:
+    rng = np.random.default_rng(seed)
     for group in role_groups(network):
-        weighting = spectral_weighting(group, rounds)
+        weights = equalising_weights(group) if power is None else degree_weights(group, power)
+        weighting = spectral_weighting(group, weights)
         matrix = np.zeros(group.shape, dtype=np.bool_)
         matrix[group.rows, group.columns] = True
-        rng = np.random.default_rng(rounds)
         for _ in range(20):
             chosen = rng.random(group.shape[1]) < rng.random()
             missed = weighting.left[~matrix[:, chosen].any(axis=1)].sum()

@@ -1,0 +1,20 @@
+// RUN: xdsl-opt %s -p pebble-annotate-io-bounds --split-input-file | filecheck %s
+
+// W = 3 connections, of 4 inputs 2 move, 2 outputs: reads from 3 + 4 to 6 + 2, writes 2.
+// CHECK-LABEL: @constant
+func.func @constant(%x: tensor<?x4xf32>) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<[[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 3.0]]> : tensor<4x2xf32>
+  // CHECK: %y = pebble.linear %x, %w io_bounds <reads = 7 to 8, writes = 2 to 2>
+  %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
+
+// -----
+
+// A weight that only the call knows has no pattern.
+// CHECK-LABEL: @dynamic
+func.func @dynamic(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) -> tensor<?x2xf32> {
+  // CHECK: %y = pebble.linear %x, %w :
+  %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
