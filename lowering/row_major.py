@@ -1,4 +1,4 @@
-"""Ops outside tiles on row-major buffers: transpose, concat, split, arithmetic with broadcasting, copies."""
+"""Ops outside tiles on row-major buffers: transpose, concat, split, broadcasting arithmetic, activations, copies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.elementwise import BinaryOp
+from redpebble.dialect.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.movement import ConcatOp, SplitOp, TransposeOp
 from redpebble.dialect.symbolic import Size, SymbolicShape, product
 from redpebble.lowering.elementwise import ARITHMETIC
 from redpebble.lowering.emission import Code, float_at, i64
+from redpebble.lowering.linear import activated
 from redpebble.lowering.strided import Strided, emit_strided
 from redpebble.lowering.tables import SizeTable
 from redpebble.lowering.vectors import Lanes
@@ -43,6 +44,8 @@ class RowMajorStep:
                 self._emit_pieces(list(op.parts), op.x, op.axis.value.data, gather=False)
             case BinaryOp():
                 self._emit_binary(op)
+            case ActivateOp():
+                self._emit_activate(op)
             case _:
                 raise ValueError(f"{op.name} has no code outside a pebble.tile")
 
@@ -50,6 +53,14 @@ class RowMajorStep:
         """Emit a copy of `size` values."""
         buffers = (Strided(target, (1,)), [Strided(source, (1,))], _only)
         emit_strided(self.code, self.builder, [self._value(size)], buffers)
+
+    def _emit_activate(self, op: ActivateOp) -> None:
+        def combine(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
+            return activated(lanes, op.activation, values)[0]
+
+        source, target = (Strided(self.pointers[value], (1,)) for value in (op.x, op.result))
+        size = self._value(product(self.sizes.shapes[op.x]))
+        emit_strided(self.code, self.builder, [size], (target, [source], combine))
 
     def _value(self, size: Size) -> ir.Value:
         return self.sizes.value(self.builder, self.size_table, size)

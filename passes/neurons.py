@@ -20,6 +20,7 @@ from redpebble.dialect.elementwise import ActivateOp, BinaryOp, DivOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import f32_tensor, shape_of
 from redpebble.passes.features import featurewise_operands
+from redpebble.passes.finiteness import nonfinite_values
 from redpebble.passes.parameters import (
     bias_of,
     has_constant_parameters,
@@ -61,8 +62,9 @@ class Neurons:
 
 
 def layers_with_neurons(module: ModuleOp) -> list[LinearOp]:
-    """Return the linear layers of a module in block order."""
-    return [op for op in module.walk() if isinstance(op, LinearOp)]
+    """Return the linear layers of a module, in block order, that read finite values when the model's inputs are finite."""
+    nonfinite = nonfinite_values(module)
+    return [op for op in module.walk() if isinstance(op, LinearOp) and op.x not in nonfinite]
 
 
 def neurons_of(layer: LinearOp) -> Neurons | None:

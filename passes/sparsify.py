@@ -8,8 +8,9 @@
 %y = pebble.linear %x, %w : ...
 ```
 
-A weight whose density is below `threshold` becomes sparse, another one dense; with `densify` all become dense. A weight
-that several layers share is shared afterwards; where something else reads it, that keeps the constant as it was.
+A weight whose density is below `threshold` becomes sparse, another one dense; with `densify` all become dense, and so do
+those of layers that may read NaN or inf, as 0 * NaN is NaN. A weight that several layers share is shared afterwards;
+where something else reads it, that keeps the constant as it was.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.dialect.tensors import CscMatrix
+from redpebble.passes.finiteness import nonfinite_values
 from redpebble.passes.weights import density, weight_of
 
 DEFAULT_THRESHOLD: Final = 0.4
@@ -50,20 +52,24 @@ class Sparsify(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not 0.0 <= self.threshold <= 1.0:
             raise PassFailedException(f"{self.name}: threshold {self.threshold}, expected 0 to 1")
-        weights = [linear.weight for linear in op.walk() if isinstance(linear, LinearOp)]
-        for value in dict.fromkeys(weights):
-            self._store(value)
+        layers = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        nonfinite = nonfinite_values(op)
+        whole = {linear.weight for linear in layers if linear.x in nonfinite}
+        for value in dict.fromkeys(linear.weight for linear in layers):
+            self._store(value, dense=self.densify or value in whole)
         region_dce(op.body)
 
-    def _store(self, value: SSAValue) -> None:
+    def _store(self, value: SSAValue, *, dense: bool) -> None:
         constant, weight = value.owner, weight_of(value)
         if weight is None or not isinstance(constant, ConstantOp | SparseConstantOp) or constant.parent is None:
             return
-        sparse = not self.densify and density(weight) < self.threshold
+        sparse = not dense and density(weight) < self.threshold
         if sparse == isinstance(weight, CscMatrix):
             return
-        dense = weight.to_dense() if isinstance(weight, CscMatrix) else weight
-        stored = SparseConstantOp(CscMatrix.from_dense(dense)) if sparse else ConstantOp(dense)
+        if isinstance(weight, CscMatrix):
+            stored = ConstantOp(weight.to_dense())
+        else:
+            stored = SparseConstantOp(CscMatrix.from_dense(weight))
         readers = [use for use in value.uses if _is_weight(use)]
         if len(readers) == value.uses.get_length():
             copy_provenance(constant, stored)

@@ -8,8 +8,9 @@ from lowering_modules import Floats, each_target, function, native
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from redpebble.dialect.attributes import ActivationAttr
 from redpebble.dialect.constants import ConstantOp
-from redpebble.dialect.elementwise import AddOp, SubOp
+from redpebble.dialect.elementwise import ActivateOp, AddOp, SubOp
 from redpebble.dialect.layers import SoftmaxOp
 from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
 from redpebble.dialect.tensors import DYNAMIC, Shape, f32_tensor
@@ -121,6 +122,15 @@ def test_temporaries_that_live_together_do_not_overlap() -> None:
     x = numbered((6, 7))
     network = native(function([f32_tensor((DYNAMIC, 7))], make), host_target())
     np.testing.assert_array_equal(network.run(None, {"x0": x})[0], 2 * x.T)
+
+
+def test_an_activation_of_unknown_sizes_runs_outside_a_tile() -> None:
+    def activate(x: SSAValue) -> ActivateOp:
+        return ActivateOp(x, ActivationAttr.of("relu"))
+
+    x = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    (result,) = native(of_ops([(DYNAMIC, DYNAMIC)], activate), host_target()).run(None, {"x0": x})
+    np.testing.assert_array_equal(result, np.maximum(x, 0))
 
 
 def test_what_belongs_into_a_tile_is_refused_outside() -> None:

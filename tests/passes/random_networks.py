@@ -47,6 +47,8 @@ class NetworkBuilder:
 
     rng: np.random.Generator
     block: Block
+    nonfinite: bool = False
+    """Put NaN or an infinity into some constants."""
     values: list[SSAValue] = field(default_factory=list[SSAValue])
     """What later ops may read, besides the last one."""
 
@@ -56,17 +58,23 @@ class NetworkBuilder:
 
     def constant(self, *shape: int) -> SSAValue:
         # few different values, so that neurons are equal now and then; never tiny, so that quotients stay small
-        return self.add(ConstantOp(self.rng.choice([-1.5, -1.0, 0.5, 1.0, 2.0], shape).astype(np.float32)))
+        return self.add(ConstantOp(self.spoiled(self.rng.choice([-1.5, -1.0, 0.5, 1.0, 2.0], shape))))
+
+    def spoiled(self, array: NDArray[np.float64]) -> NDArray[np.float32]:
+        if self.nonfinite and array.size and self.rng.random() < 0.3:
+            array.flat[int(self.rng.integers(0, array.size))] = self.rng.choice([np.nan, np.inf, -np.inf])
+        return array.astype(np.float32)
 
     def weight(self, inputs: int, outputs: int) -> SSAValue:
-        matrix = self.rng.choice([-1.0, 0.5, 1.0], (inputs, outputs)).astype(np.float32)
+        matrix = self.rng.choice([-1.0, 0.5, 1.0], (inputs, outputs))
         matrix *= self.rng.random((inputs, outputs)) < self.rng.choice([0.0, 0.3, 0.6, 1.0])
         matrix[self.rng.random(inputs) < 0.2] = 0.0
         matrix[:, self.rng.random(outputs) < 0.2] = 0.0
         if outputs > 1 and self.rng.random() < 0.5:
             matrix[:, -1] = matrix[:, 0]
+        weight = self.spoiled(matrix)
         sparse = self.rng.random() < 0.5
-        return self.add(SparseConstantOp(CscMatrix.from_dense(matrix)) if sparse else ConstantOp(matrix))
+        return self.add(SparseConstantOp(CscMatrix.from_dense(weight)) if sparse else ConstantOp(weight))
 
     def per_feature(self, features: int, rank: int) -> SSAValue:
         """A constant with an entry for each feature, or one for all, with up to `rank` axes."""
@@ -180,14 +188,14 @@ def _choice(build: NetworkBuilder, options: Sequence[T]) -> T:
     return options[int(build.rng.integers(0, len(options)))]
 
 
-def network(seed: int) -> ModuleOp:
+def network(seed: int, *, nonfinite: bool = False) -> ModuleOp:
     """A module with one or two inputs [batch, K] or [batch, 3, K], up to ten layers and one or two results."""
     rng = np.random.default_rng(seed)
     middle = (INNER,) * int(rng.integers(0, 2))
     features = [int(size) for size in rng.integers(1, 6, int(rng.integers(1, 3)))]
     types = [f32_tensor((DYNAMIC, *middle, size)) for size in features]
     block = Block(arg_types=types)
-    build = NetworkBuilder(rng, block, list(block.args))
+    build = NetworkBuilder(rng, block, nonfinite, list(block.args))
     value: SSAValue = block.args[-1]
     for _ in range(int(rng.integers(1, 11))):
         value = _choice(build, LAYERS)(build, value)

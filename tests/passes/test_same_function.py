@@ -77,8 +77,15 @@ def test_all_passes_together_change_no_function(seed: int) -> None:
     check(network(seed), seed, *COMPILED)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=seeds)
-def test_running_the_passes_twice_changes_nothing_more(seed: int) -> None:
-    once = run(network(seed), *PORTABLE)
-    assert run(once, *PORTABLE).is_structurally_equivalent(once)
+def test_nan_and_inf_in_constants_reach_the_same_results(seed: int) -> None:
+    check(network(seed, nonfinite=True), seed, *COMPILED)
+
+
+@pytest.mark.parametrize("single", SINGLE, ids=lambda single: str(single.pipeline_pass_spec()))
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds)
+def test_a_pass_is_done_after_one_run(single: ModulePass, seed: int) -> None:
+    once = run(network(seed), single)
+    assert run(once, single).is_structurally_equivalent(once)
