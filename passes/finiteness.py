@@ -1,16 +1,26 @@
 """Which values may hold NaN or infinities because a constant does.
 
-A connection of weight 0 passes NaN on: 0 * NaN and 0 * inf are NaN. Where such values may arrive, a weight's zeros are no
-missing connections, and neurons cannot be dropped, merged or left out of a sparse weight without changing results. Finite
-constants can only overflow for inputs that no model is made for; these are not looked for.
+A connection of weight 0 passes NaN on: 0 * NaN and 0 * inf are NaN. Where such values may arrive, a weight's zeros are
+no missing connections, and neurons cannot be dropped, merged or left out of a sparse weight without changing results.
+Finite constants can only overflow for inputs that no model is made for; these are not looked for.
 """
+
+from math import isfinite
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes import ActivationAttr
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.elementwise import ActivateOp
+from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import floats_of
+
+
+def has_nonfinite_parameter(activation: ActivationAttr | None) -> bool:
+    """Return whether an activation can make NaN or inf by its parameters; clip holds inf where it has no bound."""
+    return activation is not None and activation.kind.data != "clip" and not all(map(isfinite, activation.values))
 
 
 def nonfinite_values(module: ModuleOp) -> set[SSAValue]:
@@ -23,6 +33,8 @@ def nonfinite_values(module: ModuleOp) -> set[SSAValue]:
                 reached = not np.isfinite(op.array).all()
             case SparseConstantOp():
                 reached = not np.isfinite(floats_of(op.values)).all()
+            case ActivateOp() | LinearOp() if has_nonfinite_parameter(op.activation):
+                reached = True
             case _:
                 reached = any(operand in found for operand in op.operands)
         if reached:

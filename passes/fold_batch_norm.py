@@ -7,10 +7,10 @@
 %y = pebble.linear %x, %w_scaled bias %b_scaled : ...
 ```
 
-A batch norm is x * s + t for every index of axis 1, with s = scale / sqrt(variance + epsilon) and t = bias - mean * s.
-The layer before takes it where it has no activation and no other reader, the layer behind where it is the only
-reader; both need rank 2, where axis 1 holds the features. Elsewhere `pebble.mul` and `pebble.add` with constants take
-its place, or it stays as it is with the option `keep`.
+Like onnxruntime, a batch norm is x * s + t for every index of axis 1, with s = scale / sqrt(variance + epsilon) and
+t = bias - mean * s. The layer before takes it where it has no activation and no other reader, the layer behind where it
+is the only reader; both need rank 2, where axis 1 holds the features. Elsewhere `pebble.mul` and `pebble.add` with
+constants take its place, or it stays as it is with the option `keep`.
 """
 
 from dataclasses import dataclass

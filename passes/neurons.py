@@ -20,7 +20,7 @@ from redpebble.dialect.elementwise import ActivateOp, BinaryOp, DivOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import f32_tensor, shape_of
 from redpebble.passes.features import featurewise_operands
-from redpebble.passes.finiteness import nonfinite_values
+from redpebble.passes.finiteness import has_nonfinite_parameter, nonfinite_values
 from redpebble.passes.parameters import (
     bias_of,
     has_constant_parameters,
@@ -62,7 +62,7 @@ class Neurons:
 
 
 def layers_with_neurons(module: ModuleOp) -> list[LinearOp]:
-    """Return the linear layers of a module, in block order, that read finite values when the model's inputs are finite."""
+    """Return the linear layers, in block order, that read finite values when the model's inputs are finite."""
     nonfinite = nonfinite_values(module)
     return [op for op in module.walk() if isinstance(op, LinearOp) and op.x not in nonfinite]
 
@@ -107,7 +107,7 @@ def _step(op: Operation, value: SSAValue) -> Step | None:
 
 
 def _is_partial(activation: ActivationAttr | None) -> bool:
-    return activation is not None and activation.kind.data in PARTIAL
+    return activation is not None and (activation.kind.data in PARTIAL or has_nonfinite_parameter(activation))
 
 
 def finite_neurons(neurons: Neurons) -> Mask:

@@ -8,8 +8,8 @@
 %y = pebble.linear %x, %w : ...
 ```
 
-A weight whose density is below `threshold` becomes sparse, another one dense; with `densify` all become dense, and so do
-those of layers that may read NaN or inf, as 0 * NaN is NaN. A weight that several layers share is shared afterwards;
+A weight whose density is below `threshold` becomes sparse, another one dense; with `densify` all become dense, and so
+do those of layers that may read NaN or inf, as 0 * NaN is NaN. A weight that several layers share is shared afterwards;
 where something else reads it, that keeps the constant as it was.
 """
 

@@ -80,7 +80,8 @@ def test_all_passes_together_change_no_function(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_nan_and_inf_in_constants_reach_the_same_results(seed: int) -> None:
-    check(network(seed, nonfinite=True), seed, *COMPILED)
+    # onnxruntime multiplies a batch norm out, and inf - inf is NaN where (x - mean) * inf is not; the interpreter does not
+    check(run(network(seed, nonfinite=True), FoldBatchNorm()), seed, *COMPILED)
 
 
 @pytest.mark.parametrize("single", SINGLE, ids=lambda single: str(single.pipeline_pass_spec()))
