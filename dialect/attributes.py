@@ -1,6 +1,6 @@
 """Attributes of the `pebble` dialect: activations, sparsity, and what the passes decided."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import ClassVar
 
@@ -117,29 +117,60 @@ class SparsityAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class KernelAttr(ParametrizedAttribute):
-    """The kernel family that executes an op, and why: `#pebble.kernel<sparse_rows, "density 0.050 below 0.40">`."""
+    """The kernel families that execute an op, each from a tile width on, and why.
+
+    `#pebble.kernel<walk from 1, count_blocks from 8, "density 0.050 is below 0.40">`; the first one is from 1.
+    """
 
     name = "pebble.kernel"
 
-    family: StringAttr
+    families: ArrayAttr[StringAttr]
+    widths: ArrayAttr[IntAttr]
     reason: StringAttr
 
     @staticmethod
-    def of(family: str, reason: str) -> "KernelAttr":
-        """Return the choice of `family` with its `reason`, one line for a person."""
-        return KernelAttr(StringAttr(family), StringAttr(reason))
+    def of(family: str | Mapping[int, str], reason: str) -> "KernelAttr":
+        """Return the choice of one family, or of families by the width from which they are used, with its reason."""
+        choices = {1: family} if isinstance(family, str) else family
+        return KernelAttr(
+            ArrayAttr([StringAttr(name) for name in choices.values()]),
+            ArrayAttr([IntAttr(width) for width in choices]),
+            StringAttr(reason),
+        )
+
+    @property
+    def choices(self) -> dict[int, str]:
+        """The families by the width in batch columns from which each is used."""
+        widths = (width.data for width in self.widths)
+        return {width: family.data for width, family in zip(widths, self.families, strict=True)}
+
+    def family_at(self, width: int) -> str:
+        """Return the family for tiles of `width` batch columns."""
+        return self.choices[max(start for start in self.choices if start <= width)]
+
+    def verify(self) -> None:
+        widths = [width.data for width in self.widths]
+        if len(widths) != len(self.families) or widths != sorted(set(widths)) or widths[:1] != [1]:
+            raise VerifyException(f"families from widths {widths}, expected ascending ones that start at 1")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        families: list[StringAttr] = []
+        widths: list[IntAttr] = []
         with parser.in_angle_brackets():
-            family = parser.parse_identifier()
-            parser.parse_punctuation(",")
+            while (family := parser.parse_optional_identifier()) is not None:
+                families.append(StringAttr(family))
+                from_width = parser.parse_optional_keyword("from") is not None
+                widths.append(IntAttr(parser.parse_integer() if from_width else 1))
+                parser.parse_punctuation(",")
             reason = parser.parse_str_literal()
-        return (StringAttr(family), StringAttr(reason))
+        return (ArrayAttr(families), ArrayAttr(widths), StringAttr(reason))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"{self.family.data}, ")
+            only = len(self.families) == 1
+            for width, family in self.choices.items():
+                printer.print_string(f"{family}, " if only else f"{family} from {width}, ")
             printer.print_string_literal(self.reason.data)
 
 

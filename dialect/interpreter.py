@@ -37,6 +37,8 @@ from redpebble.dialect.layers import (
     SoftmaxOp,
 )
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.network import NetworkOp
+from redpebble.dialect.network_reference import run_network
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.reference_activations import Floats, activate
 from redpebble.dialect.tensors import Shape, compatible, shape_of, shape_text
@@ -194,6 +196,11 @@ class PebbleFunctions(InterpreterFunctions):
         axis = op.axis.value.data
         ends = np.cumsum([shape_of(part)[axis] for part in op.parts])
         return tuple(np.split(arguments[0], ends[:-1], axis))
+
+    @impl(NetworkOp)
+    def network(self, _: Interpreter, op: NetworkOp, arguments: Arguments) -> Arguments:
+        ends = np.cumsum([shape_of(output)[-1] for output in op.outputs])
+        return tuple(np.split(run_network(op.arrays, arguments), ends[:-1], -1))
 
     @impl(TileOp)
     def tile(self, interpreter: Interpreter, op: TileOp, arguments: Arguments) -> Arguments:

@@ -21,6 +21,7 @@ from redpebble.dialect.attributes import ActivationAttr, KernelAttr
 from redpebble.dialect.canonicalization import LayerPatterns
 from redpebble.dialect.decisions import IoBoundsAttr
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, compatible, f32_tensor, shape_of, shape_text
+from redpebble.dialect.transfers import InstanceBoundAttr
 
 
 @irdl_op_definition
@@ -41,12 +42,13 @@ class LinearOp(IRDLOperation):
     activation = opt_prop_def(ActivationAttr)
     kernel = opt_prop_def(KernelAttr)
     io_bounds = opt_prop_def(IoBoundsAttr)
+    bound = opt_prop_def(InstanceBoundAttr)
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), LayerPatterns())
     assembly_format: ClassVar = (
         "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`kernel` $kernel^)? "
-        "(`io_bounds` $io_bounds^)? attr-dict `:` functional-type(operands, results)"
+        "(`io_bounds` $io_bounds^)? (`bound` $bound^)? attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(

@@ -17,7 +17,9 @@ from redpebble.dialect.layers import (
     SoftmaxOp,
 )
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
+from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.transfers import InstanceBoundAttr, TransferCountAttr
 
 Pebble = Dialect(
     "pebble",
@@ -41,6 +43,7 @@ Pebble = Dialect(
         TransposeOp,
         ConcatOp,
         SplitOp,
+        NetworkOp,
         TileOp,
         YieldOp,
         ForeignOp,
@@ -52,6 +55,8 @@ Pebble = Dialect(
         LayoutAttr,
         IoBoundsAttr,
         ScheduleAttr,
+        TransferCountAttr,
+        InstanceBoundAttr,
         TargetShapeAttr,
         ForeignType,
     ],

@@ -18,6 +18,7 @@ from redpebble.dialect.elementwise import BinaryOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.layers import LinearOp, ReduceMeanOp
 from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
+from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.dialect.tile import TileOp
 
@@ -125,6 +126,8 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
     match op:
         case LinearOp():
             return [(*shapes[op.x][:-1], Size.known(shape_of(op.weight)[1]))]
+        case NetworkOp():
+            return [(*shapes[op.inputs[0]][:-1], Size.known(shape_of(output)[-1])) for output in op.outputs]
         case ReduceMeanOp():
             return [(*shapes[op.x][:-1], Size.known(1))]
         case BinaryOp():
@@ -183,6 +186,6 @@ def tile_result_shapes(op: TileOp, shapes: Mapping[SSAValue, SymbolicShape]) -> 
     """Return the shapes of a tile's results: the leading axes are those of the operand that `pebble.rows_of` names."""
     sources = op.rows_of.get_values()
     return [
-        (*shapes[op.inputs[source]][:-1], Size.known(shape_of(result)[-1]))
+        (*shapes[op.inputs[source]][:-1], *(Size.known(size) for size in shape_of(result)[-1:]))
         for source, result in zip(sources, op.outputs, strict=True)
     ]

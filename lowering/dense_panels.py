@@ -50,7 +50,7 @@ class DensePanels:
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             x, y, weights, bias, inputs, outputs = args
             with counted_loop(builder, outputs, PANEL_ROWS) as row:
-                for first, vectors in column_chunks(form.width, code.target.lanes, most):
+                for first, vectors in column_chunks(form.width, code.column_lanes(form.width), most):
                     _emit_panel(code, builder, (form, first, vectors), [x, y, weights, bias, inputs, row])
 
         return code.function(f"dense_panels_{form.key}", arguments, body)
@@ -62,7 +62,7 @@ def _emit_panel(
     """Emit one panel for some vectors from column `first` on; values are x, y, weights, bias, inputs, first row."""
     form, first, vectors = columns
     x, y, weights, bias, inputs, row = values
-    lanes = code.lanes(builder)
+    lanes = code.lanes(builder, code.column_lanes(form.width))
     panel = float_at(builder, weights, builder.mul(row, inputs))
     biases = [
         lanes.splat(builder.load(float_at(builder, bias, builder.add(row, i64(index))), typ=FLOAT))

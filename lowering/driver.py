@@ -118,7 +118,7 @@ class _Lowering:
         assert array is not None
         key = (owner, "values")
         if not self.constants.has(key):
-            self.constants.add(key, [array])
+            self.constants.add_values(key, array)
         return self.constants.pointers(builder, constants, key)[0]
 
     def _emit_run(self, steps: Sequence[Step]) -> None:

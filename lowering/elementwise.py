@@ -18,7 +18,6 @@ from redpebble.lowering.emission import (
     POINTER,
     Code,
     cell,
-    column_chunks,
     counted_loop,
     float_at,
     i64,
@@ -28,9 +27,6 @@ from redpebble.lowering.vectors import Lanes
 
 Operand = Literal["tile", "one_row", "per_feature", "one_value"]
 """How an operand is read for feature k and column t: [k][t], [0][t], [k], or [0]."""
-
-MOST_VECTORS = 4
-"""Vectors in flight in one turn of a loop over columns."""
 
 
 def prelu(lanes: Lanes, x: ir.Value, slope: ir.Value) -> ir.Value:
@@ -65,51 +61,53 @@ class BinaryForm:
 
 
 def binary(code: Code, form: BinaryForm) -> ir.Function:
-    """Return `void (left, right, y, features)`."""
+    """Return `void (left, right, y, features)`.
+
+    A vector holds columns of one feature; in a tile of one column it holds features.
+    """
+    lanes = code.target.lanes if form.width == 1 else code.column_lanes(form.width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         left, right, y, features = args
-        with counted_loop(builder, features) as feature:
-            for first, vectors in column_chunks(form.width, code.target.lanes, MOST_VECTORS):
-                for index in range(vectors):
-                    place = (feature, form.width, first + index * code.target.lanes)
-                    operands = [
-                        _read(code, builder, (form.left, left), place),
-                        _read(code, builder, (form.right, right), place),
-                    ]
-                    result = ARITHMETIC[form.op](code.lanes(builder), *operands)
-                    code.lanes(builder).store(result, cell(builder, y, place), FLOAT_BYTES * code.target.lanes)
+        vectors = code.lanes(builder, lanes)
+        with counted_loop(builder, features, lanes if form.width == 1 else 1) as feature:
+            for column in range(0, form.width, lanes):
+                place = (feature, form.width, column)
+                first = _read(vectors, (form.left, left), place)
+                second = _read(vectors, (form.right, right), place)
+                result = ARITHMETIC[form.op](vectors, first, second)
+                vectors.store(result, cell(builder, y, place), FLOAT_BYTES * lanes)
 
     return code.function(form.key, [POINTER, POINTER, POINTER, I64], body)
 
 
-def _read(
-    code: Code, builder: ir.IRBuilder, operand: tuple[Operand, ir.Value], place: tuple[ir.Value, int, int]
-) -> ir.Value:
+def _read(lanes: Lanes, operand: tuple[Operand, ir.Value], place: tuple[ir.Value, int, int]) -> ir.Value:
     """Return the vector of an operand at (feature, width, column)."""
     kind, pointer = operand
     feature, width, column = place
-    lanes = code.lanes(builder)
+    builder = lanes.builder
     match kind:
         case "tile":
             return lanes.load(cell(builder, pointer, place), FLOAT_BYTES * lanes.width)
-        case "one_row":
+        case "one_row" if width > 1:
             return lanes.load(cell(builder, pointer, (i64(0), width, column)), FLOAT_BYTES * lanes.width)
+        case "per_feature" if width == 1:
+            return lanes.load(float_at(builder, pointer, feature), FLOAT_BYTES)
         case "per_feature":
             return lanes.splat(builder.load(float_at(builder, pointer, feature), typ=FLOAT))
-        case "one_value":
+        case "one_row" | "one_value":
             return lanes.splat(builder.load(pointer, typ=FLOAT))
 
 
 def activate(code: Code, activation: ActivationAttr | None, width: int) -> ir.Function:
-    """Return `void (x, y, features)`, a copy where there is no activation."""
+    """Return `void (x, y, features)`, a copy where there is no activation; up to a vector behind y is overwritten."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, y, features = args
         lanes = code.lanes(builder)
         with counted_loop(builder, builder.mul(features, i64(width)), lanes.width) as start:
-            value = lanes.load(float_at(builder, x, start), FLOAT_BYTES * lanes.width)
+            value = lanes.load(float_at(builder, x, start), FLOAT_BYTES)
             (result,) = activated(lanes, activation, [value])
-            lanes.store(result, float_at(builder, y, start), FLOAT_BYTES * lanes.width)
+            lanes.store(result, float_at(builder, y, start), FLOAT_BYTES)
 
     return code.function(f"activate_{activation_key(activation)}_w{width}", [POINTER, POINTER, I64], body)

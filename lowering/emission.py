@@ -120,6 +120,10 @@ class Code:
         builder.ret_void()
         return function
 
+    def column_lanes(self, width: int) -> int:
+        """Return the floats in a vector of batch columns of a tile that is `width` columns wide."""
+        return min(self.target.lanes, width)
+
     def lanes(self, builder: ir.IRBuilder, width: int | None = None) -> Lanes:
         """Return the vector operations at `builder`, of the target's width unless another one is asked for."""
         return Lanes(builder, self.target, self.target.lanes if width is None else width)

@@ -49,10 +49,18 @@ def _report(op: LinearOp, index: int) -> LayerReport:
         connections=connections,
         density=connections / (inputs * outputs) if inputs * outputs else 0.0,
         format=format_name,
-        kernel=op.kernel.family.data if op.kernel is not None else "",
+        kernel=", ".join(_kernel_words(op)),
         reason=op.kernel.reason.data if op.kernel is not None else "",
         fewest_reads=op.io_bounds.fewest_reads.data if op.io_bounds is not None else None,
         most_reads=op.io_bounds.most_reads.data if op.io_bounds is not None else None,
         fewest_writes=op.io_bounds.fewest_writes.data if op.io_bounds is not None else None,
         most_writes=op.io_bounds.most_writes.data if op.io_bounds is not None else None,
     )
+
+
+def _kernel_words(op: LinearOp) -> list[str]:
+    """Return the families chosen, each but an only one with the tile width from which it is used."""
+    if op.kernel is None:
+        return []
+    choices = op.kernel.choices
+    return [family if len(choices) == 1 else f"{family} from {width}" for width, family in choices.items()]

@@ -10,6 +10,7 @@ from llvmlite import ir
 from redpebble.lowering.emission import (
     FLOAT,
     FLOAT_BYTES,
+    I32,
     I64,
     POINTER,
     Code,
@@ -23,52 +24,82 @@ from redpebble.lowering.emission import (
 from redpebble.lowering.transcendental import exp, log
 from redpebble.lowering.vectors import Lanes
 
+Step = Callable[[ir.Value, ir.Value, int], ir.Value]
+"""(sum so far, value, index of the vector) -> next sum, or (value, feature, index of the vector) -> result."""
+
 
 class Columns:
-    """A few vectors of batch columns, seen through all features: sums over them, and maps from x to y."""
+    """A few vectors of batch columns, seen through all features: sums over them, and maps from x to y.
+
+    A tile of one column is seen as vectors of features instead; what a fold finds is then the same in every lane.
+    """
 
     def __init__(self, code: Code, builder: ir.IRBuilder, features: ir.Value, chunk: tuple[int, int, int]) -> None:
         """Look at the columns of `chunk` = (tile width, first column, vectors)."""
-        self.code = code
         self.builder = builder
         self.features = features
         self.width, self.first, self.vectors = chunk
-        self.lanes: Lanes = code.lanes(builder)
-
-    def at(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
-        """Return the vectors of `feature`."""
-        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._cells(buffer, feature)]
+        self.single = self.width == 1
+        self.lanes: Lanes = code.lanes(builder, code.target.lanes if self.single else code.column_lanes(self.width))
 
     def _cells(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
         columns = [self.first + index * self.lanes.width for index in range(self.vectors)]
         return [cell(self.builder, buffer, (feature, self.width, column)) for column in columns]
 
+    def at(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+        """Return the vectors of `feature`, or the vector of features from there on."""
+        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._cells(buffer, feature)]
+
     def put(self, buffer: ir.Value, feature: ir.Value, values: Sequence[ir.Value]) -> None:
-        """Store the vectors of `feature`."""
+        """Store the vectors of `feature`, or the vector of features from there on."""
         for address, value in zip(self._cells(buffer, feature), values, strict=True):
             self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
 
-    def fold(
-        self, initial: float, buffer: ir.Value, step: Callable[[ir.Value, ir.Value, int], ir.Value]
-    ) -> list[ir.Value]:
-        """Return step(step(initial, x[0]), x[1]) ... over all features; `step` also gets the vector's index."""
+    def total(self, buffer: ir.Value, step: Step) -> list[ir.Value]:
+        """Return step(step(0, x[0]), x[1]) ... over all features, for a step that adds something of x."""
+        sums = self._fold(0.0, buffer, step)
+        return [self.lanes.splat(self.lanes.horizontal_sum(value)) for value in sums] if self.single else sums
 
-        def body(feature: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def highest(self, buffer: ir.Value) -> list[ir.Value]:
+        """Return the largest value over all features."""
+        values = self._fold(float("-inf"), buffer, lambda total, value, _: self.lanes.max(total, value))
+        return [self.lanes.splat(self.lanes.horizontal_max(value)) for value in values] if self.single else values
+
+    def _fold(self, initial: float, buffer: ir.Value, step: Step) -> list[ir.Value]:
+        def body(turn: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            feature = self.builder.mul(turn, i64(self.lanes.width)) if self.single else turn
             pairs = zip(sums, self.at(buffer, feature), strict=True)
-            return [step(total, value, index) for index, (total, value) in enumerate(pairs)]
+            following = [step(total, value, index) for index, (total, value) in enumerate(pairs)]
+            # behind the last feature a row holds garbage
+            return [self._where_features(feature, following[0], sums[0])] if self.single else following
 
         start = [self.lanes.splat(initial)] * self.vectors
-        return reduce_loop(self.builder, (i64(0), self.features), start, body)
+        return reduce_loop(self.builder, (i64(0), self._turns()), start, body)
 
-    def map(self, source: ir.Value, target: ir.Value, step: Callable[[ir.Value, ir.Value, int], ir.Value]) -> None:
+    def _turns(self) -> ir.Value:
+        if not self.single:
+            return self.features
+        return self.builder.sdiv(self.builder.add(self.features, i64(self.lanes.width - 1)), i64(self.lanes.width))
+
+    def _where_features(self, first: ir.Value, inside: ir.Value, outside: ir.Value) -> ir.Value:
+        """Return `inside` in the lanes of features from `first` on, and `outside` in those behind the last one."""
+        left = self.builder.trunc(self.builder.sub(self.features, first), I32)
+        places = ir.VectorType(I32, self.lanes.width)
+        lane = ir.Constant(places, list(range(self.lanes.width)))
+        one = self.builder.insert_element(ir.Constant(places, ir.Undefined), left, ir.Constant(I32, 0))
+        every = self.builder.shuffle_vector(one, one, ir.Constant(places, [0] * self.lanes.width))
+        return self.builder.select(self.builder.icmp_signed("<", lane, every), inside, outside)
+
+    def map(self, source: ir.Value, target: ir.Value, step: Step) -> None:
         """Store step(x, feature, vector's index) for all features."""
-        with counted_loop(self.builder, self.features) as feature:
+        with counted_loop(self.builder, self.features, self.lanes.width if self.single else 1) as feature:
             values = [step(value, feature, index) for index, value in enumerate(self.at(source, feature))]
             self.put(target, feature, values)
 
     def parameter(self, pointer: ir.Value, feature: ir.Value) -> ir.Value:
-        """Return a parameter of `feature` in every lane."""
-        return self.lanes.splat(self.builder.load(float_at(self.builder, pointer, feature), typ=FLOAT))
+        """Return a parameter of `feature` in every lane, or those of the features from there on."""
+        address = float_at(self.builder, pointer, feature)
+        return self.lanes.load(address) if self.single else self.lanes.splat(self.builder.load(address, typ=FLOAT))
 
     def per_feature(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         """Return sums over features divided by their number."""
@@ -86,7 +117,7 @@ def _for_columns(code: Code, name: str, form: tuple[int, int], body: ColumnBody)
     width, pointers = form
 
     def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        for first, vectors in column_chunks(width, code.target.lanes, MOST_VECTORS):
+        for first, vectors in column_chunks(width, code.column_lanes(width), MOST_VECTORS):
             body(Columns(code, builder, args[-1], (width, first, vectors)), args)
 
     return code.function(f"{name}_w{width}", [POINTER] * pointers + [I64], fill)
@@ -98,9 +129,9 @@ def softmax(code: Code, width: int) -> ir.Function:
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
         x, y, _ = args
         lanes = columns.lanes
-        highest = columns.fold(float("-inf"), x, lambda total, value, _: lanes.max(total, value))
+        highest = columns.highest(x)
         columns.map(x, y, lambda value, _, index: exp(lanes, lanes.sub(value, highest[index])))
-        totals = columns.fold(0.0, y, lambda total, value, _: lanes.add(total, value))
+        totals = columns.total(y, lambda total, value, _: lanes.add(total, value))
         columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
 
     return _for_columns(code, "softmax", (width, 2), body)
@@ -112,9 +143,9 @@ def log_softmax(code: Code, width: int) -> ir.Function:
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
         x, y, _ = args
         lanes = columns.lanes
-        highest = columns.fold(float("-inf"), x, lambda total, value, _: lanes.max(total, value))
-        totals = columns.fold(
-            0.0, x, lambda total, value, index: lanes.add(total, exp(lanes, lanes.sub(value, highest[index])))
+        highest = columns.highest(x)
+        totals = columns.total(
+            x, lambda total, value, index: lanes.add(total, exp(lanes, lanes.sub(value, highest[index])))
         )
         logarithms = [log(lanes, total) for total in totals]
         columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
@@ -128,13 +159,13 @@ def layer_norm(code: Code, width: int, epsilon: float) -> ir.Function:
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
         x, scale, bias, y, _ = args
         lanes = columns.lanes
-        means = columns.per_feature(columns.fold(0.0, x, lambda total, value, _: lanes.add(total, value)))
+        means = columns.per_feature(columns.total(x, lambda total, value, _: lanes.add(total, value)))
 
         def square(total: ir.Value, value: ir.Value, index: int) -> ir.Value:
             centred = lanes.sub(value, means[index])
             return lanes.fma(centred, centred, total)
 
-        deviations = _deviations(columns, columns.fold(0.0, x, square), epsilon)
+        deviations = _deviations(columns, columns.total(x, square), epsilon)
 
         def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
             normal = lanes.div(lanes.sub(value, means[index]), deviations[index])
@@ -151,7 +182,7 @@ def rms_norm(code: Code, width: int, epsilon: float) -> ir.Function:
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
         x, scale, y, _ = args
         lanes = columns.lanes
-        squares = columns.fold(0.0, x, lambda total, value, _: lanes.fma(value, value, total))
+        squares = columns.total(x, lambda total, value, _: lanes.fma(value, value, total))
         deviations = _deviations(columns, squares, epsilon)
 
         def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
@@ -173,7 +204,7 @@ def reduce_mean(code: Code, width: int) -> ir.Function:
 
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
         x, y, _ = args
-        totals = columns.fold(0.0, x, lambda total, value, _: columns.lanes.add(total, value))
+        totals = columns.total(x, lambda total, value, _: columns.lanes.add(total, value))
         columns.put(y, i64(0), columns.per_feature(totals))
 
     return _for_columns(code, "reduce_mean", (width, 2), body)

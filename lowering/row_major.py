@@ -12,7 +12,7 @@ from redpebble.dialect.symbolic import Size, SymbolicShape, product
 from redpebble.lowering.elementwise import ARITHMETIC
 from redpebble.lowering.emission import Code, float_at, i64
 from redpebble.lowering.linear import activated
-from redpebble.lowering.strided import Strided, emit_strided
+from redpebble.lowering.strided import Strided, copy_values, emit_strided
 from redpebble.lowering.tables import SizeTable
 from redpebble.lowering.vectors import Lanes
 
@@ -51,7 +51,7 @@ class RowMajorStep:
 
     def emit_copy(self, source: ir.Value, target: ir.Value, size: Size) -> None:
         """Emit a copy of `size` values."""
-        buffers = (Strided(target, (1,)), [Strided(source, (1,))], _only)
+        buffers = (Strided(target, (1,)), [Strided(source, (1,))], copy_values)
         emit_strided(self.code, self.builder, [self._value(size)], buffers)
 
     def _emit_activate(self, op: ActivateOp) -> None:
@@ -76,7 +76,7 @@ class RowMajorStep:
         source = Strided(self.pointers[op.x], tuple(strides[axis] for axis in op.order))
         target = Strided(self.pointers[op.result], tuple(self._strides(result)))
         emit_strided(
-            self.code, self.builder, [self._value(shape[axis]) for axis in op.order], (target, [source], _only)
+            self.code, self.builder, [self._value(shape[axis]) for axis in op.order], (target, [source], copy_values)
         )
 
     def _emit_pieces(self, parts: Sequence[SSAValue], whole: SSAValue, axis: int, *, gather: bool) -> None:
@@ -89,7 +89,7 @@ class RowMajorStep:
             inside = Strided(float_at(self.builder, self.pointers[whole], offset), (line, 1))
             alone = Strided(self.pointers[part], (length, 1))
             target, source = (inside, alone) if gather else (alone, inside)
-            emit_strided(self.code, self.builder, [self._value(outer), length], (target, [source], _only))
+            emit_strided(self.code, self.builder, [self._value(outer), length], (target, [source], copy_values))
             offset = self.builder.add(offset, length)
 
     def _emit_binary(self, op: BinaryOp) -> None:
@@ -137,8 +137,3 @@ def _merged(shape: SymbolicShape, flags: Sequence[tuple[bool, ...]]) -> list[tup
         else:
             axes.append((size, flag))
     return axes
-
-
-def _only(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
-    del lanes
-    return values[0]

@@ -42,7 +42,7 @@ class SparseRows:
         arguments = [POINTER] * 6 + [I64, I64]
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            for first, vectors in column_chunks(form.width, code.target.lanes, MOST_SUMS):
+            for first, vectors in column_chunks(form.width, code.column_lanes(form.width), MOST_SUMS):
                 with counted_loop(builder, args[7]) as row:
                     _emit_row(code, builder, (form, first, vectors), [*args[:6], row])
 
@@ -55,7 +55,7 @@ def _emit_row(
     """Emit one output row for some vectors from column `first` on; values are the kernel's pointers and the row."""
     form, first, vectors = columns
     x, y, pointers, inputs, weights, bias, row = values
-    lanes = code.lanes(builder)
+    lanes = code.lanes(builder, code.column_lanes(form.width))
     start = builder.load(builder.gep(pointers, [row], source_etype=I64), typ=I64)
     stop = builder.load(builder.gep(pointers, [builder.add(row, i64(1))], source_etype=I64), typ=I64)
     initial = lanes.splat(builder.load(float_at(builder, bias, row), typ=FLOAT))

@@ -11,6 +11,9 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.symbolic import Size, SymbolicShape
 from redpebble.lowering.emission import I64, POINTER, entry_of, i64
 
+VECTOR_ROOM = 16
+"""Floats of the widest vector."""
+
 
 @dataclass
 class SizeTable:
@@ -38,6 +41,10 @@ class ConstantTable:
     def has(self, key: Hashable) -> bool:
         """Return whether `key` has been packed."""
         return key in self.known
+
+    def add_values(self, key: Hashable, values: NDArray[np.float32]) -> None:
+        """Add one array of floats, with zeros behind it so that a whole vector may be read at any of them."""
+        self.add(key, [np.pad(values.ravel(), (0, VECTOR_ROOM))])
 
     def add(self, key: Hashable, arrays: Sequence[NDArray[np.generic]]) -> None:
         """Add the arrays of `key`."""

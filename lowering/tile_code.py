@@ -20,7 +20,7 @@ from redpebble.lowering.kernels import FAMILIES
 from redpebble.lowering.linear import OUTPUT_PADDING, LinearForm
 from redpebble.lowering.planning import Lifetime, Plan, plan_offsets
 from redpebble.lowering.reductions import layer_norm, log_softmax, reduce_mean, rms_norm, softmax
-from redpebble.lowering.tables import ConstantTable
+from redpebble.lowering.tables import VECTOR_ROOM, ConstantTable
 from redpebble.lowering.transposition import columns_to_rows, rows_to_columns
 
 
@@ -46,7 +46,7 @@ def plan_scratch(op: TileOp, width: int) -> tuple[dict[SSAValue, int], int]:
 
 
 def _buffer_bytes(value: SSAValue, width: int) -> int:
-    return (features_of(value) + OUTPUT_PADDING) * width * FLOAT_BYTES
+    return (features_of(value) + OUTPUT_PADDING) * width * FLOAT_BYTES + VECTOR_ROOM * FLOAT_BYTES
 
 
 @dataclass(frozen=True)
@@ -116,20 +116,21 @@ class TileCode:
         array = constant_array(value)
         if array is None:
             raise ValueError("a tile uses a value from outside that is no constant")
-        return self._constants((value, "values"), [array])[0]
+        return self._constant((value, "values"), array)
 
-    def _constants(self, key: tuple[object, ...], arrays: Sequence[NDArray[np.generic]]) -> list[ir.Value]:
+    def _constant(self, key: tuple[object, ...], values: NDArray[np.float32]) -> ir.Value:
         if not self.constants.has(key):
-            self.constants.add(key, arrays)
-        return self.constants.pointers(self.builder, self.constant_table, key)
+            self.constants.add_values(key, values)
+        return self.constants.pointers(self.builder, self.constant_table, key)[0]
 
     def _emit_linear(self, op: LinearOp) -> None:
-        if op.kernel is None or op.kernel.family.data not in FAMILIES:
+        name = op.kernel.family_at(self.width) if op.kernel is not None else ""
+        if name not in FAMILIES:
             known = ", ".join(sorted(FAMILIES))
             raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {known}")
-        family = FAMILIES[op.kernel.family.data]
+        family = FAMILIES[name]
         inputs, outputs = shape_of(op.weight)
-        key = (op.weight, op.bias, op.kernel.family.data)
+        key = (op.weight, op.bias, name)
         if not self.constants.has(key):
             bias = constant_array(op.bias) if op.bias is not None else np.zeros(outputs, dtype=np.float32)
             if bias is None:
@@ -150,7 +151,7 @@ class TileCode:
         if op.bias is not None:
             bias = self._pointer(op.bias)
         else:
-            (bias,) = self._constants(("zeros", features), [np.zeros(features, dtype=np.float32)])
+            bias = self._constant(("zeros", features), np.zeros(features, dtype=np.float32))
         function = layer_norm(self.code, self.width, op.epsilon.value.data)
         arguments = [self.places[op.x], self._pointer(op.scale), bias, self.places[op.result], i64(features)]
         self.builder.call(function, arguments)

@@ -19,7 +19,8 @@ TileSurroundings = tuple[
 def emit_tile_loop(code: Code, builder: ir.IRBuilder, op: TileOp, surroundings: TileSurroundings) -> int:
     """Emit the tiles of `op` over the rows from begin to end; return the bytes of scratch that a tile needs.
 
-    The widest tile is used as long as the narrower ones could not do the rest with fewer columns.
+    A width is used while more than the middle between it and the next narrower one is left: fewer rows are done sooner
+    by narrower tiles than by one that is mostly padding.
     """
     index, pointers, (constants, constant_table), (scratch, begin, end) = surroundings
     widths, scratch_bytes = op.schedule.tile_widths, 0
@@ -28,7 +29,7 @@ def emit_tile_loop(code: Code, builder: ir.IRBuilder, op: TileOp, surroundings: 
     for narrower, width in reversed(list(zip((0, *widths), widths, strict=False))):
         function, used = _tile_function(code, op, (f"tile{index}_w{width}", width, constants))
         scratch_bytes = max(scratch_bytes, used)
-        least = max(1, width - narrower + 1) if narrower else 1
+        least = narrower + (width - narrower) // 2 + 1 if narrower else 1
         row = _emit_width(builder, (row, end, least, width), (function, [*outer, constant_table, scratch]))
     return scratch_bytes
 

@@ -1,7 +1,8 @@
 """Between the row-major world outside a tile and the feature-major one inside: blocks turned in registers.
 
 A tile of T columns may stand for fewer than T rows of the batch. The columns left over are copies of the last row: they
-are computed like the others and written where the row they copy is written, so that no code depends on the count.
+are computed like the others and written where the row they copy is written, so that no code depends on the count. A
+tile of one column is a row as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, cell, counted_loop, float_at, i64
+from redpebble.lowering.strided import Strided, copy_values, emit_strided
 
 ARGUMENTS = (POINTER, POINTER, I64, I64)
 
@@ -17,25 +19,29 @@ Block = Callable[[ir.Value], None]
 
 def rows_to_columns(code: Code, width: int) -> ir.Function:
     """Return `void (rows, columns, features, row_count)`: columns[k][t] = rows[min(t, row_count - 1)][k]."""
-    lanes = code.target.lanes
+    lanes = code.column_lanes(width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         rows, columns, features, count = args
-        with counted_loop(builder, i64(width), lanes) as first:
-            lines = _lines(builder, (rows, features, count), (first, lanes))
-            block = float_at(builder, columns, first)
+        if width == 1:
+            _emit_copy(code, builder, (rows, columns, features))
+            return
+        for first in range(0, width, lanes):
+            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
 
-            def turn(feature: ir.Value) -> None:
-                vectors = [code.lanes(builder).load(float_at(builder, line, feature), FLOAT_BYTES) for line in lines]
+            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                vectors = [code.lanes(builder, lanes).load(float_at(builder, line, feature)) for line in lines]
                 for offset, vector in enumerate(_turned(builder, vectors)):
-                    _store(code, builder, vector, cell(builder, block, (builder.add(feature, i64(offset)), width, 0)))
+                    place = (builder.add(feature, i64(offset)), width, first)
+                    code.lanes(builder, lanes).store(vector, cell(builder, columns, place), FLOAT_BYTES * lanes)
 
-            def gather(feature: ir.Value) -> None:
+            def gather(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
                 vector: ir.Value = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
                 for lane, line in enumerate(lines):
                     value = builder.load(float_at(builder, line, feature), typ=FLOAT)
                     vector = builder.insert_element(vector, value, ir.Constant(I32, lane))
-                _store(code, builder, vector, cell(builder, block, (feature, width, 0)))
+                place = (feature, width, first)
+                code.lanes(builder, lanes).store(vector, cell(builder, columns, place), FLOAT_BYTES * lanes)
 
             _for_each_block(builder, features, lanes, (turn, gather))
 
@@ -44,40 +50,45 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
 
 def columns_to_rows(code: Code, width: int) -> ir.Function:
     """Return `void (columns, rows, features, row_count)`: rows[t][k] = columns[k][t] for t < row_count."""
-    lanes = code.target.lanes
+    lanes = code.column_lanes(width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         columns, rows, features, count = args
-        with counted_loop(builder, count, lanes) as first:
-            lines = _lines(builder, (rows, features, count), (first, lanes))
-            block = float_at(builder, columns, first)
+        if width == 1:
+            _emit_copy(code, builder, (columns, rows, features))
+            return
+        for first in range(0, width, lanes):
+            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
 
-            def turn(feature: ir.Value) -> None:
-                cells = [cell(builder, block, (builder.add(feature, i64(k)), width, 0)) for k in range(lanes)]
-                vectors = [code.lanes(builder).load(place, FLOAT_BYTES * lanes) for place in cells]
+            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                cells = [cell(builder, columns, (builder.add(feature, i64(k)), width, first)) for k in range(lanes)]
+                vectors = [code.lanes(builder, lanes).load(address, FLOAT_BYTES * lanes) for address in cells]
                 for line, vector in zip(lines, _turned(builder, vectors), strict=True):
-                    code.lanes(builder).store(vector, float_at(builder, line, feature), FLOAT_BYTES)
+                    code.lanes(builder, lanes).store(vector, float_at(builder, line, feature))
 
-            def scatter(feature: ir.Value) -> None:
-                vector = code.lanes(builder).load(cell(builder, block, (feature, width, 0)), FLOAT_BYTES * lanes)
+            def scatter(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+                address = cell(builder, columns, (feature, width, first))
+                vector = code.lanes(builder, lanes).load(address, FLOAT_BYTES * lanes)
                 for lane, line in enumerate(lines):
                     value = builder.extract_element(vector, ir.Constant(I32, lane))
                     builder.store(value, float_at(builder, line, feature))
 
-            _for_each_block(builder, features, lanes, (turn, scatter))
+            with builder.if_then(builder.icmp_signed(">", count, i64(first))):
+                _for_each_block(builder, features, lanes, (turn, scatter))
 
     return code.function(f"columns_to_rows_w{width}", ARGUMENTS, body)
 
 
-def _lines(
-    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: tuple[ir.Value, int]
-) -> list[ir.Value]:
-    """Return for each of the tile's `columns`, (first, how many), the address of the row it stands for."""
+def _emit_copy(code: Code, builder: ir.IRBuilder, copy: tuple[ir.Value, ir.Value, ir.Value]) -> None:
+    source, target, features = copy
+    emit_strided(code, builder, [features], (Strided(target, (1,)), [Strided(source, (1,))], copy_values))
+
+
+def _lines(builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: range) -> list[ir.Value]:
+    """Return for each column of the tile the address of the row it stands for."""
     pointer, features, count = rows
-    first, column_count = columns
     last = builder.sub(count, i64(1))
-    places = [builder.add(first, i64(offset)) for offset in range(column_count)]
-    indices = [builder.select(builder.icmp_signed("<", last, place), last, place) for place in places]
+    indices = [builder.select(builder.icmp_signed("<", last, i64(column)), last, i64(column)) for column in columns]
     return [float_at(builder, pointer, builder.mul(index, features)) for index in indices]
 
 
@@ -109,7 +120,3 @@ def _turned(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.Value
 
 def _mask(lanes: Sequence[int]) -> ir.Constant:
     return ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
-
-
-def _store(code: Code, builder: ir.IRBuilder, vector: ir.Value, address: ir.Value) -> None:
-    code.lanes(builder).store(vector, address, FLOAT_BYTES * code.target.lanes)

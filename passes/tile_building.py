@@ -87,7 +87,7 @@ class TileBuilder:
         for output, result in zip(outputs, tile.outputs, strict=True):
             replacement: SSAValue = result
             result.name_hint = output.name_hint
-            self.rows.shapes[result] = (*self.rows.leading(tile.inputs[0]), self.rows.shapes[output][-1])
+            self.rows.shapes[result] = (*self.rows.leading(tile.inputs[0]), *self.rows.shapes[output][-1:])
             if result.type != output.type:
                 target = [INFERRED if size == DYNAMIC else size for size in shape_of(output)]
                 reshape = ReshapeOp(result, TargetShapeAttr.of(target))

@@ -109,6 +109,6 @@ class RandomChoice:
 
     def victim(self, pinned: int) -> int:
         while True:
-            neuron = self._residents[int(self._rng.integers(len(self._residents)))]
+            neuron = self._residents[int(self._rng.random() * len(self._residents))]
             if neuron != pinned:
                 return neuron

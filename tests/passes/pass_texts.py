@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.dialects.cf import Cf
 from xdsl.dialects.func import Func
 from xdsl.ir import Operation
 from xdsl.parser import Parser
@@ -21,7 +22,7 @@ Kind = TypeVar("Kind", bound=Operation)
 
 def context() -> Context:
     known = Context()
-    for dialect in (Builtin, Func, Pebble):
+    for dialect in (Builtin, Cf, Func, Pebble):
         known.load_dialect(dialect)
     return known
 
@@ -47,10 +48,6 @@ def only(module: ModuleOp, kind: type[Kind]) -> Kind:
 
 def all_of(module: ModuleOp, kind: type[Kind]) -> list[Kind]:
     return [op for op in module.walk() if isinstance(op, kind)]
-
-
-def results(module: ModuleOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    return interpret(module, feeds)
 
 
 def assert_same_function(before: ModuleOp, after: ModuleOp, feeds: Sequence[Mapping[str, NDArray[Any]]]) -> None:

@@ -80,7 +80,7 @@ def test_all_passes_together_change_no_function(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_nan_and_inf_in_constants_reach_the_same_results(seed: int) -> None:
-    # onnxruntime multiplies a batch norm out, and inf - inf is NaN where (x - mean) * inf is not; the interpreter does not
+    # the interpreter subtracts a batch norm's mean first; onnxruntime and we multiply out, and inf - inf is NaN
     check(run(network(seed, nonfinite=True), FoldBatchNorm()), seed, *COMPILED)
 
 

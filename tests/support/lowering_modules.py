@@ -57,7 +57,7 @@ def function(inputs: Sequence[F32Tensor], body: Body) -> ModuleOp:
     return module
 
 
-def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = (16, 64)) -> ModuleOp:
+def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = (1, 8, 16, 32, 64)) -> ModuleOp:
     """A module of one tile over all inputs; `body` adds the tile's ops to its block, constants included."""
 
     def fill(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:

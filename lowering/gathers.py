@@ -1,0 +1,55 @@
+"""Vector loads and stores at computed places, and the lookup in two registers: what single-row kernels are made of."""
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from redpebble.lowering.emission import FLOAT, I32, POINTER, VOID, Code, float_at
+from redpebble.lowering.vectors import Lanes
+
+BIT = ir.IntType(1)
+
+
+def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
+    """Return the floats at `places`, a vector of i32, after `pointer`."""
+    addresses = _addresses(lanes, pointer, places)
+    flags = ir.VectorType(BIT, lanes.width)
+    name = f"llvm.masked.gather.v{lanes.width}f32.v{lanes.width}p0"
+    function = _intrinsic(code, name, lanes.float_vector, [addresses.type, I32, flags, lanes.float_vector])
+    every, undefined = ir.Constant(flags, [1] * lanes.width), ir.Constant(lanes.float_vector, ir.Undefined)
+    return lanes.builder.call(function, [addresses, ir.Constant(I32, 4), every, undefined])
+
+
+def scatter_rows(code: Code, lanes: Lanes, values: ir.Value, target: tuple[ir.Value, ir.Value]) -> None:
+    """Write `values` to (y, rows): each lane to its row, a vector of i32; a negative one is no row."""
+    y, rows = target
+    addresses = _addresses(lanes, y, rows)
+    is_row = lanes.builder.icmp_signed(">=", rows, lanes.ints(0))
+    name = f"llvm.masked.scatter.v{lanes.width}f32.v{lanes.width}p0"
+    function = _intrinsic(code, name, VOID, [lanes.float_vector, addresses.type, I32, is_row.type])
+    lanes.builder.call(function, [values, addresses, ir.Constant(I32, 4), is_row])
+
+
+def lookup(code: Code, lanes: Lanes, tables: tuple[ir.Value, ir.Value], places: ir.Value) -> ir.Value:
+    """Return 16 of the 32 floats of two AVX-512 registers; the low five bits of each lane of `places` say which."""
+    types = [lanes.float_vector, lanes.int_vector, lanes.float_vector]
+    function = _intrinsic(code, "llvm.x86.avx512.vpermi2var.ps.512", lanes.float_vector, types)
+    return lanes.builder.call(function, [tables[0], places, tables[1]])
+
+
+def load_ints(lanes: Lanes, pointer: ir.Value, align: int = 4) -> ir.Value:
+    """Return as many 32-bit integers at `pointer` as there are lanes."""
+    return lanes.builder.load(pointer, align=align, typ=lanes.int_vector)
+
+
+def _addresses(lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
+    """Return the address of the float at each of `places`; llvmlite types a sum of addresses by its base."""
+    builder = lanes.builder
+    undefined = ir.Constant(ir.VectorType(POINTER, lanes.width), ir.Undefined)
+    first = builder.insert_element(undefined, pointer, ir.Constant(I32, 0))
+    return float_at(builder, builder.shuffle_vector(first, undefined, lanes.ints(0)), places)
+
+
+def _intrinsic(code: Code, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    known = code.module.globals.get(name)
+    return ir.Function(code.module, ir.FunctionType(result, arguments), name) if known is None else known

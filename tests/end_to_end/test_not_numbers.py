@@ -1,0 +1,112 @@
+"""NaN and infinities are values like any other: in weights, and in inputs of dense layers."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from agreement import assert_close
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import redpebble
+from redpebble.frontend.reading import read_model
+from redpebble.lowering.target import CpuTarget
+from redpebble.runtime.machine_code import missing_features
+from redpebble.runtime.oracle import Oracle
+
+SPECIAL = {"nan": np.nan, "inf": np.inf, "minus inf": -np.inf}
+
+ACTIVATIONS: dict[str, dict[str, Any]] = {
+    "Relu": {},
+    "LeakyRelu": {"alpha": 0.1},
+    "Sigmoid": {},
+    "Tanh": {},
+    "Erf": {},
+    "Elu": {},
+    "Selu": {},
+    "Softplus": {},
+    "HardSigmoid": {},
+    "HardSwish": {},
+    "Celu": {},
+    "Mish": {},
+    "Gelu": {},
+    "Abs": {},
+    "Neg": {},
+    "Exp": {},
+    "Sqrt": {},
+    "Log": {},
+    "Reciprocal": {},
+    "Softmax": {"axis": -1},
+    "LogSoftmax": {"axis": -1},
+}
+
+TARGETS = [
+    pytest.param(target, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's"))
+    for target in (CpuTarget.avx512(), CpuTarget.avx2(), CpuTarget.generic())
+]
+
+
+def perceptron(arrays: list[NDArray[np.float32]]) -> onnx.ModelProto:
+    """Gemm layers with weights and biases in turn, Relu between them."""
+    nodes: list[onnx.NodeProto] = []
+    weights = [numpy_helper.from_array(array, f"c{index}") for index, array in enumerate(arrays)]
+    value = "x"
+    for layer in range(len(arrays) // 2):
+        nodes.append(helper.make_node("Gemm", [value, f"c{2 * layer}", f"c{2 * layer + 1}"], [f"h{layer}"]))
+        nodes.append(helper.make_node("Relu", [f"h{layer}"], [f"r{layer}"]))
+        value = f"r{layer}"
+    return graph(nodes, (arrays[0].shape[0], f"h{len(arrays) // 2 - 1}"), weights)
+
+
+def graph(nodes: list[onnx.NodeProto], ends: tuple[int, str], weights: list[onnx.TensorProto]) -> onnx.ModelProto:
+    """A model of one input x [batch, features], and one output."""
+    features, output = ends
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", features])
+    result = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+    made = helper.make_graph(nodes, "g", [value], [result], weights)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def arrays(density: float, seed: int = 0) -> list[NDArray[np.float32]]:
+    """Weights and biases of 20 -> 24 -> 18 -> 6."""
+    rng = np.random.default_rng(seed)
+    made: list[NDArray[np.float32]] = []
+    for rows, columns in ((20, 24), (24, 18), (18, 6)):
+        weight = rng.standard_normal((rows, columns)) * (rng.random((rows, columns)) < density)
+        made += [weight.astype(np.float32), rng.standard_normal(columns).astype(np.float32)]
+    return made
+
+
+def assert_agrees(proto: onnx.ModelProto, x: NDArray[np.float32], target: CpuTarget | None = None) -> None:
+    expected = Oracle(read_model(proto)).run({"x": x})
+    native = redpebble.compile(proto, target=target, cache=False)
+    assert_close(native.run(None, {"x": x}), expected, "native")
+    assert_close(Oracle(redpebble.optimize(proto).model).run({"x": x}), expected, "portable")
+
+
+@pytest.mark.parametrize("density", [1.0, 0.1])
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("name", SPECIAL)
+def test_a_weight_or_bias_that_is_no_number_agrees(name: str, place: int, density: float) -> None:
+    made = arrays(density)
+    made[place].reshape(-1)[[1, made[place].size // 2]] = SPECIAL[name]
+    assert_agrees(perceptron(made), np.random.default_rng(1).standard_normal((17, 20)).astype(np.float32))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_input_that_is_no_number_agrees_where_layers_are_dense(target: CpuTarget) -> None:
+    x = np.random.default_rng(2).standard_normal((23, 20)).astype(np.float32)
+    for row, number in enumerate(SPECIAL.values()):
+        x[3 * row, row] = x[3 * row + 1, :] = number
+    x[10, :2] = np.inf, -np.inf
+    assert_agrees(perceptron(arrays(1.0)), x, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("operator", ACTIVATIONS)
+def test_an_activation_of_what_is_no_number_agrees(operator: str, target: CpuTarget) -> None:
+    node = helper.make_node(operator, ["x"], ["y"], **ACTIVATIONS[operator])
+    x = np.zeros((9, 5), dtype=np.float32)
+    x[np.arange(9), 2] = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 200.0, -200.0, 3e38)
+    assert_agrees(graph([node], (5, "y"), []), x, target)

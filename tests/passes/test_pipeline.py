@@ -1,0 +1,103 @@
+"""What the pass manager holds passes to."""
+
+import pytest
+from pass_texts import context, parse
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.transforms.canonicalize import CanonicalizePass
+from xdsl.utils.exceptions import PassFailedException, VerifyException
+
+from redpebble.dialect.elementwise import ActivateOp
+from redpebble.dialect.tensors import f32_tensor
+from redpebble.passes.dominance import check_def_before_use
+from redpebble.passes.fuse_layers import FuseLayers
+from redpebble.passes.pipeline import run_passes
+from redpebble.passes.sparsify import Sparsify
+
+TWO_STEPS = """
+func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %h = pebble.activate <relu> %x : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  %y = pebble.activate <tanh> %h : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
+"""
+
+
+class SwapSteps(ModulePass):
+    """Puts the second activation before the first, whose result it reads."""
+
+    name = "swap-steps"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        first, second = (found for found in op.walk() if isinstance(found, ActivateOp))
+        second.detach()
+        if first.parent is not None:
+            first.parent.insert_op_before(second, first)
+
+
+class WidenResult(ModulePass):
+    """Gives an activation a result that its operand does not have."""
+
+    name = "widen-result"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        first, _ = (found for found in op.walk() if isinstance(found, ActivateOp))
+        wide = ActivateOp.create(
+            operands=[first.x], result_types=[f32_tensor((3, 3))], properties=dict(first.properties)
+        )
+        if first.parent is not None:
+            first.parent.insert_op_before(wide, first)
+
+
+def test_passes_run_in_order_and_each_is_told_of() -> None:
+    told: list[str] = []
+    run_passes(context(), parse(TWO_STEPS), [FuseLayers(), Sparsify()], lambda done: told.append(done.name))
+    assert told == ["pebble-fuse-layers", "pebble-sparsify"]
+
+
+def test_a_refusal_names_the_pass_and_those_before() -> None:
+    passes = [CanonicalizePass(), FuseLayers(), Sparsify(threshold=2.0)]
+    with pytest.raises(PassFailedException) as raised:
+        run_passes(context(), parse(TWO_STEPS), passes)
+    assert str(raised.value) == (
+        "pebble-sparsify: threshold 2.0, expected 0 to 1 (after canonicalize, pebble-fuse-layers)"
+    )
+
+
+def test_a_use_before_its_definition_is_found() -> None:
+    told: list[str] = []
+    with pytest.raises(PassFailedException) as raised:
+        run_passes(context(), parse(TWO_STEPS), [SwapSteps()], lambda done: told.append(done.name))
+    assert str(raised.value) == (
+        "swap-steps: operand 0 of pebble.activate is used before pebble.activate defines it (after no other pass)"
+    )
+    assert not told
+
+
+def test_a_module_that_does_not_verify_is_found_and_told_in_one_line() -> None:
+    with pytest.raises(PassFailedException) as raised:
+        run_passes(context(), parse(TWO_STEPS), [WidenResult()])
+    assert str(raised.value) == "widen-result: result 3x3, expected ?x2 (after no other pass)"
+
+
+BRANCHES = """
+func.func @main(%x: tensor<2xf32>, %on: i1) -> tensor<2xf32> {
+  cf.cond_br %on, ^side, ^last
+^side:
+  %a = pebble.activate <relu> %x : (tensor<2xf32>) -> tensor<2xf32>
+  cf.br ^last
+^last:
+  %b = pebble.activate <relu> %VALUE : (tensor<2xf32>) -> tensor<2xf32>
+  func.return %b : tensor<2xf32>
+}
+"""
+
+
+def test_a_value_of_another_branch_is_not_visible() -> None:
+    check_def_before_use(parse(BRANCHES.replace("VALUE", "x")))
+    with pytest.raises(VerifyException, match=r"operand 0 of pebble\.activate is used before pebble\.activate"):
+        check_def_before_use(parse(BRANCHES.replace("VALUE", "a")))
