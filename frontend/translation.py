@@ -11,7 +11,7 @@ from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.constants import ConstantOp
-from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.foreign import ForeignOp, ForeignType
 from redpebble.dialect.provenance import set_provenance, value_name
 from redpebble.dialect.symbolic import DIMS, NAME
 from redpebble.frontend.constants import constant_array, is_constant, overridable
@@ -95,10 +95,13 @@ class _Translation:
         conversion = Conversion(node, self._opset(node), self._scope)
         try:
             results = converter(conversion)
-        except NotCovered as reason:
-            raise NotCovered(f": {reason}") from reason
-        if self._keep_foreign and len(conversion.ops) > 1:
-            raise NotCovered(": becomes several ops")
+            if self._keep_foreign and len(conversion.ops) > 1:
+                raise NotCovered("becomes several ops")
+        except (NotCovered, UnsupportedModelError, VerifyException) as reason:
+            # ops that come to nothing would stay among the users of the values they read
+            for op in reversed(conversion.ops):
+                op.drop_all_references()
+            raise NotCovered(f": {reason}") if isinstance(reason, NotCovered) else reason from reason
         self._commit(conversion, results)
 
     def _commit(self, conversion: Conversion, results: Sequence[SSAValue]) -> None:
@@ -149,6 +152,7 @@ class _Translation:
     def finish(self) -> Translated:
         """Return the function with its results, without what nothing reads."""
         results = [self._result(output) for output in self._model.graph.outputs]
+        self._check_arguments()
         self._block.add_op(ReturnOp(*results))
         for op in reversed(self._shape_ops):
             if not any(result.uses.get_length() for result in op.results):
@@ -167,6 +171,13 @@ class _Translation:
         return Translated(
             module, frozenset(value_name(op.result) for op in module.walk() if isinstance(op, ConstantOp))
         )
+
+    def _check_arguments(self) -> None:
+        """Refuse an input that no code could take; where a node reads it, the node's refusal came first."""
+        for value, argument in zip(self._arguments, self._block.args, strict=True):
+            if isinstance(argument.type, ForeignType) and not self._keep_foreign:
+                kind = argument.type.description.data
+                raise UnsupportedModelError(f"input {value.name}: {kind} is not covered, accepted is a float tensor")
 
     def _result(self, output: onnx_ir.Value) -> SSAValue:
         array = constant_array(output, self._model.ir_version)

@@ -197,7 +197,7 @@ def run_random(uses: Uses, values: Ids, slots: int, rng: np.random.Generator) ->
                 values[neuron] = _loaded(value)
         values[neurons[step + 1]] |= _DIRTY
         for use in (step, step + 1):
-            neuron: int = neurons[use]
+            neuron = neurons[use]
             if places[neuron] < 0:
                 used[used_count], places[neuron] = neuron, used_count
                 used_count += 1

@@ -68,7 +68,8 @@ def largest(places: PlaceSet) -> int:
     """The largest member of a set that has one."""
     place = 0
     for level in range(len(places.starts) - 1, -1, -1):
-        word: int = places.words[places.starts[level] + place]
+        start: int = places.starts[level]
+        word: int = places.words[start + place]
         place = (place << 5) + _highest_bit(word)
     return place
 

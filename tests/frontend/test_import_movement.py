@@ -194,6 +194,14 @@ def test_a_movement_that_is_not_covered_is_refused(node: str, message: str) -> N
 
 
 def test_a_declared_shape_stands_in_for_one_that_is_computed_from_values() -> None:
-    proto = model("(float[n,3,4] x, int64[2] target) => (float[n,12] y)", "y = Reshape(x, target)")
+    graph = "rows = ArgMax<axis=2, keepdims=0>(x) target = ArgMax<axis=1, keepdims=0>(rows) y = Reshape(x, target)"
+    proto = model("(float[n,3,4] x) => (float[n,12] y)", graph)
     (reshape,) = (op for op in imported(proto).walk() if isinstance(op, ReshapeOp))
     assert reshape.target.text == "[d0, 12]"
+
+
+def test_an_input_that_no_code_could_take_is_refused_even_where_nothing_needs_it() -> None:
+    proto = model("(float[n,3,4] x, int64[2] target) => (float[n,12] y)", "y = Reshape(x, target)")
+    with pytest.raises(UnsupportedModelError) as refusal:
+        imported(proto)
+    assert str(refusal.value) == "input target: tensor(int64) is not covered, accepted is a float tensor"
