@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from math import prod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -184,19 +185,24 @@ def _verify_shapes(op: NetworkOp) -> None:
 
 def _verify_sizes(op: NetworkOp) -> None:
     """Check that there are as many entries as the types and the other arrays say."""
-    connections, neurons = op.sources.get_shape(), op.biases.get_shape()
+    connections, neurons = op.sources.get_shape()[:1], op.biases.get_shape()[:1]
     features = sum(shape_of(value)[-1] for value in op.outputs)
     for name, array, expected in (
-        ("sources", op.sources, connections[:1]),
-        ("targets", op.targets, connections[:1]),
-        ("weights", op.weights, connections[:1]),
-        ("biases", op.biases, neurons[:1]),
-        ("activation numbers", op.activation_of, neurons[:1]),
+        ("sources", op.sources, connections),
+        ("targets", op.targets, connections),
+        ("weights", op.weights, connections),
+        ("biases", op.biases, neurons),
+        ("activation numbers", op.activation_of, neurons),
         ("output neurons", op.output_neurons, (features,)),
+        ("connections in the order", op.order, connections),
+        ("steps", op.steps, (*op.steps.get_shape()[:1], 4) if op.steps is not None else ()),
     ):
-        size = array.get_element_type().size
-        if array.get_shape() != expected or len(array.data.data) != expected[0] * size:
-            raise VerifyException(f"{name} are {shape_text(array.get_shape())}, expected {shape_text(expected)}")
+        if array is None:
+            continue
+        size = 4 if array in (op.weights, op.biases) else 8
+        if array.get_shape() != expected or len(array.data.data) != prod(expected) * size:
+            kind = "32-bit floats" if size == 4 else "64-bit integers"
+            raise VerifyException(f"{name}: {array.type}, expected {shape_text(expected)} {kind}")
 
 
 def _verify_graph(input_count: int, arrays: NetworkArrays) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redpebble.lowering.emission import FLOAT, I32, POINTER, VOID, Code, float_at
+from redpebble.lowering.emission import I32, POINTER, VOID, Code, float_at
 from redpebble.lowering.vectors import Lanes
 
 BIT = ir.IntType(1)

@@ -12,12 +12,15 @@ from redpebble.dialect.constants import ConstantOp, constant_array
 from redpebble.dialect.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.dialect.movement import ConcatOp, SplitOp
+from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.lowering.connection_stream import pack_stream, working_rows
 from redpebble.lowering.elementwise import BinaryForm, Operand, activate, binary
-from redpebble.lowering.emission import FLOAT_BYTES, Code, byte_at, float_at, i64
+from redpebble.lowering.emission import FLOAT_BYTES, POINTER, Code, byte_at, float_at, i64
 from redpebble.lowering.kernels import FAMILIES
 from redpebble.lowering.linear import OUTPUT_PADDING, LinearForm
+from redpebble.lowering.network_kernel import NetworkForm, network_loop
 from redpebble.lowering.planning import Lifetime, Plan, plan_offsets
 from redpebble.lowering.reductions import layer_norm, log_softmax, reduce_mean, rms_norm, softmax
 from redpebble.lowering.tables import VECTOR_ROOM, ConstantTable
@@ -46,7 +49,10 @@ def plan_scratch(op: TileOp, width: int) -> tuple[dict[SSAValue, int], int]:
 
 
 def _buffer_bytes(value: SSAValue, width: int) -> int:
-    return (features_of(value) + OUTPUT_PADDING) * width * FLOAT_BYTES + VECTOR_ROOM * FLOAT_BYTES
+    owner = value.owner
+    # what a network works on lies behind its first result
+    extra = working_rows(owner).count if isinstance(owner, NetworkOp) and value is owner.outputs[0] else 0
+    return (features_of(value) + OUTPUT_PADDING + extra) * width * FLOAT_BYTES + VECTOR_ROOM * FLOAT_BYTES
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,8 @@ class TileCode:
                 self._emit_pieces(list(op.parts), op.result, gather=True)
             case SplitOp():
                 self._emit_pieces(list(op.parts), op.x, gather=False)
+            case NetworkOp():
+                self._emit_network(op)
             case YieldOp():
                 pass
             case _:
@@ -164,6 +172,25 @@ class TileCode:
             source, target = (self.places[part], inside) if gather else (inside, self.places[part])
             self.builder.call(copy, [source, target, i64(features_of(part))])
             first += features_of(part)
+
+
+    def _emit_network(self, op: NetworkOp) -> None:
+        """Emit the loop over a network's stream; slots and spilled rows lie behind the first result, see plan_scratch."""
+        key = (op, "stream")
+        if not self.constants.has(key):
+            self.constants.add(key, [pack_stream(op)])
+        (stream,) = self.constants.pointers(self.builder, self.constant_table, key)
+        first, rows = op.outputs[0], working_rows(op)
+        behind = (features_of(first) + OUTPUT_PADDING) * self.width
+        slots, spilled = (
+            float_at(self.builder, self.places[first], i64(behind + row * self.width)) for row in (0, rows.slots)
+        )
+        buffers = [*(self.places[value] for value in (*op.inputs, *op.outputs)), spilled]
+        table = self.builder.alloca(POINTER, len(buffers))
+        for index, buffer in enumerate(buffers):
+            self.builder.store(buffer, self.builder.gep(table, [i64(index)], source_etype=POINTER))
+        loop = network_loop(self.code, NetworkForm(self.width, op.activations.data))
+        self.builder.call(loop, [stream, slots, table])
 
 
 def _operand(value: SSAValue, features: int) -> Operand:

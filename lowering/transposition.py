@@ -26,22 +26,23 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
         if width == 1:
             _emit_copy(code, builder, (rows, columns, features))
             return
-        for first in range(0, width, lanes):
-            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
+        with counted_loop(builder, i64(width), lanes) as first:
+            lines = _lines(builder, (rows, features, count), (first, lanes))
+            block = float_at(builder, columns, first)
 
-            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+            def turn(feature: ir.Value) -> None:
                 vectors = [code.lanes(builder, lanes).load(float_at(builder, line, feature)) for line in lines]
                 for offset, vector in enumerate(_turned(builder, vectors)):
-                    place = (builder.add(feature, i64(offset)), width, first)
-                    code.lanes(builder, lanes).store(vector, cell(builder, columns, place), FLOAT_BYTES * lanes)
+                    place = (builder.add(feature, i64(offset)), width, 0)
+                    code.lanes(builder, lanes).store(vector, cell(builder, block, place), FLOAT_BYTES * lanes)
 
-            def gather(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
+            def gather(feature: ir.Value) -> None:
                 vector: ir.Value = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
                 for lane, line in enumerate(lines):
                     value = builder.load(float_at(builder, line, feature), typ=FLOAT)
                     vector = builder.insert_element(vector, value, ir.Constant(I32, lane))
-                place = (feature, width, first)
-                code.lanes(builder, lanes).store(vector, cell(builder, columns, place), FLOAT_BYTES * lanes)
+                place = (feature, width, 0)
+                code.lanes(builder, lanes).store(vector, cell(builder, block, place), FLOAT_BYTES * lanes)
 
             _for_each_block(builder, features, lanes, (turn, gather))
 
@@ -57,24 +58,24 @@ def columns_to_rows(code: Code, width: int) -> ir.Function:
         if width == 1:
             _emit_copy(code, builder, (columns, rows, features))
             return
-        for first in range(0, width, lanes):
-            lines = _lines(builder, (rows, features, count), range(first, first + lanes))
+        with counted_loop(builder, count, lanes) as first:
+            lines = _lines(builder, (rows, features, count), (first, lanes))
+            block = float_at(builder, columns, first)
 
-            def turn(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
-                cells = [cell(builder, columns, (builder.add(feature, i64(k)), width, first)) for k in range(lanes)]
+            def turn(feature: ir.Value) -> None:
+                cells = [cell(builder, block, (builder.add(feature, i64(k)), width, 0)) for k in range(lanes)]
                 vectors = [code.lanes(builder, lanes).load(address, FLOAT_BYTES * lanes) for address in cells]
                 for line, vector in zip(lines, _turned(builder, vectors), strict=True):
                     code.lanes(builder, lanes).store(vector, float_at(builder, line, feature))
 
-            def scatter(feature: ir.Value, first: int = first, lines: list[ir.Value] = lines) -> None:
-                address = cell(builder, columns, (feature, width, first))
+            def scatter(feature: ir.Value) -> None:
+                address = cell(builder, block, (feature, width, 0))
                 vector = code.lanes(builder, lanes).load(address, FLOAT_BYTES * lanes)
                 for lane, line in enumerate(lines):
                     value = builder.extract_element(vector, ir.Constant(I32, lane))
                     builder.store(value, float_at(builder, line, feature))
 
-            with builder.if_then(builder.icmp_signed(">", count, i64(first))):
-                _for_each_block(builder, features, lanes, (turn, scatter))
+            _for_each_block(builder, features, lanes, (turn, scatter))
 
     return code.function(f"columns_to_rows_w{width}", ARGUMENTS, body)
 
@@ -84,11 +85,15 @@ def _emit_copy(code: Code, builder: ir.IRBuilder, copy: tuple[ir.Value, ir.Value
     emit_strided(code, builder, [features], (Strided(target, (1,)), [Strided(source, (1,))], copy_values))
 
 
-def _lines(builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: range) -> list[ir.Value]:
-    """Return for each column of the tile the address of the row it stands for."""
+def _lines(
+    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: tuple[ir.Value, int]
+) -> list[ir.Value]:
+    """Return for each of the tile's `columns`, (first, how many), the address of the row it stands for."""
     pointer, features, count = rows
+    first, column_count = columns
     last = builder.sub(count, i64(1))
-    indices = [builder.select(builder.icmp_signed("<", last, i64(column)), last, i64(column)) for column in columns]
+    places = [builder.add(first, i64(offset)) for offset in range(column_count)]
+    indices = [builder.select(builder.icmp_signed("<", last, place), last, place) for place in places]
     return [float_at(builder, pointer, builder.mul(index, features)) for index in indices]
 
 

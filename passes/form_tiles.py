@@ -32,7 +32,6 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.decisions import ScheduleAttr
-from redpebble.dialect.elementwise import ActivateOp
 from redpebble.dialect.layers import (
     LayerNormOp,
     LinearOp,
@@ -41,6 +40,7 @@ from redpebble.dialect.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
+from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tile import TileOp
 from redpebble.passes.clusters import clusters_of
@@ -48,7 +48,7 @@ from redpebble.passes.dominance import check_def_before_use
 from redpebble.passes.rowwise import ROW_MAJOR, Rows
 from redpebble.passes.tile_building import TileBuilder
 
-TILED = LinearOp | ActivateOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp
+TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp | NetworkOp
 """Ops that run in tiles only."""
 
 
@@ -58,7 +58,7 @@ class FormTiles(ModulePass):
 
     name = "pebble-form-tiles"
 
-    widths: tuple[int, ...] = (16, 64)
+    widths: tuple[int, ...] = (1, 8, 16, 32, 64)
     """Batch columns of a tile, ascending."""
 
     @override

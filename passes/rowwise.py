@@ -21,12 +21,13 @@ from redpebble.dialect.layers import (
     SoftmaxOp,
 )
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.symbolic import Size, SymbolicShape, product, symbolic_shapes
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.passes.features import entries_per_feature
 from redpebble.passes.weights import weight_of
 
-ROW_MAJOR = BinaryOp | ReshapeOp | TransposeOp | ConcatOp | SplitOp
+ROW_MAJOR = ActivateOp | BinaryOp | ReshapeOp | TransposeOp | ConcatOp | SplitOp
 """Ops that may stay outside of tiles; all others are row-wise or refused."""
 
 
@@ -76,7 +77,7 @@ class Rows:
                 return weight_of(op.weight) is not None and _all_constant(op.operands[1:])
             case ActivateOp():
                 return shape_of(op.x)[-1:] != (DYNAMIC,)
-            case SoftmaxOp() | LogSoftmaxOp() | ReduceMeanOp():
+            case SoftmaxOp() | LogSoftmaxOp() | ReduceMeanOp() | NetworkOp():
                 return True
             case LayerNormOp() | RmsNormOp():
                 return _all_constant(op.operands[1:])

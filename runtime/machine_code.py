@@ -49,6 +49,7 @@ class MachineCode:
     """Loaded functions by name; they stay loaded as long as this object lives."""
 
     functions: Mapping[str, StepFunction]
+    addresses: Mapping[str, int]
     owners: tuple[object, ...]
 
 
@@ -63,8 +64,9 @@ def load_object(image: bytes, arities: Mapping[str, tuple[int, int]]) -> Machine
     for name in arities:
         builder = builder.export_symbol(name)
     tracker = builder.link(jit, "redpebble")
-    functions = {name: _function(tracker[name], pointers, sizes) for name, (pointers, sizes) in arities.items()}
-    return MachineCode(functions, (tracker, jit))
+    addresses = {name: tracker[name] for name in arities}
+    functions = {name: _function(addresses[name], *arity) for name, arity in arities.items()}
+    return MachineCode(functions, addresses, (tracker, jit))
 
 
 def _function(address: int, pointers: int, sizes: int) -> StepFunction:

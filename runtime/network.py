@@ -1,7 +1,6 @@
 """A compiled network: bound to the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,11 +12,12 @@ from redpebble.lowering.planning import Lifetime, plan_offsets
 from redpebble.lowering.program import Program, Size, Step
 from redpebble.runtime.machine_code import MachineCode, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
+from redpebble.runtime.thread_pool import ThreadPool
 
 Floats = NDArray[np.float32]
 
-ROWS_PER_PIECE = 64
-"""Threads get multiples of this many rows, so that only the last piece has a tile that is not full."""
+LEAST_PIECE = 16
+"""Rows that a thread gets at least, and multiples of it: a tile of fewer is mostly padding."""
 
 
 class NodeArg(NamedTuple):
@@ -34,7 +34,7 @@ class Binding:
 
     sizes: NDArray[np.int64]
     rows: tuple[int, ...]
-    """For each step the rows that it is cut into, 0 where it is one piece."""
+    """The rows of each step, 0 where it is one piece of work."""
     output_shapes: tuple[tuple[int, ...], ...]
     temporary_offsets: tuple[int, ...]
     temporary_bytes: int
@@ -42,11 +42,15 @@ class Binding:
 
 
 class Workspace(NamedTuple):
-    """What one call needs for itself: the table of buffers, temporaries, and scratch for each thread."""
+    """What one call needs for itself: its table of buffers, and how the code is called on it, in threads or not."""
 
     buffers: NDArray[np.uint64]
-    temporaries: NDArray[np.uint8]
-    scratch: tuple[NDArray[np.uint8], ...]
+    call: NDArray[np.uint64]
+    """See `lowering/thread_pool.py`."""
+    tables: tuple[int, ...]
+    """Arguments of `run`: addresses of buffers, constants, sizes, scratch."""
+    owned: tuple[NDArray[np.generic], ...]
+    """What the addresses point to."""
 
 
 class Network:
@@ -67,7 +71,7 @@ class Network:
         arities = {"run": (4, 0)} | {step.symbol: (4, 2) for step in program.steps}
         self._code: MachineCode = load_object(image, arities)
         self._bindings: dict[tuple[tuple[int, ...], ...], Binding] = {}
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pool = ThreadPool(threads) if threads > 1 else None
 
     @property
     def report(self) -> tuple[LayerReport, ...]:
@@ -118,32 +122,10 @@ class Network:
         workspace = binding.workspaces.pop() if binding.workspaces else self._new_workspace(binding)
         for index, array in enumerate((*inputs, *outputs)):
             workspace.buffers[index] = address_of(array)
-        tables = [address_of(table) for table in (workspace.buffers, self._constant_table, binding.sizes)]
-        scratch = [address_of(area) for area in workspace.scratch]
-        if self._pool is None:
-            self._code.functions["run"](*tables, scratch[0])
-        else:
-            self._run_in_pieces(self._pool, binding, (tables, scratch))
+        if self._pool is None or not self._pool.try_run(workspace.call):
+            self._code.functions["run"](*workspace.tables)
         binding.workspaces.append(workspace)
         return outputs
-
-    def _run_in_pieces(
-        self, pool: ThreadPoolExecutor, binding: Binding, addresses: tuple[list[int], list[int]]
-    ) -> None:
-        """Run step after step, each one's rows in as many pieces as there are threads."""
-        tables, scratch = addresses
-        for step, rows in zip(self.program.steps, binding.rows, strict=True):
-            function = self._code.functions[step.symbol]
-            pieces = cut_rows(rows, self.threads)
-            if len(pieces) < 2:
-                function(*tables, scratch[0], 0, rows)
-                continue
-            jobs = [
-                pool.submit(function, *tables, area, begin, end)
-                for area, (begin, end) in zip(scratch, pieces, strict=False)
-            ]
-            for job in jobs:
-                job.result()
 
     def _new_workspace(self, binding: Binding) -> Workspace:
         program = self.program
@@ -152,15 +134,17 @@ class Network:
         first = len(program.inputs) + len(program.outputs)
         for index, offset in enumerate(binding.temporary_offsets):
             buffers[first + index] = address_of(temporaries) + offset
-        scratch = tuple(aligned_bytes(program.scratch_bytes) for _ in range(self.threads))
-        return Workspace(buffers, temporaries, scratch)
-
-
-def cut_rows(rows: int, pieces: int) -> list[tuple[int, int]]:
-    """Cut 0 to `rows` into at most `pieces` ranges (begin, end) of whole multiples of `ROWS_PER_PIECE` but the last."""
-    groups = -(-rows // ROWS_PER_PIECE)
-    share = max(1, -(-groups // pieces)) * ROWS_PER_PIECE
-    return [(begin, min(begin + share, rows)) for begin in range(0, rows, share)]
+        scratch = [aligned_bytes(program.scratch_bytes) for _ in range(self.threads)]
+        areas = pointer_table(scratch)
+        tables = tuple(address_of(table) for table in (buffers, self._constant_table, binding.sizes))
+        addresses = self._code.addresses
+        steps = [
+            (addresses[step.symbol], -1 if step.rows is None else rows)
+            for step, rows in zip(program.steps, binding.rows, strict=True)
+        ]
+        step_table = np.array(steps, dtype=np.int64)
+        call = np.array([address_of(step_table), len(steps), *tables, address_of(areas), LEAST_PIECE], dtype=np.uint64)
+        return Workspace(buffers, call, (*tables, int(areas[0])), (temporaries, areas, step_table, *scratch))
 
 
 def bind(program: Program, shapes: Sequence[tuple[int, ...]]) -> Binding:

@@ -19,7 +19,7 @@ class RedpebbleRep(BackendRep):
     def __init__(self, network: redpebble.Network) -> None:
         self._network = network
 
-    def run(self, inputs: Sequence[NDArray[Any]], **_: Any) -> tuple[NDArray[np.float32], ...]:
+    def run(self, inputs: Sequence[NDArray[Any]], **_: object) -> tuple[NDArray[np.float32], ...]:
         """Run on inputs in the graph's order."""
         names = [argument.name for argument in self._network.get_inputs()]
         return tuple(self._network.run(None, dict(zip(names, inputs, strict=True))))
@@ -30,7 +30,7 @@ class RedpebbleBackend(Backend):
 
     @classmethod
     def prepare(
-        cls, model: onnx.ModelProto, device: str = "CPU", *, target: CpuTarget | None = None, **_: Any
+        cls, model: onnx.ModelProto, device: str = "CPU", *, target: CpuTarget | None = None, **_: object
     ) -> RedpebbleRep:
         """Compile a model.
 
@@ -44,10 +44,16 @@ class RedpebbleBackend(Backend):
 
     @classmethod
     def run_model(
-        cls, model: onnx.ModelProto, inputs: Sequence[NDArray[Any]], device: str = "CPU", **options: Any
+        cls,
+        model: onnx.ModelProto,
+        inputs: Sequence[NDArray[Any]],
+        device: str = "CPU",
+        *,
+        target: CpuTarget | None = None,
+        **_: object,
     ) -> tuple[NDArray[np.float32], ...]:
         """Compile a model and run it once."""
-        return cls.prepare(model, device, **options).run(inputs)
+        return cls.prepare(model, device, target=target).run(inputs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 T = TypeVar("T")
 
+Attribute = int | float | str | list[int]
+
 Floats = NDArray[np.float32]
 
 PATTERNS = ("dense", "half", "sparse", "no column", "no row", "one value", "all zero", "equal columns")
@@ -48,7 +50,8 @@ class GraphDraft:
 
     def choose(self, options: Sequence[T]) -> T:
         """One of the options; shrinks towards the first."""
-        return options[self.draw(st.integers(0, len(options) - 1))]
+        index = int(self.draw(st.integers(0, len(options) - 1)))
+        return options[index]
 
     def flip(self) -> bool:
         """True or False; shrinks towards False."""
@@ -94,7 +97,7 @@ class GraphDraft:
 
     def weight(self, rows: int, columns: int, fan_in: int) -> Floats:
         """A pruned matrix, scaled so that results stay near 1."""
-        array = self.rng.standard_normal((rows, columns)) / np.sqrt(fan_in)
+        array: NDArray[np.float64] = self.rng.standard_normal((rows, columns)) / np.sqrt(fan_in)
         match self.choose(PATTERNS):
             case "half":
                 array *= self.rng.random(array.shape) < 0.5
@@ -114,24 +117,29 @@ class GraphDraft:
                 pass
         return array.astype(np.float32)
 
-    def node(self, operator: str, inputs: Sequence[Value | None], shape: Sequence[Dim], **attributes: Any) -> Value:
+    def node(
+        self, operator: str, inputs: Sequence[Value | None], shape: Sequence[Dim], **attributes: Attribute
+    ) -> Value:
         """A node of one output, which may be read from now on."""
         value = self.part(operator, inputs, shape, **attributes)
         self.values.append(value)
         return value
 
-    def part(self, operator: str, inputs: Sequence[Value | None], shape: Sequence[Dim], **attributes: Any) -> Value:
+    def part(
+        self, operator: str, inputs: Sequence[Value | None], shape: Sequence[Dim], **attributes: Attribute
+    ) -> Value:
         """A node of one output that only the caller reads."""
         return self.node_with_parts(operator, inputs, [shape], **attributes)[0]
 
     def node_with_parts(
-        self, operator: str, inputs: Sequence[Value | None], shapes: Sequence[Sequence[Dim]], **attributes: Any
+        self, operator: str, inputs: Sequence[Value | None], shapes: Sequence[Sequence[Dim]], **attributes: Attribute
     ) -> list[Value]:
         """A node of several outputs that only the caller reads."""
         index = len(self.nodes)
         outputs = [Value(f"v{index}_{place}", tuple(shape)) for place, shape in enumerate(shapes)]
         names = ["" if value is None else value.name for value in inputs]
-        made = helper.make_node(operator, names, [value.name for value in outputs], f"n{index}", **attributes)
+        made = helper.make_node(operator, names, [value.name for value in outputs], f"n{index}")
+        made.attribute.extend(helper.make_attribute(name, content) for name, content in attributes.items())
         self.nodes.append(made)
         return outputs
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from graph_draft import Dim, GraphDraft, Value, known, product
@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 Layer = Callable[[GraphDraft, Value], Value | None]
 
-ACTIVATIONS: Final = MappingProxyType[str, tuple[int, dict[str, Any]]](
+ACTIVATIONS: Final = MappingProxyType[str, tuple[int, dict[str, float | str]]](
     {
         "Relu": (7, {}),
         "LeakyRelu": (7, {"alpha": 0.1}),
@@ -145,7 +145,7 @@ def reshape(draft: GraphDraft, x: Value) -> Value | None:
     if not x.shape:
         return None
     axis = draft.choose(range(len(x.shape)))
-    size = x.shape[axis]
+    size: Dim = x.shape[axis]
     factors = [factor for factor in (2, 3) if isinstance(size, int) and size % factor == 0]
     if factors and len(x.shape) < 4 and draft.flip():
         pair = (_number(size) // factors[0], factors[0])
@@ -155,7 +155,7 @@ def reshape(draft: GraphDraft, x: Value) -> Value | None:
     else:
         return None
     numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
-    if x.shape[0] == shape[0] and draft.flip():
+    if x.shape[:1] == shape[:1] and draft.flip():
         numbers[0] = 0
     return draft.node("Reshape", [x, draft.integers(*numbers)], shape)
 

@@ -1,4 +1,4 @@
-"""The node tests of `onnx.backend.test` for the covered operators: chosen, and made ready for onnxruntime and for us."""
+"""The node tests of `onnx.backend.test` for the covered operators: chosen, and made ready to run."""
 
 import re
 import warnings
@@ -57,7 +57,7 @@ def node_cases() -> list[NodeCase]:
     return cases
 
 
-def _as_array(tensor: Any) -> NDArray[Any]:
+def _as_array(tensor: object) -> NDArray[Any]:
     """A tensor of a test as an array; a sequence becomes one as well, nothing runs on it."""
     return numpy_helper.to_array(tensor) if isinstance(tensor, onnx.TensorProto) else np.asarray(tensor)
 
@@ -129,7 +129,10 @@ def judged(model: onnx.ModelProto, inputs: Sequence[NDArray[Any]]) -> Tensors | 
     feeds = {value.name: array for value, array in zip(model.graph.input, inputs, strict=True)}
     judge = session(model)
     try:
-        results = ReferenceEvaluator(model).run(None, feeds) if judge is None else judge.run(None, feeds)
+        if judge is not None:
+            return tuple(np.asarray(result) for result in judge.run(None, feeds))
+        # its stubs leave the type of names open
+        results = ReferenceEvaluator(model).run(None, feeds)  # pyright: ignore[reportUnknownMemberType]
+        return tuple(np.asarray(result) for result in results)
     except Exception:  # neither has a base class for its errors
         return None
-    return tuple(np.asarray(result) for result in results)

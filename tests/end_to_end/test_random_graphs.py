@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import ATOL, RTOL, Float64, assert_close, largest_error
+from agreement import ATOL, RTOL, Float64, largest_error
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -58,22 +59,30 @@ def fingerprint(file: Path) -> tuple[int, int]:
 
 def test_many_threads_use_several_networks_with_different_batches_at_once() -> None:
     models: list[ir.Model] = [build(spec) for spec in SPECS]
-    networks = [redpebble.compile(model, threads=threads, cache=False) for model, threads in zip(models, (1, 2, 3))]
+    networks = [
+        redpebble.compile(model, threads=threads, cache=False) for model, threads in zip(models, (1, 2, 3), strict=True)
+    ]
     oracles = [Oracle(model) for model in models]
     jobs = [
         (which, inputs_for(models[which], batch, np.random.default_rng((which, batch))))
         for batch in (0, 1, 7, 17, 64, 65, 130, 200) * 4
         for which in range(len(models))
     ]
+
+    def run(job: tuple[int, dict[str, NDArray[Any]]]) -> list[NDArray[np.float32]]:
+        which, feeds = job
+        return networks[which].run(None, feeds)
+
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda job: networks[job[0]].run(None, job[1]), jobs))
+        results = list(pool.map(run, jobs))
     for (which, feeds), result in zip(jobs, results, strict=True):
         assert_close(result, oracles[which].run(feeds), SPECS[which])
 
 
 def test_threads_that_compile_the_same_model_at_once_share_a_folder(path: Path, folder: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        networks = list(pool.map(lambda _: redpebble.compile(path, cache=folder), range(6)))
+        pending = [pool.submit(redpebble.compile, path, cache=folder) for _ in range(6)]
+        networks = [one.result() for one in pending]
     expected = Oracle(path).run({"x": inputs_of(0)})
     for network in networks:
         assert_close([network.run(None, {"x": inputs_of(0)})[0]], expected)
@@ -82,9 +91,9 @@ def test_threads_that_compile_the_same_model_at_once_share_a_folder(path: Path, 
 
 def test_processes_that_compile_the_same_model_at_once_share_a_folder(path: Path, folder: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(path), str(folder)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [process.returncode for process in processes] == [0, 0]
     here = redpebble.compile(path, cache=folder)
     x = np.linspace(-1, 1, 7 * 40, dtype=np.float32).reshape(7, 40)
     assert {*printed} == {np.asarray(here(x)).tobytes().hex()}

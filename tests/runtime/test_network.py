@@ -1,3 +1,6 @@
+import gc
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,7 +11,7 @@ from lowering_modules import linear_layer, native
 
 from redpebble.lowering.planning import Lifetime, plan_offsets
 from redpebble.runtime.machine_code import host_target
-from redpebble.runtime.network import ROWS_PER_PIECE, Network, cut_rows
+from redpebble.runtime.network import Network
 
 WEIGHT = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
 
@@ -70,12 +73,30 @@ def test_many_calls_at_once_do_not_disturb_each_other(threads: int) -> None:
         np.testing.assert_allclose(result, x @ WEIGHT, rtol=1e-5, atol=1e-5)
 
 
-@given(st.integers(0, 2000), st.integers(1, 9))
-def test_pieces_cover_all_rows_once(rows: int, pieces: int) -> None:
-    ranges = cut_rows(rows, pieces)
-    assert len(ranges) <= pieces
-    assert [row for begin, end in ranges for row in range(begin, end)] == list(range(rows))
-    assert all((end - begin) % ROWS_PER_PIECE == 0 for begin, end in ranges[:-1])
+def test_threads_end_with_their_network() -> None:
+    before = threading.active_count()
+    network = a_network(threads=4)
+    assert threading.active_count() == before + 3
+    network(np.ones((200, 5), dtype=np.float32))
+    del network
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_threads_that_slept_wake_again() -> None:
+    network = a_network(threads=2)
+    x = np.arange(1000, dtype=np.float32).reshape(200, 5)
+    expected = network(x)
+    for _ in range(3):
+        time.sleep(0.05)
+        np.testing.assert_array_equal(network(x), expected)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 500])
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_rows_are_cut_without_gap_or_overlap(rows: int, threads: int) -> None:
+    x = np.random.default_rng(rows).standard_normal((rows, 5)).astype(np.float32)
+    np.testing.assert_allclose(a_network(threads)(x), x @ WEIGHT, rtol=1e-5, atol=1e-5)
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))

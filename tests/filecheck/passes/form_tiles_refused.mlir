@@ -19,14 +19,6 @@ func.func @main(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
 
 // -----
 
-func.func @main(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
-  // CHECK: pebble-form-tiles: node 'r': pebble.activate needs a known last axis and constant parameters
-  %y = pebble.activate <relu> %x {pebble.node = "r"} : (tensor<?x?xf32>) -> tensor<?x?xf32>
-  func.return %y : tensor<?x?xf32>
-}
-
-// -----
-
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) -> tensor<?x2xf32> {
   // CHECK: pebble-form-tiles: pebble.linear needs a known last axis and constant parameters
   %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
