@@ -9,6 +9,7 @@ A step is a row [kind, slot, other slot, number] of i64:
 * `STORE_ROW`: the slot's row is written to slow memory as the row of neuron `number`.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -45,72 +46,126 @@ def verify_steps(
     counts = (len(connected), *(int(np.sum(kinds == kind)) for kind in (LOAD_BIAS, LOAD_ROW, STORE_ROW)))
     if counts != transfers.counts:
         raise VerifyException(f"steps make transfers {list(counts)}, counted were {list(transfers.counts)}")
-    _Walk(graph, transfers.memory.data - 1).run(steps)
+    _verify_slots(transfers.memory.data - 1, graph, steps)
+    events = _Events.of(graph, steps)
+    wrong = events.places[~events.are_possible()]
+    if len(wrong):
+        place = int(wrong.min())
+        raise VerifyException(f"step {place} {steps[place].tolist()} cannot be carried out there")
+    missing = events.outputs_not_stored(graph[1].outputs)
+    if len(missing):
+        raise VerifyException(f"output {missing[0]} is not stored at the end")
 
 
-class _Walk:
-    """What each slot and each row of slow memory holds: a neuron and how much of it is done."""
+def _verify_slots(slot_count: int, graph: "tuple[int, NetworkArrays]", steps: Indices) -> None:
+    """Check that kinds, slots and numbers exist."""
+    input_count, arrays = graph
+    numbers = np.where(steps[:, 0] == CONNECT, len(arrays.sources), input_count + len(arrays.biases))
+    limits = np.column_stack((np.full_like(steps[:, :3], slot_count), numbers))
+    limits[:, 0] = STORE_ROW + 1
+    wrong = np.flatnonzero(np.any((steps < 0) | (steps >= limits), axis=1))
+    if len(wrong):
+        raise VerifyException(f"step {wrong[0]} {steps[wrong[0]].tolist()}, expected less than {limits[wrong[0]].tolist()}")
 
-    def __init__(self, graph: "tuple[int, NetworkArrays]", slot_count: int) -> None:
-        self._input_count, arrays = graph
-        neuron_count = self._input_count + len(arrays.biases)
-        self._sources: list[int] = arrays.sources.tolist()
-        self._targets: list[int] = arrays.targets.tolist()
-        self._outputs: list[int] = arrays.outputs.tolist()
-        # Done: connections that have run, and one more for an activation.
-        degrees = np.bincount(arrays.targets, minlength=neuron_count)
-        has_activation = np.concatenate((np.zeros(self._input_count, dtype=np.bool_), arrays.activation_of >= 0))
-        self._degrees: list[int] = degrees.tolist()
-        self._complete: list[int] = (degrees + has_activation).tolist()
-        self._done = [0] * neuron_count
-        self._stored = [0 if neuron < self._input_count else -1 for neuron in range(neuron_count)]
-        self._held: list[tuple[int, int]] = [(-1, 0)] * slot_count
 
-    def run(self, steps: Indices) -> None:
-        """Carry out all steps; at the end every output must be stored."""
-        actions = {
-            LOAD_BIAS: self._load_bias,
-            LOAD_ROW: self._load_row,
-            CONNECT: self._connect,
-            ACTIVATE: self._activate,
-            STORE_ROW: self._store_row,
+_ADD_TO: Final = STORE_ROW + 1
+"""The second event of a `CONNECT`, at its target; the first is at its source."""
+
+
+@dataclass(frozen=True)
+class _Events:
+    """What happens to neurons, one entry a step and two for `CONNECT`: neuron by neuron, each in order of the steps.
+
+    What is *done* of a neuron are the connections that were added to it, and one more for its activation; of a neuron
+    that is only a bias, what was done since it was loaded last.
+    """
+
+    kinds: Indices
+    places: Indices
+    neurons: Indices
+    is_there: NDArray[np.bool_]
+    """Whether the slot holds this neuron, and no other slot does."""
+    done: Indices
+    """Before the event."""
+    stored: Indices
+    """What was done when it was stored last; -1 where slow memory has nothing of it."""
+    degrees: Indices
+    """Connections into the neuron."""
+    complete: Indices
+    """What is done in the end."""
+    is_input: NDArray[np.bool_]
+
+    @staticmethod
+    def of(graph: "tuple[int, NetworkArrays]", steps: Indices) -> "_Events":
+        """Return the events of steps whose slots and numbers exist."""
+        input_count, arrays = graph
+        connects = np.flatnonzero(steps[:, 0] == CONNECT)
+        connections = steps[connects, 3]
+        neurons = steps[:, 3].copy()
+        neurons[connects] = arrays.sources[connections]
+        kinds = np.concatenate((steps[:, 0], np.full(len(connects), _ADD_TO)))
+        neurons = np.concatenate((neurons, arrays.targets[connections]))
+        slots = np.concatenate((steps[:, 1], steps[connects, 2]))
+        places = np.concatenate((np.arange(len(steps)), connects))
+        is_load = (kinds == LOAD_BIAS) | (kinds == LOAD_ROW)
+        # where the last load of the slot and the last load of the neuron are one, the slot holds the neuron
+        is_there = _last(slots, places, is_load) == _last(neurons, places, is_load)
+        by_neuron = np.lexsort((places, neurons))
+        kinds, places, neurons, is_there = kinds[by_neuron], places[by_neuron], neurons[by_neuron], is_there[by_neuron]
+        count = input_count + len(arrays.biases)
+        degrees = np.bincount(arrays.targets, minlength=count)
+        has_activation = np.concatenate((np.zeros(input_count, dtype=np.int64), (arrays.activation_of >= 0).astype(int)))
+        starts_over = (kinds == LOAD_BIAS) & (degrees[neurons] == 0)
+        changes = (kinds == _ADD_TO) | (kinds == ACTIVATE)
+        done = _running_count(changes, _last_here(neurons, starts_over | _is_first(neurons)))
+        last_store = _last_here(neurons, kinds == STORE_ROW)
+        stored = np.where(last_store >= 0, done[last_store], np.where(neurons < input_count, 0, -1))
+        degree, complete = degrees[neurons], (degrees + has_activation)[neurons]
+        return _Events(kinds, places, neurons, is_there, done, stored, degree, complete, neurons < input_count)
+
+    def are_possible(self) -> NDArray[np.bool_]:
+        """Return for each event whether it can happen where it does."""
+        lone = (self.degrees == 0) & ~self.is_input
+        rules = {
+            LOAD_BIAS: ~self.is_input & ((self.done == 0) | lone),
+            LOAD_ROW: (self.stored == self.done) & ~lone,
+            CONNECT: self.done == self.complete,
+            _ADD_TO: self.done < self.degrees,
+            ACTIVATE: (self.done == self.degrees) & (self.complete > self.degrees),
+            STORE_ROW: ~self.is_input,
         }
-        rows: list[list[int]] = steps.tolist()
-        for place, (kind, slot, other, number) in enumerate(rows):
-            action = actions.get(kind)
-            slots_exist = 0 <= slot < len(self._held) and 0 <= other < len(self._held)
-            limit = len(self._sources) if kind == CONNECT else len(self._done)
-            if action is None or not slots_exist or not 0 <= number < limit or not action(slot, other, number):
-                raise VerifyException(f"step {place} {[kind, slot, other, number]} cannot be carried out there")
-        for neuron in self._outputs:
-            if self._stored[neuron] != self._complete[neuron]:
-                raise VerifyException(f"output {neuron} is not stored at the end")
+        allowed = np.zeros(len(self.kinds), dtype=np.bool_)
+        for kind, rule in rules.items():
+            allowed |= (self.kinds == kind) & rule
+        return allowed & self.is_there
 
-    def _load_bias(self, slot: int, _: int, neuron: int) -> bool:
-        self._held[slot] = neuron, 0
-        return neuron >= self._input_count and (self._degrees[neuron] == 0 or self._done[neuron] == 0)
+    def outputs_not_stored(self, outputs: Indices) -> Indices:
+        """Return the outputs of which slow memory does not have the final value."""
+        final = (self.kinds == STORE_ROW) & (self.done == self.complete)
+        return np.setdiff1d(outputs, self.neurons[final])
 
-    def _load_row(self, slot: int, _: int, neuron: int) -> bool:
-        self._held[slot] = neuron, self._stored[neuron]
-        return self._stored[neuron] == self._done[neuron]
 
-    def _connect(self, slot: int, other: int, connection: int) -> bool:
-        source, target = self._sources[connection], self._targets[connection]
-        done = self._done[target]
-        if self._held[slot] != (source, self._complete[source]) or self._held[other] != (target, done):
-            return False
-        self._done[target] = done + 1
-        self._held[other] = target, done + 1
-        return True
+def _last(keys: Indices, places: Indices, is_mark: NDArray[np.bool_]) -> Indices:
+    """Return for each event the place of the last marked one, itself included, with its key; -1 where there is none."""
+    by_key = np.lexsort((places, keys))
+    marks = _last_here(keys[by_key], is_mark[by_key])
+    result = np.empty(len(keys), dtype=np.int64)
+    result[by_key] = np.where(marks >= 0, places[by_key][marks], -1)
+    return result
 
-    def _activate(self, slot: int, _: int, neuron: int) -> bool:
-        complete = self._complete[neuron]
-        if self._held[slot] != (neuron, self._degrees[neuron]) or complete == self._degrees[neuron]:
-            return False
-        self._done[neuron] = complete
-        self._held[slot] = neuron, complete
-        return True
 
-    def _store_row(self, slot: int, _: int, neuron: int) -> bool:
-        self._stored[neuron] = self._held[slot][1]
-        return self._held[slot] == (neuron, self._done[neuron])
+def _last_here(keys: Indices, is_mark: NDArray[np.bool_]) -> Indices:
+    """Return the index of the last marked entry, itself included, among those of the same key, which stand together."""
+    marks = np.maximum.accumulate(np.where(is_mark, np.arange(len(keys)), -1))
+    first = np.maximum.accumulate(np.where(_is_first(keys), np.arange(len(keys)), 0))
+    return np.where(marks >= first, marks, -1)
+
+
+def _is_first(keys: Indices) -> NDArray[np.bool_]:
+    return np.diff(keys, prepend=-1) != 0
+
+
+def _running_count(is_counted: NDArray[np.bool_], starts: Indices) -> Indices:
+    """Return how many entries are counted from `starts` on, the entry itself left out."""
+    before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(is_counted)))[:-1]
+    return before - before[starts]

@@ -71,13 +71,13 @@ class TileCode:
         """Emit the way in: `count` rows from `rows` on become the columns of `target`."""
         features = i64(features_of(target))
         function = rows_to_columns(self.code, self.width)
-        self.builder.call(function, [rows, self.places[target], features, count])
+        self.builder.call(function, [rows, self.places[target], features, count, i64(self.width)])
 
     def store_rows(self, source: SSAValue, rows: ir.Value, count: ir.Value) -> None:
         """Emit the way out: the columns of `source` become `count` rows from `rows` on."""
         features = i64(features_of(source))
         function = columns_to_rows(self.code, self.width)
-        self.builder.call(function, [self.places[source], rows, features, count])
+        self.builder.call(function, [self.places[source], rows, features, count, i64(self.width)])
 
     def emit(self, op: Operation) -> None:
         """Emit one op of the body.
@@ -172,7 +172,6 @@ class TileCode:
             source, target = (self.places[part], inside) if gather else (inside, self.places[part])
             self.builder.call(copy, [source, target, i64(features_of(part))])
             first += features_of(part)
-
 
     def _emit_network(self, op: NetworkOp) -> None:
         """Emit the loop over a network's stream; slots and spilled rows lie behind the first result, see plan_scratch."""

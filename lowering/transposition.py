@@ -9,75 +9,86 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, cell, counted_loop, float_at, i64
+from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.strided import Strided, copy_values, emit_strided
 
-ARGUMENTS = (POINTER, POINTER, I64, I64)
+ARGUMENTS = (POINTER, POINTER, I64, I64, I64)
 
 Block = Callable[[ir.Value], None]
 
 
 def rows_to_columns(code: Code, width: int) -> ir.Function:
-    """Return `void (rows, columns, features, row_count)`: columns[k][t] = rows[min(t, row_count - 1)][k]."""
+    """Return `void (rows, columns, features, row_count, width)`: columns[k][t] = rows[min(t, row_count - 1)][k].
+
+    One function serves all widths of which a vector holds whole columns.
+    """
     lanes = code.column_lanes(width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        rows, columns, features, count = args
-        if width == 1:
+        rows, columns, features, count, columns_count = args
+        vectors = code.lanes(builder, lanes)
+        if lanes == 1:
             _emit_copy(code, builder, (rows, columns, features))
             return
-        with counted_loop(builder, i64(width), lanes) as first:
+        with counted_loop(builder, columns_count, lanes) as first:
             lines = _lines(builder, (rows, features, count), (first, lanes))
-            block = float_at(builder, columns, first)
 
             def turn(feature: ir.Value) -> None:
-                vectors = [code.lanes(builder, lanes).load(float_at(builder, line, feature)) for line in lines]
-                for offset, vector in enumerate(_turned(builder, vectors)):
-                    place = (builder.add(feature, i64(offset)), width, 0)
-                    code.lanes(builder, lanes).store(vector, cell(builder, block, place), FLOAT_BYTES * lanes)
+                block = [vectors.load(float_at(builder, line, feature)) for line in lines]
+                for offset, vector in enumerate(_turned(builder, block)):
+                    place = (builder.add(feature, i64(offset)), columns_count, first)
+                    vectors.store(vector, _cell(builder, columns, place), FLOAT_BYTES * lanes)
 
             def gather(feature: ir.Value) -> None:
                 vector: ir.Value = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
                 for lane, line in enumerate(lines):
                     value = builder.load(float_at(builder, line, feature), typ=FLOAT)
                     vector = builder.insert_element(vector, value, ir.Constant(I32, lane))
-                place = (feature, width, 0)
-                code.lanes(builder, lanes).store(vector, cell(builder, block, place), FLOAT_BYTES * lanes)
+                vectors.store(vector, _cell(builder, columns, (feature, columns_count, first)), FLOAT_BYTES * lanes)
 
             _for_each_block(builder, features, lanes, (turn, gather))
 
-    return code.function(f"rows_to_columns_w{width}", ARGUMENTS, body)
+    return code.function(f"rows_to_columns_{lanes}", ARGUMENTS, body)
 
 
 def columns_to_rows(code: Code, width: int) -> ir.Function:
-    """Return `void (columns, rows, features, row_count)`: rows[t][k] = columns[k][t] for t < row_count."""
+    """Return `void (columns, rows, features, row_count, width)`: rows[t][k] = columns[k][t] for t < row_count.
+
+    One function serves all widths of which a vector holds whole columns.
+    """
     lanes = code.column_lanes(width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        columns, rows, features, count = args
-        if width == 1:
+        columns, rows, features, count, columns_count = args
+        vectors = code.lanes(builder, lanes)
+        if lanes == 1:
             _emit_copy(code, builder, (columns, rows, features))
             return
         with counted_loop(builder, count, lanes) as first:
             lines = _lines(builder, (rows, features, count), (first, lanes))
-            block = float_at(builder, columns, first)
 
             def turn(feature: ir.Value) -> None:
-                cells = [cell(builder, block, (builder.add(feature, i64(k)), width, 0)) for k in range(lanes)]
-                vectors = [code.lanes(builder, lanes).load(address, FLOAT_BYTES * lanes) for address in cells]
-                for line, vector in zip(lines, _turned(builder, vectors), strict=True):
-                    code.lanes(builder, lanes).store(vector, float_at(builder, line, feature))
+                places = [(builder.add(feature, i64(k)), columns_count, first) for k in range(lanes)]
+                block = [vectors.load(_cell(builder, columns, place), FLOAT_BYTES * lanes) for place in places]
+                for line, vector in zip(lines, _turned(builder, block), strict=True):
+                    vectors.store(vector, float_at(builder, line, feature))
 
             def scatter(feature: ir.Value) -> None:
-                address = cell(builder, block, (feature, width, 0))
-                vector = code.lanes(builder, lanes).load(address, FLOAT_BYTES * lanes)
+                address = _cell(builder, columns, (feature, columns_count, first))
+                vector = vectors.load(address, FLOAT_BYTES * lanes)
                 for lane, line in enumerate(lines):
                     value = builder.extract_element(vector, ir.Constant(I32, lane))
                     builder.store(value, float_at(builder, line, feature))
 
             _for_each_block(builder, features, lanes, (turn, scatter))
 
-    return code.function(f"columns_to_rows_w{width}", ARGUMENTS, body)
+    return code.function(f"columns_to_rows_{lanes}", ARGUMENTS, body)
+
+
+def _cell(builder: ir.IRBuilder, columns: ir.Value, place: tuple[ir.Value, ir.Value, ir.Value]) -> ir.Value:
+    """Return the address of (feature, width, column) in a feature-major buffer whose width the call knows."""
+    feature, width, column = place
+    return float_at(builder, columns, builder.add(builder.mul(feature, width), column))
 
 
 def _emit_copy(code: Code, builder: ir.IRBuilder, copy: tuple[ir.Value, ir.Value, ir.Value]) -> None:
@@ -88,12 +99,12 @@ def _emit_copy(code: Code, builder: ir.IRBuilder, copy: tuple[ir.Value, ir.Value
 def _lines(
     builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: tuple[ir.Value, int]
 ) -> list[ir.Value]:
-    """Return for each of the tile's `columns`, (first, how many), the address of the row it stands for."""
+    """Return for each of some columns of the tile, (first, number), the address of the row it stands for."""
     pointer, features, count = rows
-    first, column_count = columns
+    first, number = columns
     last = builder.sub(count, i64(1))
-    places = [builder.add(first, i64(offset)) for offset in range(column_count)]
-    indices = [builder.select(builder.icmp_signed("<", last, place), last, place) for place in places]
+    wanted = [builder.add(first, i64(offset)) for offset in range(number)]
+    indices = [builder.select(builder.icmp_signed("<", last, row), last, row) for row in wanted]
     return [float_at(builder, pointer, builder.mul(index, features)) for index in indices]
 
 

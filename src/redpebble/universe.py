@@ -18,6 +18,10 @@ PASSES = (
     "Sparsify",
     "ChooseKernels",
     "AnnotateIoBounds",
+    "FlattenNetwork",
+    "RestoreLayers",
+    "ScheduleConnections",
+    "PlanSteps",
     "FormTiles",
 )
 """Classes of passes; `FuseLayers` is in `passes/fuse_layers.py` and called `pebble-fuse-layers`."""
