@@ -1,8 +1,8 @@
-"""Packing for `count_blocks`: connections in blocks of inputs, rows of a block in pairs of equal counts.
+"""Packing for `count_blocks`: connections in blocks of inputs, the rows of a block in pairs of equal counts.
 
 The inputs are cut into blocks whose part of x stays in the first-level cache. What an output row has in a block is a
 piece (more than one beyond `MOST_CONNECTIONS`). Pieces are executed block by block, in a block by ascending count, two
-at a time, so that a pair's count is what the pairs before it had and the processor predicts the jump it selects.
+at a time: a pair's count is mostly that of the pair before it, so the processor predicts the jump that it selects.
 
 A row's cut between two blocks may lie a few connections off the border. Cuts are therefore moved to multiples of
 `COUNT_STEP` connections of the row: a block then has about four different counts rather than twenty.
@@ -33,64 +33,60 @@ MOST_INPUTS = 1024
 """Inputs of a block. With all that cuts move, offsets stay below 2^16 / `OFFSET_UNIT` inputs."""
 
 TYPICAL_COUNT = 12
-"""Connections of a piece that pay for reading and writing its sums, where the sparsity lets a block have them."""
+"""Connections that pay for reading and writing a row's sums: a block has so many inputs that rows have about these."""
 
 Indices = NDArray[np.int64]
 
-BLOCK = np.dtype([("pairs", np.uint32), ("offset", np.uint32)])
-"""Number of pairs, and the offset of the block's first input; a block without pairs ends the list."""
 
-RECORD = np.dtype([("rows", np.uint32, 2), ("count", np.uint16), ("flags", np.uint16)])
-"""Offsets of two output rows, their number of connections, and flags."""
+class PackedBlocks(NamedTuple):
+    """What the kernel reads; whatever belongs to a pair is in the order of the pairs, first row before second row."""
 
-
-class CountBlocks(NamedTuple):
-    """What the kernel reads; weights and offsets of a pair alternate between its two rows."""
-
-    blocks: NDArray[np.void]
-    records: NDArray[np.void]
+    blocks: NDArray[np.uint32]
+    """[blocks + 1, 2]: pairs, and offset of the first input; a block without pairs ends the list."""
+    records: NDArray[np.uint32]
+    """[pairs + `RECORDS_AHEAD`, 3]: offsets of the two output rows, connections of each + flags * 2^16."""
     weights: NDArray[np.float32]
-    offsets: NDArray[np.uint16]
+    """[connections of all pairs, 2]."""
+    offsets: NDArray[np.uint32]
+    """[connections of all pairs]: offset of the first row's input in the block + that of the second row's * 2^16."""
     bias: NDArray[np.float32]
+    """[outputs + 1]."""
 
 
 class _Pieces(NamedTuple):
-    """Parts of output rows: connections `start` to `start + count`, in the order of rows and of their inputs."""
+    """Parts of output rows, in the order of rows and of their inputs; `round` orders them in time."""
 
     row: Indices
-    block: Indices
+    round: Indices
     start: Indices
     count: Indices
 
 
-def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> CountBlocks:
+def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlocks:
     """Return the packed form of `matrix` [inputs, outputs].
 
-    The second row of a pair that has none is the row after the last one: buffers have room for it.
+    A row without a partner has the row after the last one beside it, for which buffers have room.
     """
-    outputs = matrix.shape[1]
     pieces = _pieces(matrix)
     flags = _flags(pieces.row)
-    key = (pieces.block * 4 + flags) * (MOST_CONNECTIONS + 1) + pieces.count
+    key = (pieces.round * 4 + flags) * (MOST_CONNECTIONS + 1) + pieces.count
     order = np.argsort(key, kind="stable")
-    first, second = _pairs(key[order])
-    pairs = _Pieces(*(field[order[first]] for field in pieces))
-    partner = order[np.where(second < 0, first, second)]
+    first, alone = _pairs(key[order])
+    members = order[np.stack([first, np.where(alone, first, first + 1)], axis=1)]
 
-    records = np.zeros(len(first) + RECORDS_AHEAD, dtype=RECORD)
-    filled = records[: len(first)]
-    filled["rows"][:, 0] = pairs.row * OFFSET_UNIT
-    filled["rows"][:, 1] = np.where(second < 0, outputs, pieces.row[partner]) * OFFSET_UNIT
-    filled["count"], filled["flags"] = pairs.count, flags[order[first]]
+    counts = pieces.count[members[:, 0]]
+    rows = pieces.row[members]
+    rows[alone, 1] = matrix.shape[1]
+    work = counts + (flags[members[:, :1]][:, 0] << 16)
+    records = np.zeros((len(first) + RECORDS_AHEAD, 3), dtype=np.uint32)
+    records[: len(first)] = np.column_stack([rows * OFFSET_UNIT, work])
 
-    place = _ranges(pairs.count)
-    sources = np.empty((len(place), 2), dtype=np.int64)
-    sources[:, 0] = np.repeat(pairs.start, pairs.count) + place
-    sources[:, 1] = np.repeat(pieces.start[partner], pairs.count) + place
-    blocks, base = _blocks(pairs, matrix.rows[sources].min(axis=1) if len(sources) else place)
-    inputs = matrix.rows[sources] - np.repeat(base, pairs.count)[:, None]
-    offsets = (inputs * OFFSET_UNIT).astype(np.uint16)
-    return CountBlocks(blocks, records, matrix.values[sources].ravel(), offsets.ravel(), np.pad(bias, (0, 1)))
+    sources = np.repeat(pieces.start[members], counts, axis=0) + _ranges(counts)[:, None]
+    inputs = matrix.rows[sources]
+    blocks, base = _blocks(pieces.round[members[:, 0]], counts, inputs)
+    offsets = (inputs - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
+    packed_offsets = (offsets[:, 0] + (offsets[:, 1] << 16)).astype(np.uint32)
+    return PackedBlocks(blocks, records, matrix.values[sources], packed_offsets, np.pad(bias, (0, 1)))
 
 
 def block_count(inputs: int, density: float) -> int:
@@ -104,66 +100,71 @@ def _pieces(matrix: CscMatrix) -> _Pieces:
     outputs, blocks = matrix.shape[1], block_count(matrix.shape[0], matrix.density)
     cuts = _cuts(matrix, blocks)
     counts = np.diff(cuts, axis=1).ravel()
-    lengths = np.diff(matrix.pointers)
     parts = -(-counts // MOST_CONNECTIONS)
-    parts[::blocks] += lengths == 0
+    parts[::blocks] += np.diff(matrix.pointers) == 0
     cell = np.repeat(np.arange(outputs * blocks), parts)
-    part, share = _ranges(parts), parts[cell]
-    quotient, rest = np.divmod(counts[cell], share)
+    part = _ranges(parts)
+    quotient, rest = np.divmod(counts[cell], parts[cell])
     start = cuts[:, :-1].ravel()[cell] + part * quotient + np.minimum(part, rest)
     row, block = np.divmod(cell, blocks)
-    # parts of one row in one block must not meet in a pair: each has a round of its own
-    return _Pieces(row, block * int(parts.max(initial=1)) + part, start, quotient + (part < rest))
+    # the parts of a row in one block write the same sums, so each has a round of its own
+    return _Pieces(row, block * int(parts.max()) + part, start, quotient + (part < rest))
 
 
 def _cuts(matrix: CscMatrix, blocks: int) -> Indices:
     """Return where each row's connections are cut, [outputs, blocks + 1]: at the borders of blocks or near them."""
     inputs, outputs = matrix.shape
-    borders = np.arange(1, blocks) * inputs // blocks
-    before = np.zeros((outputs, blocks), dtype=np.int64)
-    block = np.searchsorted(borders, matrix.rows, side="right")
-    np.add.at(before, (matrix.columns, block), 1)
     starts, ends = matrix.pointers[:-1, None], matrix.pointers[1:, None]
-    exact = np.cumsum(before, axis=1)[:, :-1] + starts
-    moved = np.minimum(starts + np.rint((exact - starts) / COUNT_STEP).astype(np.int64) * COUNT_STEP, ends)
-    margin = inputs // blocks // 4
-    outermost = np.where(moved > exact, moved - 1, moved)
-    reached = matrix.rows[np.minimum(outermost, max(len(matrix.rows) - 1, 0))] if len(matrix.rows) else outermost
-    near = (moved == exact) | (np.abs(reached - borders) < margin)
+    if blocks == 1:
+        return np.concatenate([starts, ends], axis=1)
+    borders = np.arange(1, blocks) * inputs // blocks
+    block = np.searchsorted(borders, np.arange(inputs), side="right")[matrix.rows]
+    counts = np.bincount(matrix.columns * blocks + block, minlength=outputs * blocks).reshape(outputs, blocks)
+    exact = np.cumsum(counts, axis=1)[:, :-1]
+    moved = np.minimum(np.rint(exact / COUNT_STEP).astype(np.int64) * COUNT_STEP, ends - starts)
+    # the connection that is farthest from the border among those that change sides
+    farthest = np.where(moved > exact, moved - 1, moved) + starts
+    distance = np.abs(np.append(matrix.rows, 0)[farthest] - borders)
+    near = (moved == exact) | (distance < inputs // blocks // 4)
     inner = np.maximum.accumulate(np.where(near, moved, exact), axis=1)
-    return np.concatenate([starts, inner, ends], axis=1)
+    return np.concatenate([starts, starts + inner, ends], axis=1)
 
 
 def _flags(row: Indices) -> Indices:
     """Return the flags of pieces that are in the order of rows."""
-    changes = np.flatnonzero(row[1:] != row[:-1])
+    changes = np.flatnonzero(np.diff(row))
     flags = np.zeros(len(row), dtype=np.int64)
-    flags[np.concatenate([[0], changes + 1])] |= FIRST
-    flags[np.concatenate([changes, [len(row) - 1]])] |= LAST
+    flags[np.append(0, changes + 1)] |= FIRST
+    flags[np.append(changes, len(row) - 1)] |= LAST
     return flags
 
 
-def _pairs(key: Indices) -> tuple[Indices, Indices]:
-    """Return the two places of each pair of neighbours with equal keys; -1 where the last of a run has no second."""
-    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    lengths = np.diff(np.append(starts, len(key)))
+def _pairs(key: Indices) -> tuple[Indices, NDArray[np.bool_]]:
+    """Return the first place of each pair of neighbours with equal keys, and whether it has no second one."""
+    lengths = _run_lengths(key)
     place = _ranges(lengths)
     first = np.flatnonzero(place % 2 == 0)
-    alone = place[first] + 1 == np.repeat(lengths, lengths)[first]
-    return first, np.where(alone, -1, first + 1)
+    return first, place[first] + 1 == np.repeat(lengths, lengths)[first]
 
 
-def _blocks(pairs: _Pieces, least: Indices) -> tuple[NDArray[np.void], Indices]:
-    """Return the list of blocks, and each pair's first input, given the least input of every place of the pairs."""
-    starts = np.flatnonzero(np.concatenate([[True], pairs.block[1:] != pairs.block[:-1]]))
-    lengths = np.diff(np.append(starts, len(pairs.block)))
-    places = np.concatenate([[0], np.cumsum(pairs.count)])[starts]
-    # a block of rows without connections has no places, and reads no input
-    padded = np.append(least, 0)
-    base = np.minimum.reduceat(padded, places)
-    blocks = np.zeros(len(starts) + 1, dtype=BLOCK)
-    blocks["pairs"][:-1], blocks["offset"][:-1] = lengths, base * OFFSET_UNIT
+def _blocks(rounds: Indices, counts: Indices, inputs: Indices) -> tuple[NDArray[np.uint32], Indices]:
+    """Return the list of blocks, and the first input of each pair's block.
+
+    `rounds` and `counts` are those of the pairs, `inputs` [connections of all pairs, 2].
+    """
+    lengths = _run_lengths(rounds)
+    starts = np.append(0, np.cumsum(counts))[np.cumsum(lengths) - lengths]
+    # a block whose rows have no connections reads nothing, wherever it is said to begin
+    least = np.append(inputs.min(axis=1), inputs.max(initial=0))
+    base = np.minimum.reduceat(least, starts)
+    blocks = np.zeros((len(lengths) + 1, 2), dtype=np.uint32)
+    blocks[:-1, 0], blocks[:-1, 1] = lengths, base * OFFSET_UNIT
     return blocks, np.repeat(base, lengths)
+
+
+def _run_lengths(values: Indices) -> Indices:
+    """Return the length of each run of equal neighbours."""
+    return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1, [len(values)]]))
 
 
 def _ranges(lengths: Indices) -> Indices:
