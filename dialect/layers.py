@@ -92,8 +92,24 @@ def _verify_rowwise(op: IRDLOperation, *parameters: SSAValue | None) -> None:
             raise VerifyException(f"parameter {shape_text(shape_of(parameter))}, expected {shape[-1]}")
 
 
+class NormalizedOp(IRDLOperation):
+    """One operand, seen over its last axis; the result has its shape."""
+
+    x = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure())
+    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue) -> None:
+        super().__init__(operands=[x], result_types=[x.type])
+
+    def verify_(self) -> None:
+        _verify_rowwise(self)
+
+
 @irdl_op_definition
-class SoftmaxOp(IRDLOperation):
+class SoftmaxOp(NormalizedOp):
     """exp(x - max) / sum(exp(x - max)) over the last axis.
 
     ```mlir
@@ -103,21 +119,9 @@ class SoftmaxOp(IRDLOperation):
 
     name = "pebble.softmax"
 
-    x = operand_def(DENSE_TENSOR)
-    result = result_def(DENSE_TENSOR)
-
-    traits = traits_def(Pure())
-    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, x: SSAValue) -> None:
-        super().__init__(operands=[x], result_types=[x.type])
-
-    def verify_(self) -> None:
-        _verify_rowwise(self)
-
 
 @irdl_op_definition
-class LogSoftmaxOp(IRDLOperation):
+class LogSoftmaxOp(NormalizedOp):
     """x - max - log(sum(exp(x - max))) over the last axis.
 
     ```mlir
@@ -126,18 +130,6 @@ class LogSoftmaxOp(IRDLOperation):
     """
 
     name = "pebble.log_softmax"
-
-    x = operand_def(DENSE_TENSOR)
-    result = result_def(DENSE_TENSOR)
-
-    traits = traits_def(Pure())
-    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, x: SSAValue) -> None:
-        super().__init__(operands=[x], result_types=[x.type])
-
-    def verify_(self) -> None:
-        _verify_rowwise(self)
 
 
 @irdl_op_definition

@@ -1,4 +1,4 @@
-"""The network op: a whole graph of neurons and connections as one op, so that an order of its connections is visible."""
+"""The network op: a whole graph of neurons and connections as one op, so that an order of its connections shows."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -165,7 +165,9 @@ class NetworkOp(IRDLOperation):
         if self.steps is not None:
             if self.order is None or self.transfers is None:
                 raise VerifyException("steps without an order and its transfers")
-            verify_steps((self.input_count, self.arrays), indices_of(self.order), self.transfers, indices_of(self.steps))
+            verify_steps(
+                (self.input_count, self.arrays), indices_of(self.order), self.transfers, indices_of(self.steps)
+            )
 
 
 def _verify_shapes(op: NetworkOp) -> None:

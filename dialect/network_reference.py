@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from redpebble.dialect.network import NetworkArrays
 from redpebble.dialect.reference_activations import Floats, activate
@@ -18,16 +17,19 @@ def run_network(arrays: NetworkArrays, inputs: Sequence[Floats]) -> Floats:
     values = np.zeros((neuron_count, rows.shape[1]), dtype=first.dtype)
     values[:input_count] = rows
     depths = neuron_depths(arrays, neuron_count)
-    entries = (arrays.weights.astype(first.dtype), (arrays.targets, arrays.sources))
-    matrix = sparse.csr_array(entries, shape=(neuron_count, neuron_count))
+    by_target = np.argsort(arrays.targets, kind="stable")
     for depth in range(int(depths.max(initial=-1)) + 1):
         neurons = np.flatnonzero(depths == depth)
         neurons = neurons[neurons >= input_count]
-        sums = matrix[neurons] @ values + arrays.biases[neurons - input_count, None].astype(first.dtype)
+        values[neurons] = arrays.biases[neurons - input_count, None].astype(first.dtype)
+        incoming = by_target[depths[arrays.targets[by_target]] == depth]
+        if len(incoming):
+            products = arrays.weights[incoming, None].astype(first.dtype) * values[arrays.sources[incoming]]
+            targets, starts = np.unique(arrays.targets[incoming], return_index=True)
+            values[targets] += np.add.reduceat(products, starts, axis=0)
         numbers = arrays.activation_of[neurons - input_count]
         for number, activation in enumerate(arrays.activations):
-            sums[numbers == number] = activate(activation, sums[numbers == number])
-        values[neurons] = sums
+            values[neurons[numbers == number]] = activate(activation, values[neurons[numbers == number]])
     return values[arrays.outputs].T.reshape(*first.shape[:-1], len(arrays.outputs))
 
 

@@ -65,7 +65,9 @@ def _verify_slots(slot_count: int, graph: "tuple[int, NetworkArrays]", steps: In
     limits[:, 0] = STORE_ROW + 1
     wrong = np.flatnonzero(np.any((steps < 0) | (steps >= limits), axis=1))
     if len(wrong):
-        raise VerifyException(f"step {wrong[0]} {steps[wrong[0]].tolist()}, expected less than {limits[wrong[0]].tolist()}")
+        raise VerifyException(
+            f"step {wrong[0]} {steps[wrong[0]].tolist()}, expected less than {limits[wrong[0]].tolist()}"
+        )
 
 
 _ADD_TO: Final = STORE_ROW + 1
@@ -114,7 +116,9 @@ class _Events:
         kinds, places, neurons, is_there = kinds[by_neuron], places[by_neuron], neurons[by_neuron], is_there[by_neuron]
         count = input_count + len(arrays.biases)
         degrees = np.bincount(arrays.targets, minlength=count)
-        has_activation = np.concatenate((np.zeros(input_count, dtype=np.int64), (arrays.activation_of >= 0).astype(int)))
+        has_activation = np.concatenate(
+            (np.zeros(input_count, dtype=np.int64), (arrays.activation_of >= 0).astype(int))
+        )
         starts_over = (kinds == LOAD_BIAS) & (degrees[neurons] == 0)
         changes = (kinds == _ADD_TO) | (kinds == ACTIVATE)
         done = _running_count(changes, _last_here(neurons, starts_over | _is_first(neurons)))

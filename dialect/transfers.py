@@ -109,7 +109,9 @@ class InstanceBoundAttr(ParametrizedAttribute):
         if self.batch_tile.data < 1:
             raise VerifyException(f"batch tile {self.batch_tile.data}, expected 1 or more")
         if not 0 <= self.fewest.data <= self.pull.data:
-            raise VerifyException(f"transfers from {self.fewest.data} to {self.pull.data}, expected 0 <= lower <= upper")
+            raise VerifyException(
+                f"transfers from {self.fewest.data} to {self.pull.data}, expected 0 <= lower <= upper"
+            )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

@@ -1,4 +1,4 @@
-"""The steps of a network as a stream of packed words: runs of equal work, each after a head that says what and how much.
+"""The steps of a network as a stream of packed words: runs of equal work, each behind a head that says what it is.
 
 Words are u32; a head is [kind, count, operand], and `count` entries follow it:
 
@@ -48,7 +48,7 @@ class WorkingRows(NamedTuple):
     """Neurons that go to slow memory and are no outputs, one row each."""
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """Rows altogether."""
         return self.slots + len(self.spilled)
 
@@ -107,7 +107,8 @@ class _Packing:
         """Return all runs, and the end."""
         words: list[int] = []
         for kind, group in groupby(self.steps, key=self._kind):
-            runs = _connection_runs(list(group)) if kind == SUM else [(kind, 0, list(group))]
+            same = list(group)
+            runs = _connection_runs(same) if kind == SUM else [(kind, 0, same)]
             for run_kind, operand, steps in runs:
                 words += [run_kind, len(steps), operand]
                 for step in steps:

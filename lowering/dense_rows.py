@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.lowering.emission import FLOAT, I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
 from redpebble.lowering.linear import LinearForm, PackedArrays, activated, dense_weight
+from redpebble.lowering.single_row import single_row_key
 
 PANEL: Final = 32
 """Neurons: with four rows of weights at once 8 registers of AVX-512, with two 8 of AVX2, with one 8 of SSE."""
@@ -46,12 +47,10 @@ class DenseRows:
             with counted_loop(builder, builder.srem(groups, i64(PANEL // LAST_PANEL))):
                 _emit_panel(code, builder, (form, LAST_PANEL), [*args[:5], builder.mul(whole, i64(PANEL))])
 
-        return code.function(f"dense_rows_{form.key}", [POINTER] * 4 + [I64, I64], body)
+        return code.function(single_row_key("dense_rows", form), [POINTER] * 4 + [I64, I64], body)
 
 
-def _emit_panel(
-    code: Code, builder: ir.IRBuilder, shape: tuple[LinearForm, int], values: Sequence[ir.Value]
-) -> None:
+def _emit_panel(code: Code, builder: ir.IRBuilder, shape: tuple[LinearForm, int], values: Sequence[ir.Value]) -> None:
     """Emit a panel of some neurons; values are x, y, weights, bias, inputs, first neuron."""
     form, neurons = shape
     x, y, weights, bias, inputs, first = values

@@ -9,10 +9,14 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
+from redpebble.lowering.count_blocks import CountBlocks
 from redpebble.lowering.dense_panels import DensePanels
+from redpebble.lowering.dense_rows import DenseRows
 from redpebble.lowering.emission import Code
 from redpebble.lowering.linear import LinearForm, PackedArrays
+from redpebble.lowering.sell_gather import SellGather
 from redpebble.lowering.sparse_rows import SparseRows
+from redpebble.lowering.walk import Walk
 
 
 class KernelFamily(Protocol):
@@ -28,5 +32,16 @@ class KernelFamily(Protocol):
 
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
-    {"sparse_rows": SparseRows(), "dense_panels": DensePanels()}
+    {
+        "sparse_rows": SparseRows(),
+        "count_blocks": CountBlocks(),
+        "dense_panels": DensePanels(),
+        "walk": Walk(compact=False),
+        "compact_walk": Walk(compact=True),
+        "sell_gather": SellGather(),
+        "dense_rows": DenseRows(),
+    }
 )
+
+SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather", "dense_rows"})
+"""Those with code for tiles of one batch column only."""

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.tensors import CscMatrix
-from redpebble.lowering.emission import I32, I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
-from redpebble.lowering.gathers import gather, load_ints, scatter_rows
+from redpebble.lowering.emission import I32, I64, POINTER, Code, float_at, i64, reduce_loop
 from redpebble.lowering.linear import LinearForm, PackedArrays, activated, sparse_weight
+from redpebble.lowering.single_row import gather, load_ints, scatter_rows, single_row_key
 
 I16 = ir.IntType(16)
 
@@ -55,7 +55,7 @@ class SellGather:
 
             reduce_loop(builder, (i64(0), groups), [args[3], args[4]], group)
 
-        return code.function(f"sell_gather_{form.key}", [POINTER] * 6 + [I64, I64], body)
+        return code.function(single_row_key("sell_gather", form), [POINTER] * 6 + [I64, I64], body)
 
 
 def _pack_entries(
@@ -80,9 +80,7 @@ def _pack_entries(
     return steps.astype(np.uint32), inputs, weights
 
 
-def _emit_group(
-    code: Code, builder: ir.IRBuilder, form: LinearForm, values: Sequence[ir.Value]
-) -> Sequence[ir.Value]:
+def _emit_group(code: Code, builder: ir.IRBuilder, form: LinearForm, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
     """Emit a group; values are x, y, steps, its inputs and weights, ends, the number of inputs, and the group.
 
     Returns where the inputs and weights of the next group begin.

@@ -51,7 +51,7 @@ def plan_scratch(op: TileOp, width: int) -> tuple[dict[SSAValue, int], int]:
 def _buffer_bytes(value: SSAValue, width: int) -> int:
     owner = value.owner
     # what a network works on lies behind its first result
-    extra = working_rows(owner).count if isinstance(owner, NetworkOp) and value is owner.outputs[0] else 0
+    extra = working_rows(owner).total if isinstance(owner, NetworkOp) and value is owner.outputs[0] else 0
     return (features_of(value) + OUTPUT_PADDING + extra) * width * FLOAT_BYTES + VECTOR_ROOM * FLOAT_BYTES
 
 
@@ -174,7 +174,7 @@ class TileCode:
             first += features_of(part)
 
     def _emit_network(self, op: NetworkOp) -> None:
-        """Emit the loop over a network's stream; slots and spilled rows lie behind the first result, see plan_scratch."""
+        """Emit the loop over a network's stream; what it works on lies behind its first result, see `plan_scratch`."""
         key = (op, "stream")
         if not self.constants.has(key):
             self.constants.add(key, [pack_stream(op)])

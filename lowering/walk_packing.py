@@ -25,13 +25,10 @@ CHUNK_STEPS: Final = 6
 """Steps that share a word of lookup places a row: walks are whole chunks long."""
 FIELD_BITS: Final = 5
 
-L2_BYTES: Final = 3 << 19
-"""Packed entries up to which the kernel finds them in the L2 cache, call after call."""
-GATHER_COST: Final = 3.0
+GATHER_COST: Final = 3.5
 """Steps of a walk in the time of a gather for every row of a panel, where both come from L2."""
-GATHER_COST_BEYOND: Final = 1.7
-"""The same beyond L2, where the ratio of their bytes decides."""
-BYTES_PER_ENTRY: Final = 6
+GATHER_COST_BEYOND_L2: Final = 5.0
+"""The same without zeros and beyond L2, where the bytes beside the weights decide: 29 of a step, 132 of a gather."""
 
 URGENCY: Final = 6
 """The weight of a row is the sixth power of the share of its entries left, in those of the row with most of them."""
@@ -49,7 +46,7 @@ Words = NDArray[np.uint32]
 
 
 class Rows(NamedTuple):
-    """The rows of a panel: where the entries of each begin and end, [32, 2], in the inputs and weights of the matrix."""
+    """The rows of a panel: where the entries of each begin and end, [32, 2], in the matrix's inputs and weights."""
 
     spans: Ids
     inputs: Ids
@@ -72,106 +69,166 @@ class Placing(NamedTuple):
     dead: NDArray[np.bool_]
     latest: Ids
     earlier: Ids
+    urgency: Floats
     reached_by: Ids
     queue: Ids
     seen_in: Ids
 
 
-def pack_walks(matrix: CscMatrix, bias: Floats) -> tuple[Words, Words, Words]:
-    """Return the panels' [chunks, gathers], their walks as byte offsets in x one after the other, and their words.
+class Walks(NamedTuple):
+    """Panels of 32 rows, packed.
 
-    A walk has one block more than steps. The words of a panel are the biases and the numbers of its rows (-1 for none);
-    for each chunk the lookup places, then the weights, step by step; for each gather the inputs, then the weights.
+    sizes u32 [panels, 2]: chunks of steps, and gathers. walks u32: blocks as byte offsets in x, one more than steps.
+    words u32 [lines, 32]: a panel's biases, the numbers of its rows (-1 for none), a line of lookup places for each
+    chunk, a line of inputs for each gather. weights f32 [lines, 32]: a line for each step, then one for each gather.
     """
+
+    sizes: Words
+    walks: Words
+    words: Words
+    weights: Floats
+
+
+class CompactWalks(NamedTuple):
+    """The same, with the weights that are not zero alone; masks u32 say for each line which rows have one."""
+
+    sizes: Words
+    walks: Words
+    words: Words
+    weights: Floats
+    masks: Words
+
+
+def pack_walks(matrix: CscMatrix, bias: Floats, *, beyond_l2: bool) -> Walks:
+    """Return the walks of all panels, rows with most entries first, made for weights in the L2 cache or beyond it."""
+    gather_cost = GATHER_COST_BEYOND_L2 if beyond_l2 else GATHER_COST
     inputs, outputs = matrix.shape
+    blocks = max(-(-inputs // BLOCK), 1)
     order = np.argsort(-np.diff(matrix.pointers), kind="stable")
-    gather_cost = GATHER_COST if BYTES_PER_ENTRY * len(matrix.values) <= L2_BYTES else GATHER_COST_BEYOND
     sizes: list[tuple[int, int]] = []
     walks: list[Ids] = []
     words: list[Words] = []
-    for first in range(0, outputs, PANEL_ROWS):
+    weights: list[Floats] = []
+    # without outputs one panel without rows, as there are no arrays to join otherwise
+    for first in range(0, max(outputs, 1), PANEL_ROWS):
         members = order[first : first + PANEL_ROWS]
-        spans = np.zeros((PANEL_ROWS, 2), dtype=np.int64)
-        spans[: len(members)] = np.stack([matrix.pointers[members], matrix.pointers[members + 1]], axis=1)
-        rows = Rows(spans, matrix.rows, matrix.values)
-        counts = _block_counts(rows, -(-inputs // BLOCK))
-        walk = _cheapest_walk(counts, gather_cost)
-        body, gathers = _fill(rows, walk, _taken(counts, walk), len(counts))
-        sizes.append(((len(walk) - 1) // CHUNK_STEPS, gathers))
-        walks.append(walk)
-        words += [_head(members, bias), body]
-    offsets = np.concatenate(walks) * (BLOCK * np.dtype(np.float32).itemsize)
-    return np.array(sizes, dtype=np.uint32), offsets.astype(np.uint32), np.concatenate(words)
+        rows = _rows_of(matrix, members)
+        placing = _placing(_block_counts(rows, blocks), gather_cost)
+        own_words, own_weights = _entries(rows, placing)
+        steps = len(placing.walk) - 1
+        sizes.append((steps // CHUNK_STEPS, len(own_weights) - steps))
+        walks.append(placing.walk * (BLOCK * own_weights.itemsize))
+        words += [_head(members, bias), own_words]
+        weights.append(own_weights)
+    offsets = np.concatenate(walks).astype(np.uint32)
+    return Walks(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
+
+
+def compact_walks(walks: Walks) -> CompactWalks:
+    """Return the walks without the zeros among their weights."""
+    present = walks.weights.view(np.uint32) != 0
+    masks = np.packbits(present, axis=1, bitorder="little").view("<u4")
+    return CompactWalks(*walks[:3], walks.weights[present], masks)
 
 
 def _head(members: Ids, bias: Floats) -> Words:
-    head = np.full((2, PANEL_ROWS), -1, dtype=np.int32)
-    head[0] = 0
+    """Return the biases and the numbers of a panel's rows."""
+    head = np.zeros((2, PANEL_ROWS), dtype=np.int32)
     head[0, : len(members)] = bias[members].view(np.int32)
+    head[1] = -1
     head[1, : len(members)] = members
-    return head.ravel().view(np.uint32)
+    return head.view(np.uint32)
 
 
-@njit(cache=True, nogil=True)
+def _rows_of(matrix: CscMatrix, members: Ids) -> Rows:
+    spans = np.zeros((PANEL_ROWS, 2), dtype=np.int64)
+    spans[: len(members), 0] = matrix.pointers[members]
+    spans[: len(members), 1] = matrix.pointers[members + 1]
+    return Rows(spans, matrix.rows, matrix.values)
+
+
 def _block_counts(rows: Rows, blocks: int) -> Counts:
     """Return the entries of each row in each block, [blocks, 32]."""
-    counts = np.zeros((blocks, PANEL_ROWS), dtype=np.int32)
-    for row in range(PANEL_ROWS):
-        for entry in range(rows.spans[row, 0], rows.spans[row, 1]):
-            counts[rows.inputs[entry] // BLOCK, row] += 1
-    return counts
+    places = [rows.inputs[start:stop] // BLOCK * PANEL_ROWS + row for row, (start, stop) in enumerate(rows.spans)]
+    counts = np.bincount(np.concatenate(places), minlength=blocks * PANEL_ROWS)
+    return counts.reshape(blocks, PANEL_ROWS).astype(np.int32)
 
 
-@njit(cache=True, nogil=True)
-def _cheapest_walk(counts: Counts, gather_cost: float) -> Ids:
-    """Return the walk of whole chunks with the least steps and gathers, by their cost."""
-    cheapest = gather_cost * counts.sum(axis=0).max()
-    placing = _new_placing(counts, int(cheapest) + 1)
+def _placing(counts: Counts, gather_cost: float) -> Placing:
+    """Return the cheapest walk of whole chunks, and where its entries go."""
+    longest = _new_placing(counts, int(gather_cost * counts.sum(axis=0).max()) + 1)
+    steps = _find_walk(longest, gather_cost)
+    placing = _new_placing(counts, steps)
+    placing.walk[:] = longest.walk[: steps + 1]
+    _follow_walk(placing)
+    return placing
+
+
+def _new_placing(counts: Counts, steps: int) -> Placing:
+    blocks = len(counts)
+    return Placing(
+        walk=np.zeros(steps + 1, dtype=np.int64),
+        remaining=counts.copy(),
+        left=counts.sum(axis=0).astype(np.int32),
+        taken=np.full((PANEL_ROWS, steps), -1, dtype=np.int32),
+        dead=np.zeros((PANEL_ROWS, blocks), dtype=np.bool_),
+        latest=np.full(blocks, -1, dtype=np.int64),
+        earlier=np.full(steps + 1, -1, dtype=np.int64),
+        urgency=np.zeros((2, PANEL_ROWS), dtype=np.float32),
+        reached_by=np.zeros(blocks, dtype=np.int64),
+        queue=np.zeros(blocks, dtype=np.int64),
+        seen_in=np.zeros(blocks + 1, dtype=np.int64),
+    )
+
+
+def _entries(rows: Rows, placing: Placing) -> tuple[Words, Floats]:
+    """Return the lines of words of a panel after its head, and its lines of weights."""
+    steps, gathers = len(placing.walk) - 1, int(placing.left.max())
+    words = np.zeros((steps // CHUNK_STEPS + gathers, PANEL_ROWS), dtype=np.uint32)
+    weights = np.zeros((steps + gathers, PANEL_ROWS), dtype=np.float32)
+    # the search is over, and its room holds the next entry of each block
+    _fill(rows, placing, words, weights)
+    return words, weights
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _find_walk(placing: Placing, gather_cost: float) -> int:
+    """Choose blocks step by step; return the steps of the cheapest walk of whole chunks, counting its gathers.
+
+    A walk that alone costs more than a shorter one with its gathers need not be made longer.
+    """
     _extend(placing, 0, _next_block(placing, -1, 0))
-    steps = 0
-    # a walk that alone costs more than another one with its gathers need not be made longer
-    for step in range(int(cheapest) + 1):
+    cheapest, steps = gather_cost * _most_left(placing), 0
+    for step in range(placing.taken.shape[1]):
         if step >= cheapest:
             break
         _extend(placing, step + 1, _next_block(placing, placing.walk[step], step))
         _place(placing, step)
-        if (step + 1) % CHUNK_STEPS == 0:
-            most = placing.left.max()
-            if step + 1 + gather_cost * most < cheapest:
-                cheapest = step + 1 + gather_cost * most
-                steps = step + 1
-    return placing.walk[: steps + 1].copy()
+        cost = step + 1 + gather_cost * _most_left(placing)
+        if (step + 1) % CHUNK_STEPS == 0 and cost < cheapest:
+            cheapest, steps = cost, step + 1
+    return steps
 
 
-@njit(cache=True, nogil=True)
-def _taken(counts: Counts, walk: Ids) -> Counts:
-    """Return the block that each row takes an entry of in each step of the walk, [32, steps]; -1 for none."""
-    placing = _new_placing(counts, len(walk) - 1)
-    _extend(placing, 0, walk[0])
-    for step in range(len(walk) - 1):
-        _extend(placing, step + 1, walk[step + 1])
+@njit(cache=True, nogil=True, _nrt=False)
+def _follow_walk(placing: Placing) -> None:
+    """Place the entries on the walk that is there already."""
+    _extend(placing, 0, placing.walk[0])
+    for step in range(placing.taken.shape[1]):
+        _extend(placing, step + 1, placing.walk[step + 1])
         _place(placing, step)
-    return placing.taken
 
 
-@njit(cache=True, nogil=True)
-def _new_placing(counts: Counts, steps: int) -> Placing:
-    blocks = len(counts)
-    return Placing(
-        np.zeros(steps + 1, dtype=np.int64),
-        counts.copy(),
-        counts.sum(axis=0).astype(np.int32),
-        np.full((PANEL_ROWS, steps), -1, dtype=np.int32),
-        np.zeros((PANEL_ROWS, blocks), dtype=np.bool_),
-        np.full(blocks, -1, dtype=np.int64),
-        np.full(steps + 1, -1, dtype=np.int64),
-        np.zeros(blocks, dtype=np.int64),
-        np.zeros(blocks, dtype=np.int64),
-        np.zeros(blocks + 1, dtype=np.int64),
-    )
+@njit(cache=True, nogil=True, _nrt=False)
+def _most_left(placing: Placing) -> int:
+    """Return the entries without a step of the row that has most of them."""
+    most = 0
+    for row in range(PANEL_ROWS):
+        most = max(most, placing.left[row])
+    return most
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _extend(placing: Placing, position: int, block: int) -> None:
     """Let the walk be at `block` at `position`."""
     placing.walk[position] = block
@@ -179,13 +236,12 @@ def _extend(placing: Placing, position: int, block: int) -> None:
     placing.latest[block] = position
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True, _nrt=False)
 def _next_block(placing: Placing, present: int, step: int) -> int:
     """Return the block to go to from `present` (-1 at the start): the one of most value to the rows."""
     blocks = len(placing.remaining)
-    most = max(placing.left.max(), 1)
-    urgency = np.empty(PANEL_ROWS, dtype=np.float32)
-    idle = np.empty(PANEL_ROWS, dtype=np.float32)
+    most = max(_most_left(placing), 1)
+    urgency, idle = placing.urgency
     for row in range(PANEL_ROWS):
         share = np.float32(placing.left[row]) / np.float32(most)
         urgency[row] = share * share * share * share * share * share
@@ -206,7 +262,7 @@ def _next_block(placing: Placing, present: int, step: int) -> int:
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _place(placing: Placing, step: int) -> None:
     """Give `step` an entry of every row that has one for it."""
     here, there = placing.walk[step], placing.walk[step + 1]
@@ -224,7 +280,7 @@ def _place(placing: Placing, step: int) -> None:
             placing.left[row] -= 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _make_room(placing: Placing, row: int, step: int) -> int:
     """Let steps change their blocks so that `step` takes an entry too; return the block that gave it, or -1."""
     taken, dead = placing.taken[row], placing.dead[row]
@@ -255,46 +311,40 @@ def _make_room(placing: Placing, row: int, step: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _change_blocks(taken: Counts, reached_by: Ids, block: int, last: int) -> None:
     """Let the step by which `block` was reached take it, and so on with the block it had, up to step `last`."""
     step = -1
     while step != last:
-        step = reached_by[block]
-        before = taken[step]
+        step = int(reached_by[block])
+        before = int(taken[step])
         taken[step] = block
         block = before
 
 
-@njit(cache=True, nogil=True)
-def _fill(rows: Rows, walk: Ids, taken: Counts, blocks: int) -> tuple[Words, int]:
-    """Return the words of a panel after its head, and the number of its gathers."""
-    chunks, gathers = (len(walk) - 1) // CHUNK_STEPS, 0
+@njit(cache=True, nogil=True, _nrt=False)
+def _fill(rows: Rows, placing: Placing, words: Words, weights: Floats) -> None:
+    """Write the lookup places and the weights of all steps, then the inputs and the weights of the gathers."""
+    walk, following, steps = placing.walk, placing.queue, placing.taken.shape[1]
     for row in range(PANEL_ROWS):
-        gathers = max(gathers, rows.spans[row, 1] - rows.spans[row, 0] - (taken[row] >= 0).sum())
-    words = np.zeros((chunks * (1 + CHUNK_STEPS) + 2 * gathers, PANEL_ROWS), dtype=np.uint32)
-    values = words.view(np.float32)
-    following = np.zeros(blocks, dtype=np.int64)
-    for row in range(PANEL_ROWS):
-        start, stop = rows.spans[row]
+        start, stop = rows.spans[row, 0], rows.spans[row, 1]
         for entry in range(stop - 1, start - 1, -1):
             following[rows.inputs[entry] // BLOCK] = entry
-        for step in range(chunks * CHUNK_STEPS):
-            line = step // CHUNK_STEPS * (1 + CHUNK_STEPS)
-            block = taken[row, step]
+        for step in range(steps):
+            block = placing.taken[row, step]
             # an unused lane looks at the first value of a block, which is never one behind the end of x
             place = 0
             if block >= 0:
                 entry = following[block]
                 following[block] += 1
                 place = rows.inputs[entry] - block * BLOCK
-                values[line + 1 + step % CHUNK_STEPS, row] = rows.weights[entry]
+                weights[step, row] = rows.weights[entry]
             register = (step if block < 0 or walk[step] == block else step + 1) & 1
-            words[line, row] |= np.uint32((register * BLOCK + place) << (FIELD_BITS * (step % CHUNK_STEPS)))
-        line = chunks * (1 + CHUNK_STEPS)
+            field = (register * BLOCK + place) << (FIELD_BITS * (step % CHUNK_STEPS))
+            words[step // CHUNK_STEPS, row] |= np.uint32(field)
+        line = steps
         for entry in range(start, stop):
             if entry >= following[rows.inputs[entry] // BLOCK]:
-                words[line, row] = rows.inputs[entry]
-                values[line + 1, row] = rows.weights[entry]
-                line += 2
-    return words.ravel(), gathers
+                words[line - steps + steps // CHUNK_STEPS, row] = rows.inputs[entry]
+                weights[line, row] = rows.weights[entry]
+                line += 1

@@ -7,9 +7,9 @@
 %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> ...
 ```
 
-Biases and activations belong to neurons, a residual sum is connections of weight 1, concat, split, reshape and transpose
-of features are renumberings. Softmax, normalisations, products of two values, foreign ops and what moves rows cut a
-model into several graphs. Which ops come together: see `redpebble.passes.clusters`, here with the rows of
+Biases and activations belong to neurons, a residual sum is connections of weight 1; concat, split, reshape and
+transpose of features are renumberings. Softmax, normalisations, products of two values, foreign ops and what moves rows
+cut a model into several graphs. Which ops come together: see `redpebble.passes.clusters`, here with the rows of
 `redpebble.passes.network_rows`. The way back is `pebble-restore-layers`.
 """
 
@@ -116,7 +116,7 @@ class _Region:
         return size_of(shape_of(value)[self._axes(value) :])
 
     def _with_rank_of(self, first: SSAValue, value: SSAValue) -> ReshapeOp | None:
-        """Return the reshape of an input to one axis of features behind the leading axes of `first`; None if it is so."""
+        """Return the reshape of an input to one axis of features behind the leading axes of `first`, if any."""
         leading, own = shape_of(first)[: self._axes(first)], shape_of(value)[: self._axes(value)]
         features = self._feature_count(value)
         if shape_of(value) == (*leading, features):

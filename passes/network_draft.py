@@ -7,6 +7,7 @@ residual belong to the neuron of the linear layer before them wherever nothing e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,51 +20,9 @@ from redpebble.dialect.elementwise import ActivateOp, BinaryOp, DivOp, MulOp, Pr
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.network import NetworkArrays
-from redpebble.dialect.tensors import CscMatrix
+from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.passes.feature_sums import Doubles, Ids, Sums
 from redpebble.passes.weights import weight_of
-
-Ids = NDArray[np.int64]
-Doubles = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Features of `shape`, feature f being biases[f] + the sum of weights[e] * neuron sources[e] where features[e] = f."""
-
-    shape: tuple[int, ...]
-    features: Ids
-    sources: Ids
-    weights: Doubles
-    biases: Doubles
-
-    @staticmethod
-    def copies(neurons: Ids) -> Sums:
-        """Return each neuron as a sum of one connection of weight 1."""
-        count = neurons.size
-        return Sums(neurons.shape, np.arange(count), neurons.reshape(-1), np.ones(count), np.zeros(count))
-
-    def scaled(self, factors: Doubles) -> Sums:
-        """Return feature f times factors[f]."""
-        return Sums(self.shape, self.features, self.sources, self.weights * factors[self.features], self.biases * factors)
-
-    def plus(self, other: Sums) -> Sums:
-        """Return the sums of two values of the same shape."""
-        return Sums(
-            self.shape,
-            np.concatenate((self.features, other.features)),
-            np.concatenate((self.sources, other.sources)),
-            np.concatenate((self.weights, other.weights)),
-            self.biases + other.biases,
-        )
-
-    def selected(self, chosen: Ids) -> Sums:
-        """Return the features `chosen`, each at most once, in the shape of `chosen`."""
-        place = np.full(len(self.biases), -1, dtype=np.int64)
-        place[chosen.reshape(-1)] = np.arange(chosen.size)
-        stays = place[self.features] >= 0
-        entries = place[self.features[stays]], self.sources[stays], self.weights[stays]
-        return Sums(chosen.shape, *entries, self.biases[chosen.reshape(-1)])
-
 
 Features = Ids | Sums
 """Of a value of the graph: the neurons that they are, in their shape, or sums that are none yet."""
@@ -126,10 +85,10 @@ class NetworkDraft:
             self.features[value] = features
         return features
 
-    def finish(self, results: list[SSAValue]) -> NetworkArrays:
+    def finish(self, results: Sequence[SSAValue]) -> NetworkArrays:
         """Return the graph whose outputs are the features of `results`, without the neurons they do not need.
 
-        A feature that is an input, or one of an earlier result, becomes a neuron of its own: one connection of weight 1.
+        A feature that is an input, or in the results already, becomes a neuron of its own: one connection of weight 1.
         """
         input_count = self.neuron_count - sum(len(biases) for biases in self.biases)
         chosen: list[Ids] = []
@@ -145,19 +104,19 @@ class NetworkDraft:
             chosen.append(own)
         outputs = np.concatenate(chosen)
         arrays = NetworkArrays(
-            _joined(self.sources, np.int64),
-            _joined(self.targets, np.int64),
-            _joined(self.weights, np.float64).astype(np.float32),
-            _joined(self.biases, np.float64).astype(np.float32),
+            _ids(self.sources),
+            _ids(self.targets),
+            _doubles(self.weights),
+            _doubles(self.biases),
             tuple(self.activations),
-            _joined(self.activation_of, np.int64),
+            _ids(self.activation_of),
             outputs,
         )
         return without_dead_neurons(arrays, input_count)
 
     def _shape(self, value: SSAValue) -> tuple[int, ...]:
         """Return the known sizes of the features' axes."""
-        return tuple(value.type.get_shape()[self.leading_axes[value] :])  # pyright: ignore
+        return shape_of(value)[self.leading_axes[value] :]
 
     def _places(self, value: SSAValue) -> Ids:
         """Return the number of each feature of a value, in its shape."""
@@ -209,8 +168,7 @@ class NetworkDraft:
         shape = self._shape(result)
         if constant_array(value) is None:
             return self._broadcast(value, shape)
-        nothing = np.zeros(0, dtype=np.int64)
-        return Sums(shape, nothing, nothing, np.zeros(0), self._constant(value, result))
+        return Sums.nothing(self._constant(value, result), shape)
 
     def _constant(self, value: SSAValue, result: SSAValue) -> Doubles:
         """Return a constant's number for each feature of `result`."""
@@ -230,19 +188,11 @@ class NetworkDraft:
         axis = op.axis.value.data - self.leading_axes[op.result]
         if not all(isinstance(self.features[part], Sums) for part in op.parts):
             return np.concatenate([self.neurons(part) for part in op.parts], axis)
-        total, firsts = 0, list[Ids]()
-        joined = Sums((0,), *(np.zeros(0, dtype=np.int64),) * 2, *(np.zeros(0),) * 2)
+        firsts: list[Ids] = []
+        joined = Sums.nothing(np.zeros(0), (0,))
         for part in op.parts:
-            sums = self._sums(part)
-            firsts.append(total + self._places(part))
-            joined = Sums(
-                (0,),
-                np.concatenate((joined.features, total + sums.features)),
-                np.concatenate((joined.sources, sums.sources)),
-                np.concatenate((joined.weights, sums.weights)),
-                np.concatenate((joined.biases, sums.biases)),
-            )
-            total += len(sums.biases)
+            firsts.append(len(joined.biases) + self._places(part))
+            joined = joined.followed_by(self._sums(part))
         return joined.selected(np.concatenate(firsts, axis))
 
     def _neurons_of(self, sums: Sums, activation: ActivationAttr | None) -> Ids:
@@ -303,5 +253,9 @@ def without_dead_neurons(arrays: NetworkArrays, input_count: int) -> NetworkArra
     )
 
 
-def _joined(parts: list[NDArray[np.int64]] | list[Doubles], dtype: type) -> np.ndarray:
-    return np.concatenate([np.zeros(0, dtype=dtype), *parts])
+def _ids(parts: list[Ids]) -> Ids:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def _doubles(parts: list[Doubles]) -> NDArray[np.float32]:
+    return np.concatenate([np.zeros(0), *parts]).astype(np.float32)

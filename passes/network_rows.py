@@ -51,8 +51,11 @@ class NetworkRows:
             if not operands or any(operand not in self.shapes for operand in operands):
                 continue
             # movement continues the graph that its operand is in, whatever the last axis of its result is
-            producers = [known[operand.owner] for operand in operands if isinstance(operand.owner, Operation)
-                         and operand.owner in known]
+            producers = [
+                known[operand.owner]
+                for operand in operands
+                if isinstance(operand.owner, Operation) and operand.owner in known
+            ]
             own = [product(self.shapes[operands[0]][:-1])]
             candidates = own if isinstance(op, LinearOp) else [*producers, *own]
             fitting = [rows for rows in candidates if self._fits(op, rows)]
@@ -81,7 +84,10 @@ class NetworkRows:
             case TransposeOp():
                 return op.order[: known[0]] == tuple(range(known[0]))
             case ReshapeOp():
-                unknown = [shape_of(value)[:count].count(DYNAMIC) for value, count in zip((first, op.result), known, strict=True)]
+                unknown = [
+                    shape_of(value)[:count].count(DYNAMIC)
+                    for value, count in zip((first, op.result), known, strict=True)
+                ]
                 # the way back from other leading axes is a reshape, too, which can infer only one of them
                 return self._same_axes(op, known) or max(unknown) <= 1
             case _:
@@ -90,7 +96,9 @@ class NetworkRows:
     def _same_axes(self, op: Operation, axes: list[int]) -> bool:
         """Return whether all operands and results, constants left out, have the same leading axes."""
         values = (*dynamic_operands(op), *op.results)
-        leading = [(self.shapes[value][:count], shape_of(value)[:count]) for value, count in zip(values, axes, strict=True)]
+        leading = [
+            (self.shapes[value][:count], shape_of(value)[:count]) for value, count in zip(values, axes, strict=True)
+        ]
         return all(shape == leading[0] for shape in leading) and not any(
             is_constant(value) and not isinstance(op, BinaryOp) for value in op.operands
         )

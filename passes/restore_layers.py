@@ -7,8 +7,8 @@
 %y = pebble.linear %h, %v bias %c : (tensor<?x1xf32>, ...) -> tensor<?x1xf32>
 ```
 
-The way back of `pebble-flatten-network`. A layer reads a concat of the layers that its sources are in, an output a concat
-of those that its neurons are in, through connections of weight 1 where they are not these layers as they are.
+The way back of `pebble-flatten-network`. A layer reads a concat of the layers that its sources are in. A result is a
+layer as it is, or reads a concat of those that its neurons are in, through connections of weight 1.
 """
 
 from dataclasses import dataclass, field
@@ -86,7 +86,8 @@ class _Layers:
         count = self.input_count + len(self.arrays.biases)
         depths = neuron_depths(self.arrays, count)[self.input_count :]
         kinds = np.stack((depths, self.arrays.activation_of))
-        for depth, number in np.unique(kinds, axis=1).T.tolist():
+        pairs: list[tuple[int, int]] = np.unique(kinds, axis=1).T.tolist()
+        for depth, number in pairs:
             neurons = np.flatnonzero((kinds[0] == depth) & (kinds[1] == number)) + self.input_count
             activation = None if number < 0 else self.arrays.activations[number]
             self.groups.append(_Group(self._layer(neurons, activation), neurons))

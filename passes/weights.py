@@ -103,9 +103,12 @@ def without_outputs(weight: Weight, kept: Indices) -> Weight:
 def with_inputs_added(weight: Weight, position: Indices, count: int) -> Weight:
     """Return a weight of `count` rows, in which row k is added to row `position[k]`; the sums are rounded once."""
     if not isinstance(weight, CscMatrix):
-        merged = np.zeros((count, weight.shape[1]), dtype=np.float64)
-        np.add.at(merged, position, weight)
-        return merged.astype(np.float32)
+        merged = np.zeros((count, weight.shape[1]), dtype=np.float32)
+        together = np.argsort(position, kind="stable")
+        targets, first = np.unique(position[together], return_index=True)
+        if len(targets):
+            merged[targets] = np.add.reduceat(weight[together].astype(np.float64), first, axis=0)
+        return merged
     keys = weight.columns * count + position[weight.rows]
     unique, place = np.unique(keys, return_inverse=True)
     values = np.bincount(place, weights=weight.values.astype(np.float64), minlength=len(unique))

@@ -122,7 +122,8 @@ class Network:
         workspace = binding.workspaces.pop() if binding.workspaces else self._new_workspace(binding)
         for index, array in enumerate((*inputs, *outputs)):
             workspace.buffers[index] = address_of(array)
-        if self._pool is None or not self._pool.try_run(workspace.call):
+        pool = self._pool if max(binding.rows, default=0) > LEAST_PIECE else None
+        if pool is None or not pool.try_run(workspace.call):
             self._code.functions["run"](*workspace.tables)
         binding.workspaces.append(workspace)
         return outputs

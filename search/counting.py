@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from redpebble.search.compiled import compiled
 from redpebble.search.farthest_step import PlaceSet, clear, empty_place_set, is_marked, largest, mark
 from redpebble.theory.memory import Memory, TransferCount, check_order
 from redpebble.theory.network import Network
@@ -31,6 +31,13 @@ class Uses(NamedTuple):
 
     neurons: Ids
     nexts: Ids
+
+
+class Ends(NamedTuple):
+    """Sources and targets of the connections, [W] each."""
+
+    sources: Ids
+    targets: Ids
 
 
 class Moved(NamedTuple):
@@ -70,46 +77,43 @@ def count_levels(
         raise ValueError("the random policy needs an rng")
     if order.dtype != np.int64 or order.shape != (network.connection_count,):
         check_order(network, order)
-    order = np.ascontiguousarray(order)
-    if not is_runnable(order, network.sources, network.targets, network.in_degrees):
+    order, ends = np.ascontiguousarray(order), Ends(network.sources, network.targets)
+    if not is_runnable(order, ends, network.in_degrees.copy(), np.zeros(len(order), dtype=np.bool_)):
         check_order(network, order)
-    uses = uses_of(order, network.sources, network.targets, network.neuron_count)
+    uses = Uses(np.empty(2 * len(order), dtype=np.int64), np.empty(2 * len(order), dtype=np.int64))
+    put_uses(order, ends, uses, np.full(network.neuron_count, 2 * len(order), dtype=np.int64))
     return tuple(_count(network, uses, memory, rng) for memory in memories)
 
 
-@njit(cache=True, nogil=True)
-def is_runnable(order: Ids, sources: Ids, targets: Ids, in_degrees: Ids) -> bool:
-    """Whether an order [W] is a permutation that runs no connection before its source is final."""
-    waiting = in_degrees.copy()
-    has_run = np.zeros(len(order), dtype=np.bool_)
+@compiled
+def is_runnable(order: Ids, ends: Ends, waiting: Ids, has_run: NDArray[np.bool_]) -> bool:
+    """Whether an order is a permutation that runs no connection before its source is final.
+
+    `waiting` [N] are the connections into each neuron that have not run, `has_run` [W] is False; both change.
+    """
     for connection in order:
-        if connection < 0 or connection >= len(order) or has_run[connection] or waiting[sources[connection]] > 0:
+        if connection < 0 or connection >= len(order) or has_run[connection] or waiting[ends.sources[connection]] > 0:
             return False
         has_run[connection] = True
-        waiting[targets[connection]] -= 1
+        waiting[ends.targets[connection]] -= 1
     return True
 
 
-@njit(cache=True, nogil=True)
-def uses_of(order: Ids, sources: Ids, targets: Ids, neuron_count: int) -> Uses:
-    """The uses of an order."""
-    count = len(order)
-    upcoming = np.full(neuron_count, 2 * count, dtype=np.int64)
-    uses = Uses(np.empty(2 * count, dtype=np.int64), np.empty(2 * count, dtype=np.int64))
-    for step in range(count - 1, -1, -1):
-        source, target = sources[order[step]], targets[order[step]]
+@compiled
+def put_uses(order: Ids, ends: Ends, uses: Uses, upcoming: Ids) -> None:
+    """Fill in the uses of an order; `upcoming` [N] is the use at the end of it, 2 W, and changes."""
+    for step in range(len(order) - 1, -1, -1):
+        source, target = ends.sources[order[step]], ends.targets[order[step]]
         uses.neurons[2 * step], uses.neurons[2 * step + 1] = source, target
         uses.nexts[2 * step], uses.nexts[2 * step + 1] = upcoming[source], upcoming[target]
         upcoming[source], upcoming[target] = 2 * step, 2 * step + 1
-    return uses
 
 
-@njit(cache=True, nogil=True)
-def run_min(uses: Uses, values: Ids, slots: int) -> Moved:
-    """Run with MIN: the residents are known by their next uses."""
+@compiled
+def run_min(uses: Uses, values: Ids, residents: PlaceSet, slots: int) -> Moved:
+    """Run with MIN: the residents, at first none, are known by their next uses."""
     neurons, nexts = uses.neurons, uses.nexts
     end, free = len(neurons), slots
-    residents = empty_place_set(end)
     bias_reads = row_reads = row_writes = 0
     for step in range(0, end, 2):
         for use in (step, step + 1):
@@ -138,12 +142,15 @@ def run_min(uses: Uses, values: Ids, slots: int) -> Moved:
     return Moved(bias_reads, row_reads, row_writes)
 
 
-@njit(cache=True, nogil=True)
-def run_lru(uses: Uses, values: Ids, slots: int) -> Moved:
-    """Run with LRU: the residents in a ring by their last use, `ring` stands between the latest and the oldest."""
+@compiled
+def run_lru(uses: Uses, values: Ids, chain: Ids, slots: int) -> Moved:
+    """Run with LRU: the residents in a ring by their last use, the last place stands between the latest and the oldest.
+
+    `chain` [2, N + 1] are the neighbours in the ring, before and after; at first all are the last place.
+    """
     neurons, nexts = uses.neurons, uses.nexts
     end, free, ring = len(neurons), slots, len(values)
-    before, after = np.full(ring + 1, ring, dtype=np.int64), np.full(ring + 1, ring, dtype=np.int64)
+    before, after = chain[0], chain[1]
     bias_reads = row_reads = row_writes = 0
     for step in range(0, end, 2):
         for use in (step, step + 1):
@@ -172,11 +179,15 @@ def run_lru(uses: Uses, values: Ids, slots: int) -> Moved:
     return Moved(bias_reads, row_reads, row_writes)
 
 
-@njit(cache=True, nogil=True)
-def run_random(uses: Uses, values: Ids, slots: int, rng: np.random.Generator) -> Moved:
-    """Run with random eviction: residents that have been used, in a list, and the place of each."""
+@compiled
+def run_random(uses: Uses, values: Ids, listed: Ids, draw: tuple[int, np.random.Generator]) -> Moved:
+    """Run with random eviction, from slots and a generator.
+
+    `listed` [2, N] lists the residents that have been used, and has the place of each in the list, at first -1.
+    """
+    slots, rng = draw
     neurons, end, free, used_count = uses.neurons, len(uses.neurons), slots, 0
-    used, places = np.empty(len(values), dtype=np.int64), np.full(len(values), -1, dtype=np.int64)
+    used, places = listed[0], listed[1]
     bias_reads = row_reads = row_writes = 0
     for step in range(0, end, 2):
         for use in (step, step + 1):
@@ -208,13 +219,13 @@ def run_random(uses: Uses, values: Ids, slots: int, rng: np.random.Generator) ->
     return Moved(bias_reads, row_reads, row_writes)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _loaded(value: int) -> int:
     """A bias is read once, unless it is all there is of the value."""
     return (value if value & _ONLY_BIAS else value & ~_BIAS_NEXT) | _RESIDENT
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _forget(values: Ids, neuron: int, is_dead: bool) -> int:
     """No longer resident; 1 if that takes a write: slow memory lacks a value that is an output or still needed."""
     value = values[neuron]
@@ -222,7 +233,7 @@ def _forget(values: Ids, neuron: int, is_dead: bool) -> int:
     return int(value & _DIRTY != 0 and (not is_dead or value & _IS_OUTPUT != 0))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _farthest(residents: PlaceSet, neurons: Ids, values: Ids) -> int:
     """The farthest next use; of both ends of one step that of a clean value, then of the smaller id."""
     use = largest(residents)
@@ -234,12 +245,12 @@ def _farthest(residents: PlaceSet, neurons: Ids, values: Ids) -> int:
     return use
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _unlink(before: Ids, after: Ids, neuron: int) -> None:
     before[after[neuron]], after[before[neuron]] = before[neuron], after[neuron]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _link(before: Ids, after: Ids, neuron: int) -> None:
     """As the latest."""
     ring = len(before) - 1
@@ -248,7 +259,7 @@ def _link(before: Ids, after: Ids, neuron: int) -> None:
     after[neuron], before[ring] = ring, neuron
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _drop(used: Ids, places: Ids, used_count: int, neuron: int) -> int:
     """Put the last of the list in the place of a neuron; the new length."""
     place, last = places[neuron], used[used_count - 1]
@@ -267,14 +278,15 @@ def initial_values(network: Network) -> Ids:
 
 
 def _count(network: Network, uses: Uses, memory: Memory, rng: np.random.Generator | None) -> TransferCount:
-    values, slots = initial_values(network), memory.capacity - 1
+    values, slots, neuron_count = initial_values(network), memory.capacity - 1, network.neuron_count
     match memory.policy:
         case "min":
-            moved = run_min(uses, values, slots)
+            moved = run_min(uses, values, empty_place_set(2 * network.connection_count), slots)
         case "lru":
-            moved = run_lru(uses, values, slots)
+            moved = run_lru(uses, values, np.full((2, neuron_count + 1), neuron_count, dtype=np.int64), slots)
         case "random":
-            moved = run_random(uses, values, slots, rng or np.random.default_rng())
+            listed = np.full((2, neuron_count), -1, dtype=np.int64)
+            moved = run_random(uses, values, listed, (slots, rng or np.random.default_rng()))
     isolated = int(np.sum(network.is_output & (network.in_degrees + network.out_degrees == 0)))
     return TransferCount(
         network.connection_count, moved.bias_reads + isolated, moved.row_reads, moved.row_writes + isolated

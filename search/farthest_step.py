@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from redpebble.search.compiled import compiled
 
 
 class PlaceSet(NamedTuple):
@@ -20,20 +21,16 @@ class PlaceSet(NamedTuple):
     starts: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
 def empty_place_set(count: int) -> PlaceSet:
     """No member yet, room for 0 .. count - 1."""
-    starts = np.zeros(14, dtype=np.int64)
-    level_count, size, total = 0, count, 0
-    while level_count == 0 or size > 1:
-        size = (size + 31) >> 5
-        starts[level_count] = total
-        total += max(size, 1)
-        level_count += 1
-    return PlaceSet(np.zeros(total, dtype=np.int64), starts[:level_count].copy())
+    sizes: list[int] = []
+    while not sizes or sizes[-1] > 1:
+        sizes.append(max(1, ((sizes[-1] if sizes else count) + 31) >> 5))
+    starts = np.cumsum([0, *sizes]).astype(np.int64)
+    return PlaceSet(np.zeros(starts[-1], dtype=np.int64), starts[:-1])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark(places: PlaceSet, place: int) -> None:
     """Add a place."""
     for start in places.starts:
@@ -45,7 +42,7 @@ def mark(places: PlaceSet, place: int) -> None:
         place >>= 5
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def clear(places: PlaceSet, place: int) -> None:
     """Remove a place."""
     for start in places.starts:
@@ -57,13 +54,13 @@ def clear(places: PlaceSet, place: int) -> None:
         place >>= 5
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_marked(places: PlaceSet, place: int) -> bool:
     """Whether the place is a member."""
     return (places.words[place >> 5] >> (place & 31)) & 1 == 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def largest(places: PlaceSet) -> int:
     """The largest member of a set that has one."""
     place = 0
@@ -74,7 +71,7 @@ def largest(places: PlaceSet) -> int:
     return place
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _highest_bit(word: int) -> int:
     """Without branches: they would be as good as random."""
     bit = 0

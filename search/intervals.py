@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from redpebble.search.compiled import compiled
 from redpebble.theory.interval_stabbing import TargetOrders
 from redpebble.theory.network import Network
 
@@ -31,7 +31,7 @@ class Intervals(NamedTuple):
 
     `orders` and `places` [2, targets], [2, N] hold opening and closing; the slots of source n begin behind
     `out_starts[n]`, the entries of target n at `in_starts[n]`; `targets` are those of each source by connection id;
-    `constants` are open_count - 1 and the cost at the start; `marks` [N] are zero between proposals.
+    `loads` are those of each source, `write_costs` what any of them cost it once; `marks` are zero between proposals.
     """
 
     orders: Ints
@@ -79,10 +79,10 @@ def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
     )
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def wide(number: int) -> int:
+@compiled
+def wide(number: int | Ints) -> int:
     """A 32-bit number in 64 bits: tuples of both would be of different types."""
-    return number + 0
+    return int(number) + 0
 
 
 class Span(NamedTuple):
@@ -94,7 +94,25 @@ class Span(NamedTuple):
     closes: int
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
+def settle(intervals: Intervals) -> int:
+    """Count the loads of all sources from nothing; their cost."""
+    slots, cost = intervals.slots, 0
+    for source in range(len(intervals.loads)):
+        first, end = intervals.out_starts[source] + 1, intervals.out_starts[source + 1]
+        point = slots[first - 1, POINT]
+        loads = 0
+        for slot in range(first, end):
+            if slots[slot, START] > point:
+                point = slots[slot, END]
+                loads += 1
+            slots[slot, POINT] = point
+        intervals.loads[source] = loads
+        cost += loads + (intervals.write_costs[source] if loads > 0 else 0)
+    return cost
+
+
+@compiled
 def rest_change(slots: Ints, slot: int, end: int, point: int) -> int:
     """Change of loads from a slot on, if the latest load before it is at `point`."""
     change = 0
@@ -110,7 +128,7 @@ def rest_change(slots: Ints, slot: int, end: int, point: int) -> int:
     return change
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def start_change(slots: Ints, span: Span) -> int:
     """Change of loads if a target opens at another time."""
     before, after = slots[span.slot - 1, POINT], slots[span.slot, POINT]
@@ -122,7 +140,7 @@ def start_change(slots: Ints, span: Span) -> int:
     return rest_change(slots, span.slot + 1, span.end, before) - 1
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def later_change(slots: Ints, span: Span) -> int:
     """Change of loads if a target closes later, and opens at another time."""
     slot, point = span.slot + 1, slots[span.slot - 1, POINT]
@@ -142,7 +160,7 @@ def later_change(slots: Ints, span: Span) -> int:
     return change + rest_change(slots, slot, span.end, point)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def earlier_change(slots: Ints, span: Span) -> int:
     """Change of loads if a target closes earlier, and opens at another time."""
     slot = span.slot
@@ -165,7 +183,7 @@ def earlier_change(slots: Ints, span: Span) -> int:
     return change + rest_change(slots, slot + 1, span.end, point)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def both_change(slots: Ints, first: Span, second: Span) -> int:
     """Change of loads if the targets at two slots of one source open at other times."""
     before = point = slots[first.slot - 1, POINT]
@@ -185,7 +203,7 @@ def both_change(slots: Ints, first: Span, second: Span) -> int:
     return change + rest_change(slots, second.slot + 1, second.end, point)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def put_points(slots: Ints, first: int, last: int, end: int) -> None:
     """Write the loads from one slot to another, and on while they differ from what was there."""
     point = slots[first - 1, POINT]
@@ -197,7 +215,7 @@ def put_points(slots: Ints, first: int, last: int, end: int) -> None:
         slots[slot, POINT] = point
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def put_slot(intervals: Intervals, span: Span) -> None:
     """Give the target at a slot another interval: its slot moves to its place by closing time."""
     slots, entries = intervals.slots, intervals.entries
@@ -213,7 +231,7 @@ def put_slot(intervals: Intervals, span: Span) -> None:
     put_points(slots, min(slot, span.slot), max(slot, span.slot), span.end)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def put_both(intervals: Intervals, first: Span, second: Span, exchanges: bool) -> None:
     """Open the targets at two slots of one source at other times; if asked, they exchange their slots before."""
     slots, entries = intervals.slots, intervals.entries
@@ -225,7 +243,7 @@ def put_both(intervals: Intervals, first: Span, second: Span, exchanges: bool) -
     put_points(slots, first.slot, second.slot, second.end)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _move_slot(slots: Ints, entries: Ints, slot: int, to: int) -> None:
     """All but the point, which is that of the place."""
     slots[to, START], slots[to, END], slots[to, ENTRY] = slots[slot, START], slots[slot, END], slots[slot, ENTRY]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.search.counting import count_transfers
-from redpebble.theory.annealing import AnnealingPlan
-from redpebble.theory.bandwidth_order import reverse_cuthill_mckee_order
-from redpebble.theory.frontier_order import narrow_frontier_order
-from redpebble.theory.interval_stabbing import decode
+from redpebble.search.phases import Budget, Candidate, Search, SearchTrace, joined_trace
+from redpebble.search.starts import start_orders
 from redpebble.theory.memory import Memory, TransferCount
 from redpebble.theory.network import Network
-from redpebble.theory.orders import depth_first_order, pull_order, push_order, target_block_order
-from redpebble.theory.rolling_orders import greedy_rolling_order, greedy_target_orders, sliding_window_order
-from redpebble.theory.stabbing_state import anneal_intervals
 
 
 @dataclass(frozen=True)
@@ -57,21 +53,17 @@ class SearchRequest:
         if min(self.threads, self.restarts) < 1:
             raise ValueError(f"{self.threads} threads and {self.restarts} restarts, at least 1 of each is needed")
 
+    def budget(self) -> Budget:
+        """What each thread may spend; a time budget begins now."""
+        if self.remaining is None:
+            return Budget((self.proposals or 0) // self.threads, None, self.restarts)
+        remaining, whole = self.remaining, self.remaining()
+        return Budget(None, lambda: 1.0 - remaining() / whole if whole > 0 else 1.0, self.restarts)
+
     @property
     def memory(self) -> Memory:
         """The memory that orders are counted for."""
         return Memory(self.capacity, self.policy)
-
-
-class SearchTrace(NamedTuple):
-    """How the search went: the cost in transfers, as the search estimates it, after so many proposals. Shape [points].
-
-    `proposals` ascends; `best_costs` never does.
-    """
-
-    proposals: NDArray[np.int64]
-    costs: NDArray[np.int64]
-    best_costs: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,41 +88,23 @@ class FoundOrder:
 def search_order(network: Network, request: SearchRequest, rng: np.random.Generator) -> FoundOrder:
     """Search the connection order with the fewest transfers.
 
+    First orders of targets are annealed, then connections one by one and in runs; every thread does so on its own, and
+    the best order of all is taken.
+
     Args:
         network: what to run.
         request: memory and budget.
         rng: source of randomness.
     """
     orders = start_orders(network, request.capacity)
-    counts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
-    best = min(counts, key=lambda name: counts[name].total)
-    empty = np.zeros(0, dtype=np.int64)
-    found = FoundOrder(orders[best], counts[best], best, SearchTrace(empty, empty, empty), counts)
-    if request.proposals == 0 or network.connection_count < 2:
-        return found
-    start = greedy_target_orders(network, request.capacity - 2, 3.0)
-    plan = AnnealingPlan(0.35, 0.1, min(request.proposals or 2000, 2000))
-    result = anneal_intervals(network, start, plan, rng)
-    order = decode(network, result.best)
-    count = count_transfers(network, order, request.memory)
-    points = [
-        np.array([getattr(p, n) for p in result.trace], dtype=np.int64) for n in ("proposals", "cost", "best_cost")
-    ]
-    if count.total < found.counts.total:
-        return FoundOrder(order, count, "greedy rolling 3", SearchTrace(*points), counts)
-    return found
-
-
-def start_orders(network: Network, capacity: int) -> dict[str, NDArray[np.int64]]:
-    """Orders without a search, by name."""
-    open_count = capacity - 2
-    return {
-        "pull": pull_order(network),
-        "push": push_order(network),
-        "target blocks": target_block_order(network, open_count),
-        "depth first": depth_first_order(network),
-        "reverse cuthill-mckee": reverse_cuthill_mckee_order(network),
-        "narrow frontier": narrow_frontier_order(network),
-        "sliding window": sliding_window_order(network, open_count),
-        "greedy rolling 3": greedy_rolling_order(network, open_count, 3.0),
-    }
+    starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
+    candidates = {name: Candidate(orders[name], count.total, name, ()) for name, count in starts.items()}
+    found = [min(candidates.values(), key=lambda candidate: candidate.cost)]
+    if request.proposals != 0 and network.connection_count > 1:
+        searches = [Search(network, request.memory, request.budget(), thread) for thread in rng.spawn(request.threads)]
+        with ThreadPoolExecutor(request.threads) as pool:
+            futures = [pool.submit(search.improve, candidates) for search in searches]
+        found += [future.result() for future in futures]
+    best = min(found, key=lambda candidate: candidate.cost)
+    counts = count_transfers(network, best.order, request.memory)
+    return FoundOrder(best.order, counts, best.start, joined_trace(best.trace), starts)

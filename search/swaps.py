@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from redpebble.search.compiled import compiled
 from redpebble.search.intervals import (
     END,
     ENTRY,
@@ -55,7 +55,7 @@ class Times(NamedTuple):
     second_closes: int
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def choose_swap(intervals: Intervals, reach: Reach, draws: NDArray[np.float64]) -> Swap:
     """The swap that the draws choose."""
     if draws[0] < reach.aimed_share:
@@ -70,7 +70,7 @@ def choose_swap(intervals: Intervals, reach: Reach, draws: NDArray[np.float64]) 
     return _ordered(intervals, Swap(kind, wide(order[place]), wide(order[other])))
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _aimed_swap(intervals: Intervals, draws: NDArray[np.float64]) -> Swap:
     """Both orders: a target and a neighbour, in the closing order, of another target of one of its sources."""
     closing, entries, in_starts = intervals.orders[1], intervals.entries, intervals.in_starts
@@ -86,7 +86,7 @@ def _aimed_swap(intervals: Intervals, draws: NDArray[np.float64]) -> Swap:
     return _ordered(intervals, Swap(BOTH, wide(one), wide(closing[place])))
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _ordered(intervals: Intervals, swap: Swap) -> Swap:
     closed = intervals.places[1]
     if closed[swap.first] < closed[swap.second]:
@@ -94,7 +94,7 @@ def _ordered(intervals: Intervals, swap: Swap) -> Swap:
     return Swap(swap.kind, swap.second, swap.first)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def times_after(intervals: Intervals, swap: Swap, shift: int) -> Times:
     """When both targets open and close after the swap."""
     opened, closed = intervals.places[0], intervals.places[1]
@@ -107,7 +107,7 @@ def times_after(intervals: Intervals, swap: Swap, shift: int) -> Times:
     return Times(first_opens, first_closes, second_opens, second_closes)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def is_allowed(intervals: Intervals, swap: Swap, times: Times) -> bool:
     """Both open before they close; the one that closes later now before its targets, the other behind its sources."""
     if times.first_opens > times.first_closes or times.second_opens > times.second_closes:
@@ -125,13 +125,18 @@ def is_allowed(intervals: Intervals, swap: Swap, times: Times) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def change_of(intervals: Intervals, swap: Swap, times: Times, puts: bool) -> int:
     """The change of cost, over all sources of both targets and both as sources; if asked, it is written to the slots.
 
     Whoever writes must change `orders` and `places` afterwards.
     """
-    marks, entries, in_starts, out_starts = intervals.marks, intervals.entries, intervals.in_starts, intervals.out_starts
+    marks, entries, in_starts, out_starts = (
+        intervals.marks,
+        intervals.entries,
+        intervals.in_starts,
+        intervals.out_starts,
+    )
     change = 0
     for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
         marks[entries[entry, SOURCE]] = entries[entry, SLOT]
@@ -156,7 +161,7 @@ def change_of(intervals: Intervals, swap: Swap, times: Times, puts: bool) -> int
     return change
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _single_change(intervals: Intervals, source: int, span: Span, puts: bool) -> int:
     """Only one of both targets belongs to the source."""
     slots = intervals.slots
@@ -172,9 +177,9 @@ def _single_change(intervals: Intervals, source: int, span: Span, puts: bool) ->
     return _cost_change(intervals, source, loads, puts)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _shared_change(intervals: Intervals, spans: tuple[Span, Span], kind: int, puts: bool) -> int:
-    """Both targets belong to the source: their slots exchange openings, or everything, in which case no load changes."""
+    """Both targets belong to the source: their slots exchange openings, or everything; then no load changes."""
     first, second = spans
     source = intervals.entries[intervals.slots[first.slot, ENTRY], SOURCE]
     if kind != OPENINGS:
@@ -186,7 +191,7 @@ def _shared_change(intervals: Intervals, spans: tuple[Span, Span], kind: int, pu
     return _cost_change(intervals, source, loads, puts)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _source_change(intervals: Intervals, source: int, closes: int, puts: bool) -> int:
     """The source itself closes at another time, and its free use with it."""
     slots, first, end = intervals.slots, intervals.out_starts[source] + 1, intervals.out_starts[source + 1]
@@ -197,7 +202,7 @@ def _source_change(intervals: Intervals, source: int, closes: int, puts: bool) -
     return _cost_change(intervals, source, loads, puts)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def _cost_change(intervals: Intervals, source: int, change: int, puts: bool) -> int:
     """With the write that makes loads of a hidden value possible."""
     if change == 0:
@@ -209,7 +214,7 @@ def _cost_change(intervals: Intervals, source: int, change: int, puts: bool) -> 
     return change + intervals.write_costs[source] * (int(after > 0) - int(before > 0))
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def put_swap(intervals: Intervals, swap: Swap, times: Times) -> None:
     """Carry a swap out."""
     change_of(intervals, swap, times, True)

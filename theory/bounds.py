@@ -12,8 +12,9 @@ them apart. Source: derived.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -73,28 +74,53 @@ def instance_bound(network: Network, capacity: int) -> InstanceBound:
     Raises:
         ValueError: M < 3.
     """
-    if capacity < 3:
-        raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
-    slots = capacity - 1
+    return instance_bounds(network, [capacity])[0]
+
+
+def instance_bounds(network: Network, capacities: Sequence[int]) -> list[InstanceBound]:
+    """The best lower bound for each of some memories; what does not depend on M is worked out once.
+
+    Raises:
+        ValueError: M < 3.
+    """
+    for capacity in capacities:
+        if capacity < 3:
+            raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
     least = lower_bound(network)
-    groups = role_groups(network)
-    excesses: dict[Argument, int] = {
-        "every value moves": 0,
-        "segments": sum(segment_excess(role_crowding(group), slots) for group in groups),
-        "few can stay, by layer": sum(_few_can_stay(group, slots) for group in groups),
-        "few can stay, jointly": _few_can_stay(joint_group(network), slots),
-    }
-    argument = max(excesses, key=lambda name: excesses[name])
-    return InstanceBound(least, excesses[argument], argument)
+    groups = [_weighted(group) for group in role_groups(network)]
+    crowdings = [role_crowding(group) for group, _ in groups]
+    joint = _weighted(joint_group(network))
+    bounds: list[InstanceBound] = []
+    for slots in (capacity - 1 for capacity in capacities):
+        excesses: dict[Argument, int] = {
+            "every value moves": 0,
+            "segments": sum(segment_excess(crowding, slots) for crowding in crowdings),
+            "few can stay, by layer": sum(_few_can_stay(group, slots) for group in groups),
+            "few can stay, jointly": _few_can_stay(joint, slots),
+        }
+        argument = max(excesses, key=lambda name: excesses[name])
+        bounds.append(InstanceBound(least, excesses[argument], argument))
+    return bounds
 
 
-def _few_can_stay(group: RoleGroup, slots: int) -> int:
-    """The best separator bound over some weightings; 0 for groups too large to bound."""
-    if not is_within_reach(group) or sum(group.shape) <= slots:
-        return 0
-    excess = 0
-    for weights in (equalising_weights(group), *(degree_weights(group, power) for power in _DEGREE_POWERS)):
-        weighting = spectral_weighting(group, weights)
+class _WeightedGroup(NamedTuple):
+    """A group, and some weightings of it; none for a group too large to weigh."""
+
+    group: RoleGroup
+    weightings: list[Weighting]
+
+
+def _weighted(group: RoleGroup) -> _WeightedGroup:
+    if not is_within_reach(group) or len(group.rows) == 0:
+        return _WeightedGroup(group, [])
+    weights = (equalising_weights(group), *(degree_weights(group, power) for power in _DEGREE_POWERS))
+    return _WeightedGroup(group, [spectral_weighting(group, one) for one in weights])
+
+
+def _few_can_stay(weighted: _WeightedGroup, slots: int) -> int:
+    """The best separator bound over the weightings; 0 without any, and where all roles fit into the slots."""
+    group, excess = weighted.group, 0
+    for weighting in weighted.weightings:
         turned = Weighting(weighting.right, weighting.left, weighting.missing)
         excess = max(
             excess,

@@ -1,7 +1,7 @@
 """What the memory machine does, step by step: the loads, sums and stores of an order, with the slot of every value.
 
-The machine of `redpebble.theory.memory` only counts; here the same decisions become a program, which needs no policy any
-more. Slots 0 to M - 2 hold neurons; slow memory has a row for each neuron, at first only that of the inputs.
+The machine of `redpebble.theory.memory` only counts; here the same decisions become a program, which needs no policy.
+Slots 0 to M - 2 hold neurons; slow memory has a row for each neuron, at first only that of the inputs.
 """
 
 from __future__ import annotations

@@ -37,8 +37,13 @@ def anneal_intervals(
     Raises:
         ValueError: the start cannot be carried out.
     """
-    moves = StabbingMoves(window=max(1, min(200, len(start.opening) // 4)), aimed_share=0.1)
+    moves = usual_moves(start)
     return anneal(lambda orders: StabbingState(network, orders or start, moves), plan, rng)
+
+
+def usual_moves(start: TargetOrders) -> StabbingMoves:
+    """Moves over about a third of the open targets: of those tried, these gained most in the same time."""
+    return StabbingMoves(window=max(1, start.open_count // 3), aimed_share=0.1)
 
 
 class StabbingState:

@@ -21,6 +21,13 @@ class OptimizeTarget(StrEnum):
     PORTABLE = "portable"
 
 
+class EvictionPolicy(StrEnum):
+    """Who leaves a full memory: what is used again last, or what was not used for longest."""
+
+    MIN = "min"
+    LRU = "lru"
+
+
 ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
 Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
 Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
@@ -101,11 +108,41 @@ def bench(
 
 
 @app.command()
-def explain(model: ModelPath, report: ReportPath = None) -> None:
-    """Show each layer: connections, density, format, kernel and why, bounds on its transfers."""
-    from redpebble.commands import explain_model
+def explain(
+    model: ModelPath,
+    memory: Annotated[
+        int | None, typer.Option(metavar="M", help="Rows that fast memory holds; else as many as fit into 48 KiB.")
+    ] = None,
+    batch_tile: Annotated[int, typer.Option(metavar="B", help="Columns of a row: samples that run together.")] = 1,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search for an order.")] = 2.0,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html."),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
+    from redpebble.commands import explain_and_print
+    from redpebble.explaining import ExplainRequest
 
-    explain_model(model, report)
+    rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
+    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), report)
+
+
+@app.command()
+def schedule(
+    model: ModelPath,
+    memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
+    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.")],
+    policy: Annotated[EvictionPolicy, typer.Option(help="Who leaves a full memory.")] = EvictionPolicy.MIN,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
+    seed: Seed = 0,
+) -> None:
+    """Search an order of all connections that moves few values, and save it."""
+    from redpebble.commands import schedule_and_print
+    from redpebble.scheduling import ScheduleRequest
+
+    schedule_and_print(model, ScheduleRequest(memory, policy.value, seconds, seed), save)
 
 
 @app.command()

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,24 @@ from redpebble.bench.model_bench import BenchPlan, bench_model, bench_report
 from redpebble.checking import CheckPlan, Feeds, agree, compare_runs
 from redpebble.compiler import compile as compile_model
 from redpebble.compiler import optimize
+from redpebble.explain_page import explain_page
+from redpebble.explaining import ExplainRequest, explain, explanation_report
 from redpebble.export.saving import save_model
 from redpebble.frontend.reading import read_model
 from redpebble.models.zoo import build, list_recipes, save
+from redpebble.network_model import flat_model
 from redpebble.rendering import (
     bench_table,
-    bounds_table,
     comparison_table,
     console,
     layer_table,
+    order_table,
     recipe_table,
+    schedule_table,
     summary_table,
 )
 from redpebble.runtime.oracle import Comparison, Oracle
+from redpebble.scheduling import ScheduleRequest, find_schedule, save_schedule
 
 
 @dataclass(frozen=True)
@@ -93,15 +99,38 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
         _write_json(report, bench_report(rows))
 
 
-def explain_model(model: Path, report: Path | None) -> None:
-    """Show what is known of each layer."""
-    result = optimize(model)
-    console.print(layer_table(result.report))
-    console.print(bounds_table(result.report))
-    if result.foreign:
-        console.print(f"left as they are: {', '.join(sorted(set(result.foreign)))}", highlight=False)
-    if report is not None:
-        _write_json(report, {"layers": [asdict(layer) for layer in result.report], "foreign": result.foreign})
+def explain_and_print(model: Path, request: ExplainRequest, report: Path | None) -> None:
+    """Show the layers of a model, how its graphs of neurons move values, and what bounds that; write it as a report.
+
+    Raises:
+        ValueError: the report is neither JSON nor HTML.
+    """
+    if report is not None and report.suffix not in (".json", ".html"):
+        raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
+    with console.status("counting and searching orders") if console.is_terminal else nullcontext():
+        explanation = explain(flat_model(model), request)
+    console.print(layer_table(explanation.layers))
+    console.print(explanation.graph_line, highlight=False)
+    if explanation.network is not None:
+        console.print(order_table(explanation.network, request))
+    if report is not None and report.suffix == ".html":
+        write_text(report, explain_page(model.name, explanation))
+    elif report is not None:
+        _write_json(report, explanation_report(explanation))
+
+
+def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path) -> None:
+    """Search an order of all connections of a model, show what it transfers, and save it.
+
+    Raises:
+        ValueError: the model has no linear layer, or the memory is too small.
+    """
+    flat = flat_model(model)
+    with console.status("searching an order") if console.is_terminal else nullcontext():
+        schedule = find_schedule(flat, request)
+    save_schedule(schedule, request, save_to)
+    console.print(flat.graph_line, highlight=False)
+    console.print(schedule_table(schedule))
 
 
 def list_zoo() -> None:
@@ -134,12 +163,15 @@ def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON, complete or not at all."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, complete or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=2)
-            file.write("\n")
+            file.write(text)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

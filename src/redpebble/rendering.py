@@ -7,9 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from redpebble.bench.model_bench import BenchRow
+from redpebble.explaining import ExplainRequest, NetworkExplanation
 from redpebble.lowering.layer_report import LayerReport
 from redpebble.models.recipe import Recipe
 from redpebble.runtime.oracle import Comparison
+from redpebble.scheduling import FoundSchedule
+from redpebble.theory.bounds import lower_bound
 
 WIDE = 120
 """Columns of a table that goes to a file or a pipe, where nothing needs to be folded."""
@@ -26,12 +29,33 @@ def layer_table(layers: Sequence[LayerReport]) -> Table:
     return table
 
 
-def bounds_table(layers: Sequence[LayerReport]) -> Table:
-    """Return for each layer how many values any order of its connections moves, for a batch of one."""
-    table = _table("layer", "reads at least", "at most", "writes at least", "at most")
-    for layer in layers:
-        bounds = (layer.fewest_reads, layer.most_reads, layer.fewest_writes, layer.most_writes)
-        table.add_row(layer.name, *("" if bound is None else f"{bound:,}" for bound in bounds))
+def order_table(network: NetworkExplanation, request: ExplainRequest) -> Table:
+    """Return a line for each order and bound: values moved, and how many times the fewest certified."""
+    table = _table("order", "min reads", "min writes", "min total", "ratio", "lru total", "ratio")
+    table.title = f"values moved, M = {request.memory:,} rows of {request.batch_tile:,}"
+    table.title_justify = "left"
+    fewest = max(1, network.instance_lower)
+    for name, moved in sorted(network.orders.items(), key=lambda item: item[1]["min"].total):
+        best, lru = moved["min"], moved["lru"].total
+        numbers = (f"{best.reads:,}", f"{best.writes:,}", f"{best.total:,}", f"{best.total / fewest:.3f}")
+        table.add_row(name, *numbers, f"{lru:,}", f"{lru / fewest:.3f}")
+    table.add_section()
+    for name, bound in (("no order below, any memory", network.lower), ("pull order, room for three", network.upper)):
+        numbers = (f"{bound.reads:,}", f"{bound.writes:,}", f"{bound.total:,}", f"{bound.total / fewest:.3f}")
+        table.add_row(name, *numbers, "", "")
+    certified = f"no order below, this memory ({', '.join(network.arguments)})"
+    table.add_row(certified, "", "", f"{network.instance_lower:,}", "1.000", "", "")
+    return table
+
+
+def schedule_table(schedule: FoundSchedule) -> Table:
+    """Return a line for each graph of a model, and one for all of them."""
+    table = _table("graph", "connections", "start", "reads", "writes", "total", "times W + N + S")
+    lowest = [lower_bound(network) for network in schedule.networks]
+    for number, (found, lower) in enumerate(zip(schedule.found, lowest, strict=True)):
+        counts = found.counts
+        numbers = (f"{counts.reads:,}", f"{counts.writes:,}", f"{counts.total:,}", f"{counts.total / lower.total:.4f}")
+        table.add_row(str(number), f"{len(found.order):,}", found.start, *numbers)
     return table
 
 
@@ -72,7 +96,21 @@ def recipe_table(recipes: Sequence[Recipe]) -> Table:
 
 def _table(*headers: str) -> Table:
     """Return an empty table whose columns of numbers are right-aligned."""
-    words = {"", "layer", "format", "kernel", "why", "output", "verdict", "engine", "model", "parameters", "what it is"}
+    words = {
+        "",
+        "layer",
+        "order",
+        "start",
+        "format",
+        "kernel",
+        "why",
+        "output",
+        "verdict",
+        "engine",
+        "model",
+        "parameters",
+        "what it is",
+    }
     table = Table(box=None, header_style="bold", pad_edge=False)
     for header in headers:
         table.add_column(header, justify="left" if header in words else "right", overflow="fold")

@@ -1,13 +1,25 @@
-"""Vector loads and stores at computed places, and the lookup in two registers: what single-row kernels are made of."""
+"""What kernels for one row of activations share: loads and stores at computed places, and look-ups in registers."""
 
 from collections.abc import Sequence
 
 from llvmlite import ir
 
 from redpebble.lowering.emission import I32, POINTER, VOID, Code, float_at
+from redpebble.lowering.linear import LinearForm
 from redpebble.lowering.vectors import Lanes
 
 BIT = ir.IntType(1)
+
+
+def single_row_key(family: str, form: LinearForm) -> str:
+    """Return the name of a family's kernel of some form.
+
+    Raises:
+        ValueError: the form is for more than one row of activations.
+    """
+    if form.width != 1:
+        raise ValueError(f"{family} has code for tiles of 1 batch column, the tile has {form.width}")
+    return f"{family}_{form.key}"
 
 
 def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
@@ -40,6 +52,13 @@ def lookup(code: Code, lanes: Lanes, tables: tuple[ir.Value, ir.Value], places: 
 def load_ints(lanes: Lanes, pointer: ir.Value, align: int = 4) -> ir.Value:
     """Return as many 32-bit integers at `pointer` as there are lanes."""
     return lanes.builder.load(pointer, align=align, typ=lanes.int_vector)
+
+
+def splat_int(lanes: Lanes, value: ir.Value) -> ir.Value:
+    """Return a 32-bit integer in every lane."""
+    undefined = ir.Constant(lanes.int_vector, ir.Undefined)
+    first = lanes.builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    return lanes.builder.shuffle_vector(first, undefined, lanes.ints(0))
 
 
 def _addresses(lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:

@@ -1,0 +1,135 @@
+// RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
+
+func.func @main(%x: tensor<?x?xf32>) {
+  // CHECK: operand 0 is ?x?, expected a known size of the last axis
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x?xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: result 0 is 4x1, expected ?x1
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<4x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: sources: tensor<3xi32>, expected 3 64-bit integers
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi32> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: weights: tensor<2xf32>, expected 3 32-bit floats
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0]> : tensor<2xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: output neurons: tensor<2xi64>, expected 1 64-bit integers
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<[2, 3]> : tensor<2xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: target 4, expected a neuron from 0 to 3
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 4]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: connection 2 runs 3 -> 2, expected a larger target that is no input
+  %y = pebble.network %x sources dense<[0, 1, 3]> : tensor<3xi64> targets dense<[2, 2, 2]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: connection 0 runs 0 -> 1, expected a larger target that is no input
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[1, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: two connections run 0 -> 2
+  %y = pebble.network %x sources dense<[0, 0, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: an output is an input, or an output twice
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<1> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: an activation number is outside -1 to 0
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, 1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: order is no permutation of the 3 connections
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 1]> : tensor<3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: connection 2 runs before neuron 2 is final
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 2, 1]> : tensor<3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: transfers were counted for another order
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[1, 0, 2]> : tensor<3xi64> transfers <memory = 3, policy = min, weight_reads = 3, bias_reads = 2, row_reads = 2, row_writes = 1, order = "0123456789abcdef"> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: transfers were counted for another order
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> transfers <memory = 3, policy = min, weight_reads = 3, bias_reads = 2, row_reads = 2, row_writes = 1, order = "0123456789abcdef"> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: steps without an order and its transfers
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 2]> : tensor<3xi64> steps dense<0> : tensor<1x4xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x2xf32>) {
+  // CHECK: steps: tensor<1x3xi64>, expected 1x4 64-bit integers
+  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 2]> : tensor<3xi64> steps dense<0> : tensor<1x3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
+  func.return
+}

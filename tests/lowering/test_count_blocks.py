@@ -1,0 +1,178 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowering_modules import Floats, each_target, linear_layer, native, tiled
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from redpebble.dialect.attributes import ActivationAttr, KernelAttr
+from redpebble.dialect.constants import ConstantOp
+from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.lowering.count_block_packing import (
+    FIRST,
+    LAST,
+    MOST_CONNECTIONS,
+    OFFSET_UNIT,
+    RECORDS_AHEAD,
+    PackedBlocks,
+    pack_count_blocks,
+)
+from redpebble.lowering.target import CpuTarget
+from redpebble.runtime.machine_code import host_target
+
+
+def sparse_matrix(shape: tuple[int, int], density: float, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape).astype(np.float32)
+    return np.where(rng.random(shape) < density, values, np.float32(0))
+
+
+def pattern(name: str) -> Floats:
+    rng = np.random.default_rng(11)
+    weight = rng.standard_normal((300, 90)).astype(np.float32)
+    inputs, outputs = np.indices(weight.shape)
+    keep = {
+        "uniform": rng.random(weight.shape) < 0.1,
+        "skewed rows": rng.random(weight.shape) < np.linspace(0, 1, 90) ** 3,
+        "one full row": (outputs == 41) | (inputs == 7),
+        "empty rows and columns": (rng.random(weight.shape) < 0.3) & (outputs % 3 > 0) & (inputs % 2 > 0),
+        "banded": abs(inputs - 3 * outputs) < 20,
+        "blocks": (inputs // 16 + outputs // 16) % 4 == 0,
+        "all zero": np.zeros(weight.shape, dtype=np.bool_),
+        "dense": np.ones(weight.shape, dtype=np.bool_),
+    }[name]
+    return np.where(keep, weight, np.float32(0))
+
+
+PATTERNS = ("uniform", "skewed rows", "one full row", "empty rows and columns", "banded", "blocks", "all zero", "dense")
+
+
+def layer(weight: Floats, bias: Floats, widths: Sequence[int], activation: ActivationAttr | None = None) -> ModuleOp:
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        constants = [ConstantOp(weight), ConstantOp(bias)]
+        linear = LinearOp(arguments[0], *(constant.result for constant in constants), activation=activation)
+        linear.kernel = KernelAttr.of("count_blocks", "by the test")
+        block.add_ops([*constants, linear])
+        return [linear.result]
+
+    return tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body, widths)
+
+
+def assert_product(result: Floats, x: Floats, weight: Floats, bias: Floats) -> None:
+    """What numpy computes in float64, but for the rounding of a sum of K products in f32."""
+    exact = x.astype(np.float64) @ weight.astype(np.float64) + bias
+    magnitude = np.abs(x).astype(np.float64) @ np.abs(weight).astype(np.float64) + np.abs(bias)
+    assert result.shape == exact.shape
+    assert np.all(np.abs(result - exact) <= (weight.shape[0] + 4) * 2.0**-24 * (magnitude + 1.0))
+
+
+def unpacked(packed: PackedBlocks, shape: tuple[int, int]) -> Floats:
+    """The matrix [inputs, outputs] as the kernel reads it, and one more output for rows without a partner."""
+    weight = np.zeros((shape[0], shape[1] + 1), dtype=np.float32)
+    record, place = 0, 0
+    for pairs, base in packed.blocks[1:]:
+        for rows_and_work in packed.records[record : record + int(pairs)].astype(np.int64):
+            rows, count = rows_and_work[:2] // OFFSET_UNIT, int(rows_and_work[2] & 0xFFFF)
+            offsets = packed.offsets[place : place + count].astype(np.int64)
+            for member, half in enumerate((offsets & 0xFFFF, offsets >> 16)):
+                inputs = (half + int(base)) // OFFSET_UNIT
+                weight[inputs, rows[member]] = packed.weights[place : place + count, member]
+            place += count
+        record += int(pairs)
+    assert packed.blocks[-1, 0] == 0
+    assert record + RECORDS_AHEAD == len(packed.records)
+    assert place == len(packed.weights) == len(packed.offsets)
+    return weight[:, :-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 700), st.integers(1, 40)),
+    density=st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]),
+    seed=st.integers(0, 2**16),
+)
+def test_packing_keeps_every_connection(shape: tuple[int, int], density: float, seed: int) -> None:
+    weight = sparse_matrix(shape, density, seed)
+    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(shape[1], dtype=np.float32))
+    assert np.array_equal(unpacked(packed, shape), weight)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_row_is_begun_once_and_completed_once(name: str) -> None:
+    weight = pattern(name)
+    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(90, dtype=np.float32))
+    records = packed.records[:-RECORDS_AHEAD].astype(np.int64)
+    assert np.all((records[:, 2] & 0xFFFF) <= MOST_CONNECTIONS)
+    rows, flags = (records[:, :2] // OFFSET_UNIT).ravel(), np.repeat(records[:, 2] >> 16, 2)
+    for row in range(90):
+        mine = flags[rows == row]
+        assert mine[0] & FIRST
+        assert mine[-1] & LAST
+        assert not np.any(mine[1:] & FIRST)
+        assert not np.any(mine[:-1] & LAST)
+
+
+def test_packing_takes_about_six_bytes_a_connection() -> None:
+    weight = sparse_matrix((512, 512), 0.1, seed=2)
+    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(512, dtype=np.float32))
+    assert sum(array.nbytes for array in packed) < 7 * np.count_nonzero(weight)
+
+
+@each_target
+def test_every_tile_width_computes_the_product(target: CpuTarget) -> None:
+    weight, bias = pattern("uniform"), np.linspace(-1, 1, 90, dtype=np.float32)
+    network = native(layer(weight, bias, [8, 16, 32, 64]), target)
+    for batch in (1, 8, 15, 32, 61, 123):
+        x = np.random.default_rng(batch).standard_normal((batch, 300)).astype(np.float32)
+        assert_product(network.run(None, {"x0": x})[0], x, weight, bias)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_pattern_computes_the_product(name: str) -> None:
+    weight, bias = pattern(name), np.linspace(-1, 1, 90, dtype=np.float32)
+    x = np.random.default_rng(3).standard_normal((70, 300)).astype(np.float32)
+    (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
+    assert_product(result, x, weight, bias)
+
+
+@pytest.mark.parametrize(("shape", "density"), [((5000, 9), 0.002), ((2049, 3), 0.5), ((60, 2100), 0.1)])
+def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int], density: float) -> None:
+    weight, bias = sparse_matrix(shape, density, seed=4), np.linspace(-1, 1, shape[1], dtype=np.float32)
+    x = np.random.default_rng(5).standard_normal((66, shape[0])).astype(np.float32)
+    (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
+    assert_product(result, x, weight, bias)
+
+
+def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_product() -> None:
+    weight, bias = np.ones((1200, 1200), dtype=np.float32), np.zeros(1200, dtype=np.float32)
+    assert pack_count_blocks(CscMatrix.from_dense(weight), bias).blocks[0, 0] != 0
+    x = np.random.default_rng(6).standard_normal((9, 1200)).astype(np.float32)
+    (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
+    assert_product(result, x, weight, bias)
+
+
+@each_target
+def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(target: CpuTarget) -> None:
+    weight = sparse_matrix((140, 31), 0.1, seed=7)
+    x = np.random.default_rng(8).standard_normal((20, 140)).astype(np.float32)
+    x[:, 5], x[:, 66] = np.inf, np.nan
+    (result,) = native(linear_layer(weight, None, "count_blocks"), target).run(None, {"x0": x})
+    touched = (weight[5] != 0) | (weight[66] != 0)
+    assert touched.any()
+    assert not touched.all()
+    assert np.array_equal(np.isfinite(result), np.tile(~touched, (20, 1)))
+
+
+@each_target
+@pytest.mark.parametrize("activation", [ActivationAttr.of("clip", -0.5, 0.75), ActivationAttr.of("tanh")])
+def test_an_activation_is_applied_once_to_complete_sums(target: CpuTarget, activation: ActivationAttr) -> None:
+    weight, bias = pattern("skewed rows") * np.float32(0.1), np.linspace(-1, 1, 90, dtype=np.float32)
+    x = np.random.default_rng(9).standard_normal((41, 300)).astype(np.float32)
+    (result,) = native(linear_layer(weight, bias, "count_blocks", activation), target).run(None, {"x0": x})
+    sums = x.astype(np.float64) @ weight.astype(np.float64) + bias
+    expected = np.tanh(sums) if activation.kind.data == "tanh" else np.clip(sums, -0.5, 0.75)
+    assert np.allclose(result, expected, atol=1e-4)

@@ -1,0 +1,72 @@
+"""Networks as ops, with an order and its steps, from graphs of the theory or from models."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from lowering_modules import function
+from redpebble.compiler import context
+from redpebble.dialect.attributes import ActivationAttr
+from redpebble.dialect.network import NetworkArrays, NetworkOp
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.passes.pipeline import run_passes
+from redpebble.passes.plan_steps import PlanSteps
+from redpebble.passes.schedule_connections import counts_of
+from redpebble.theory.memory import Memory, count_transfers
+from redpebble.theory.network import Network
+from redpebble.theory.orders import topological_places
+
+ACTIVATIONS = (ActivationAttr.of("relu"), ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
+
+
+def numbered(network: Network) -> Network:
+    """The same graph, inputs first, and every connection from a smaller to a larger number."""
+    places = topological_places(network)
+    by_number = np.lexsort((places, ~network.is_input))
+    number = np.empty(network.neuron_count, dtype=np.int64)
+    number[by_number] = np.arange(network.neuron_count)
+    ends = number[network.sources], number[network.targets]
+    return Network(network.neuron_count, *ends, np.sort(number[network.inputs]), number[network.outputs])
+
+
+def arrays_for(network: Network, rng: np.random.Generator) -> NetworkArrays:
+    """Random weights, biases and activations for a graph that `numbered` returned."""
+    inner = network.neuron_count - len(network.inputs)
+    return NetworkArrays(
+        network.sources,
+        network.targets,
+        rng.standard_normal(network.connection_count).astype(np.float32),
+        rng.standard_normal(inner).astype(np.float32),
+        ACTIVATIONS,
+        rng.integers(-1, len(ACTIVATIONS), inner),
+        network.outputs,
+    )
+
+
+def network_module(arrays: NetworkArrays, operands: Sequence[int], results: Sequence[int]) -> ModuleOp:
+    """A function of one network: its operands and results have these numbers of features."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        op = NetworkOp(arguments, arrays, results)
+        block.add_op(op)
+        return op.outputs
+
+    return function([f32_tensor((DYNAMIC, features)) for features in operands], body)
+
+
+def network_op(module: ModuleOp) -> NetworkOp:
+    """The one network of a module."""
+    (op,) = [found for found in module.walk() if isinstance(found, NetworkOp)]
+    return op
+
+
+def set_order(module: ModuleOp, network: Network, order: NDArray[np.int64], memory: Memory) -> NetworkOp:
+    """Write an order, as the reference machine counts it, and its steps on the one network of a module."""
+    op = network_op(module)
+    count = count_transfers(network, order, memory)
+    op.set_order(order, (memory.capacity, memory.policy), counts_of(count))
+    run_passes(context(), module, (PlanSteps(),))
+    return op
