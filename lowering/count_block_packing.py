@@ -21,8 +21,8 @@ OFFSET_UNIT = 32
 FIRST, LAST = 1, 2
 """Flags of a pair: its rows start with the bias, its rows are complete afterwards."""
 
-FETCH_OUTPUTS, FETCH_STREAMS = 1, 2
-"""Hints of a matrix: rows of y, or weights and offsets, are fetched ahead of their use."""
+FETCH_OUTPUTS, FETCH_STREAMS = 4, 8
+"""Flags of all pairs of a matrix: rows of y, or weights and offsets, are fetched ahead of their use."""
 
 MANY_OUTPUTS = 2048
 """Outputs from which rows of y are fetched ahead."""
@@ -46,7 +46,7 @@ class PackedBlocks(NamedTuple):
     """What the kernel reads; what belongs to a pair is in the order of the pairs, first row before second row."""
 
     blocks: NDArray[np.uint32]
-    """[blocks + 2, 2]: hints; then pairs, and offset of the first input; a block without pairs ends the list."""
+    """[blocks + 1, 2]: pairs, and offset of the first input; a block without pairs ends the list."""
     records: NDArray[np.uint32]
     """[pairs + `RECORDS_AHEAD`, 3]: offsets of the two output rows, connections of each + flags * 2^16."""
     weights: NDArray[np.float32]
@@ -89,14 +89,15 @@ def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlo
     counts, base = pieces.connections[leaders], borders[pieces.block[leaders]]
     rows = pieces.row[members]
     rows[alone, 1] = outputs
+    fetched = FETCH_OUTPUTS * (outputs >= MANY_OUTPUTS) + FETCH_STREAMS * (12 * counts.sum() >= MANY_BYTES)
+    marks = flags[leaders] + fetched
     records = np.zeros((len(first) + RECORDS_AHEAD, 3), dtype=np.uint32)
-    records[: len(first)] = np.column_stack([rows * OFFSET_UNIT, counts + (flags[leaders] << 16)])
+    records[: len(first)] = np.column_stack([rows * OFFSET_UNIT, counts + (marks << 16)])
 
     sources = np.repeat(pieces.start[members], counts, axis=0) + _ranges(counts)[:, None]
     offsets = (matrix.rows[sources] - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
     halves = (offsets[:, 0] + (offsets[:, 1] << 16)).astype(np.uint32)
-    hints = FETCH_OUTPUTS * (outputs >= MANY_OUTPUTS) + FETCH_STREAMS * (sources.size * 6 >= MANY_BYTES)
-    return PackedBlocks(_blocks(base, hints), records, matrix.values[sources], halves, np.pad(bias, (0, 1)))
+    return PackedBlocks(_blocks(base), records, matrix.values[sources], halves, np.pad(bias, (0, 1)))
 
 
 def block_count(inputs: int, density: float) -> int:
@@ -136,12 +137,11 @@ def _pairs(key: Indices) -> tuple[Indices, NDArray[np.bool_]]:
     return first, place[first] + 1 == np.repeat(lengths, lengths)[first]
 
 
-def _blocks(base: Indices, hints: int) -> NDArray[np.uint32]:
+def _blocks(base: Indices) -> NDArray[np.uint32]:
     """Return the list of blocks, given the first input of each pair's block."""
     lengths = _run_lengths(base)
-    blocks = np.zeros((len(lengths) + 2, 2), dtype=np.uint32)
-    blocks[0, 0] = hints
-    blocks[1:-1] = np.column_stack([lengths, base[np.cumsum(lengths) - lengths] * OFFSET_UNIT])
+    blocks = np.zeros((len(lengths) + 1, 2), dtype=np.uint32)
+    blocks[:-1] = np.column_stack([lengths, base[np.cumsum(lengths) - lengths] * OFFSET_UNIT])
     return blocks
 
 

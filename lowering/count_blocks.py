@@ -39,7 +39,6 @@ from redpebble.lowering.emission import (
     column_chunks,
     float_at,
     i64,
-    reduce_loop,
 )
 from redpebble.lowering.fetching import fetch_lines
 from redpebble.lowering.linear import LinearForm, PackedArrays, activated, activation_key, sparse_weight
@@ -103,29 +102,38 @@ def _chunk_function(code: Code, chunk: _Chunk) -> ir.Function:
     key = f"count_blocks_w{chunk.width}_v{chunk.vectors}_{activation_key(chunk.activation)}_chunk"
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, blocks, records, weights, offsets, bias = args
-        hints = _load_index(builder, blocks, 0)
-        pairs = _Pairs(builder, code.lanes(builder, code.column_lanes(chunk.width)), chunk, (y, bias, hints))
-        initial = [byte_at(builder, blocks, i64(BLOCK_BYTES)), records, weights, offsets]
-        before = builder.block
-        header, inside, done = (builder.append_basic_block(name) for name in ("block", "pairs", "done"))
-        builder.branch(header)
-        builder.position_at_end(header)
-        carried = [builder.phi(POINTER) for _ in initial]
-        for phi, value in zip(carried, initial, strict=True):
-            phi.add_incoming(value, before)
-        block, *streams = carried
-        count = _load_index(builder, block, 0)
-        builder.cbranch(builder.icmp_unsigned("==", count, i64(0)), done, inside)
-        builder.position_at_end(inside)
-        source = byte_at(builder, x, pairs.scaled(_load_index(builder, block, 4)))
-        following = reduce_loop(builder, (i64(0), count), streams, lambda _, values: pairs.emit(source, values))
-        for phi, value in zip(carried, [byte_at(builder, block, i64(BLOCK_BYTES)), *following], strict=True):
-            phi.add_incoming(value, builder.block)
-        builder.branch(header)
-        builder.position_at_end(done)
+        x, y, *lists, bias = args
+        lanes = code.lanes(builder, code.column_lanes(chunk.width))
+        _emit_blocks(_Pairs(builder, lanes, chunk, (y, bias)), x, lists)
 
     return code.function(key, [POINTER] * 7, body)
+
+
+def _emit_blocks(pairs: "_Pairs", x: ir.Value, lists: Sequence[ir.Value]) -> None:
+    """Emit all blocks and their pairs; `lists` are those of blocks, records, weights and offsets."""
+    builder, before = pairs.builder, pairs.builder.block
+    names = ("block", "inside", "pair", "after", "done")
+    header, inside, pair, after, done = (builder.append_basic_block(name) for name in names)
+    builder.branch(header)
+    builder.position_at_end(header)
+    block, *starts = [_merged(builder, (value, before)) for value in lists]
+    count = _load_index(builder, block, 0)
+    builder.cbranch(builder.icmp_unsigned("==", count, i64(0)), done, inside)
+    builder.position_at_end(inside)
+    source = byte_at(builder, x, pairs.scaled(_load_index(builder, block, 4)))
+    builder.branch(pair)
+    builder.position_at_end(pair)
+    # counting down at the end of a pair leaves one branch and one register to the loop
+    left, *current = [_merged(builder, (value, inside)) for value in (count, *starts)]
+    following = [builder.sub(left, i64(1)), *pairs.emit(source, current)]
+    for phi, value in zip([left, *current], following, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.cbranch(builder.icmp_unsigned("==", following[0], i64(0)), after, pair)
+    builder.position_at_end(after)
+    for phi, value in zip([block, *starts], [byte_at(builder, block, i64(BLOCK_BYTES)), *following[1:]], strict=True):
+        phi.add_incoming(value, after)
+    builder.branch(header)
+    builder.position_at_end(done)
 
 
 @dataclass(frozen=True)
@@ -135,8 +143,8 @@ class _Pairs:
     builder: ir.IRBuilder
     lanes: Lanes
     chunk: _Chunk
-    surroundings: tuple[ir.Value, ir.Value, ir.Value]
-    """y, bias, and what packing asks to fetch ahead."""
+    surroundings: tuple[ir.Value, ir.Value]
+    """y and bias."""
 
     def scaled(self, offset: ir.Value) -> ir.Value:
         """Return an offset of tiles of 8 columns as one of this width."""
@@ -148,7 +156,7 @@ class _Pairs:
     def emit(self, x: ir.Value, streams: Sequence[ir.Value]) -> list[ir.Value]:
         """Emit the pair at `streams` (record, weights, offsets), whose inputs count from `x`; return the next one."""
         builder, (record, weights, offsets) = self.builder, streams
-        y, _, hints = self.surroundings
+        y, _ = self.surroundings
         rows = [_load_index(builder, record, 4 * row) for row in range(ROWS)]
         targets = [byte_at(builder, y, self.scaled(row)) for row in rows]
         work = _load_index(builder, record, 8)
@@ -158,9 +166,9 @@ class _Pairs:
             builder.gep(offsets, [count], source_etype=I32),
         ]
         if self.chunk.vectors * self.lanes.width >= LEAST_COLUMNS:
-            with builder.if_then(_has(builder, hints, FETCH_OUTPUTS)):
+            with builder.if_then(_has(builder, flags, FETCH_OUTPUTS)):
                 self._fetch_outputs(record)
-        with builder.if_then(_has(builder, hints, FETCH_STREAMS)):
+        with builder.if_then(_has(builder, flags, FETCH_STREAMS)):
             for stream, (distance, lines) in zip(ends, STREAMS_AHEAD, strict=True):
                 fetch_lines(builder, byte_at(builder, stream, i64(distance)), lines)
         sums = self._initial(_has(builder, flags, FIRST), rows, targets)
@@ -222,7 +230,7 @@ class _Pairs:
         builder.position_at_end(never)
         builder.unreachable()
         builder.position_at_end(left[-1])
-        sums = list(initial)
+        sums: list[ir.Value] = list(initial)
         for step in reversed(steps[1:]):
             sums = self._step(x, step, ends, sums)
             builder.branch(left[step - 1])
@@ -267,7 +275,7 @@ def _load_index(builder: ir.IRBuilder, table: ir.Value, offset: int) -> ir.Value
     return builder.zext(builder.load(byte_at(builder, table, i64(offset)), typ=I32), I64)
 
 
-def _merged(builder: ir.IRBuilder, *incoming: tuple[ir.Value, ir.Block]) -> ir.Value:
+def _merged(builder: ir.IRBuilder, *incoming: tuple[ir.Value, ir.Block]) -> ir.PhiInstr:
     """Return the value that comes from the block before."""
     phi = builder.phi(incoming[0][0].type)
     for value, block in incoming:

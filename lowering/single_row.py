@@ -27,7 +27,7 @@ def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.
     addresses = _addresses(lanes, pointer, places)
     flags = ir.VectorType(BIT, lanes.width)
     name = f"llvm.masked.gather.v{lanes.width}f32.v{lanes.width}p0"
-    function = _intrinsic(code, name, lanes.float_vector, [addresses.type, I32, flags, lanes.float_vector])
+    function = intrinsic(code, name, lanes.float_vector, [addresses.type, I32, flags, lanes.float_vector])
     every, undefined = ir.Constant(flags, [1] * lanes.width), ir.Constant(lanes.float_vector, ir.Undefined)
     return lanes.builder.call(function, [addresses, ir.Constant(I32, 4), every, undefined])
 
@@ -38,14 +38,14 @@ def scatter_rows(code: Code, lanes: Lanes, values: ir.Value, target: tuple[ir.Va
     addresses = _addresses(lanes, y, rows)
     is_row = lanes.builder.icmp_signed(">=", rows, lanes.ints(0))
     name = f"llvm.masked.scatter.v{lanes.width}f32.v{lanes.width}p0"
-    function = _intrinsic(code, name, VOID, [lanes.float_vector, addresses.type, I32, is_row.type])
+    function = intrinsic(code, name, VOID, [lanes.float_vector, addresses.type, I32, is_row.type])
     lanes.builder.call(function, [values, addresses, ir.Constant(I32, 4), is_row])
 
 
 def lookup(code: Code, lanes: Lanes, tables: tuple[ir.Value, ir.Value], places: ir.Value) -> ir.Value:
     """Return 16 of the 32 floats of two AVX-512 registers; the low five bits of each lane of `places` say which."""
     types = [lanes.float_vector, lanes.int_vector, lanes.float_vector]
-    function = _intrinsic(code, "llvm.x86.avx512.vpermi2var.ps.512", lanes.float_vector, types)
+    function = intrinsic(code, "llvm.x86.avx512.vpermi2var.ps.512", lanes.float_vector, types)
     return lanes.builder.call(function, [tables[0], places, tables[1]])
 
 
@@ -69,6 +69,9 @@ def _addresses(lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
     return float_at(builder, builder.shuffle_vector(first, undefined, lanes.ints(0)), places)
 
 
-def _intrinsic(code: Code, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+def intrinsic(code: Code, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    """Return one of LLVM's intrinsics, declared once."""
     known = code.module.globals.get(name)
-    return ir.Function(code.module, ir.FunctionType(result, arguments), name) if known is None else known
+    if isinstance(known, ir.Function):
+        return known
+    return ir.Function(code.module, ir.FunctionType(result, arguments), name)

@@ -88,7 +88,7 @@ class _Panel:
                 scatter_rows(self.code, lanes, value, (self.vectors[1], numbers))
             after = state[together:]
         steps = builder.add(builder.mul(counts[0], i64(CHUNK_STEPS)), i64(1))
-        lines = builder.mul(builder.add(*counts), i64(PANEL_ROWS))
+        lines = builder.mul(builder.add(counts[0], counts[1]), i64(PANEL_ROWS))
         return [float_at(builder, self.places[0], steps), self._line(lines), *after]
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from redpebble.lowering.emission import I32, I64, POINTER, Code, float_at, i64
+from redpebble.lowering.single_row import intrinsic
 from redpebble.lowering.vectors import Lanes
 from redpebble.lowering.walk_packing import PANEL_ROWS
 
@@ -49,8 +50,5 @@ class WeightStream:
         bits = builder.trunc(builder.lshr(mask, ir.Constant(I32, row)), ir.IntType(lanes.width))
         flags = builder.bitcast(bits, ir.VectorType(ir.IntType(1), lanes.width))
         name = f"llvm.masked.expandload.v{lanes.width}f32"
-        function = self.code.module.globals.get(name)
-        if function is None:
-            signature = ir.FunctionType(lanes.float_vector, [POINTER, flags.type, lanes.float_vector])
-            function = ir.Function(self.code.module, signature, name)
+        function = intrinsic(self.code, name, lanes.float_vector, [POINTER, flags.type, lanes.float_vector])
         return builder.call(function, [weights, flags, lanes.splat(0.0)])

@@ -4,17 +4,21 @@ All values of such a graph have the same rows: the product of their first axes. 
 in row-major order, so that a reshape or a transpose of them is a renumbering, as are concat and split.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.constants import ConstantOp
 from redpebble.dialect.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.symbolic import Size, SymbolicShape, product, symbolic_shapes
+from redpebble.dialect.symbolic import Size, SymbolicShape, argument_shapes, product, result_shapes
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.passes.rowwise import dynamic_operands, is_constant
 from redpebble.passes.weights import weight_of
@@ -28,12 +32,20 @@ class NetworkRows:
 
     @staticmethod
     def of(func: FuncOp) -> "NetworkRows":
-        """Return the rows of the values in the body of `func`.
+        """Return the rows of the values in the body of `func`; sizes of which nothing is known get their own names."""
+        rows = NetworkRows(argument_shapes(func))
+        for op in func.body.block.ops:
+            rows.shapes.update(rows.shapes_of_results(op))
+        return rows
 
-        Raises:
-            VerifyException: a size is no product of the arguments' sizes.
-        """
-        return NetworkRows(symbolic_shapes(func))
+    def shapes_of_results(self, op: Operation) -> dict[SSAValue, SymbolicShape]:
+        """Return the shapes of an op's results that are tensors."""
+        tensors = [result for result in op.results if isinstance(result.type, TensorType)]
+        if not isinstance(op, ForeignOp):
+            # a sum of sizes has no name, as in a concat along the batch
+            with suppress(VerifyException):
+                return dict(zip(tensors, result_shapes(op, self.shapes), strict=True))
+        return {result: _own_sizes(result, f"%{len(self.shapes)}.{index}") for index, result in enumerate(tensors)}
 
     def leading_axes(self, value: SSAValue, rows: Size) -> int | None:
         """Return how many first axes of a value make `rows`, the others having known sizes; None where none do."""
@@ -102,6 +114,14 @@ class NetworkRows:
         return all(shape == leading[0] for shape in leading) and not any(
             is_constant(value) and not isinstance(op, BinaryOp) for value in op.operands
         )
+
+
+def _own_sizes(value: SSAValue, name: str) -> SymbolicShape:
+    """Return the shape of a value, its unknown sizes called after `name`."""
+    return tuple(
+        Size.symbol(f"{name}.{axis}") if size == DYNAMIC else Size.known(size)
+        for axis, size in enumerate(shape_of(value))
+    )
 
 
 def _is_affine(op: BinaryOp, leading_axes: int) -> bool:

@@ -31,8 +31,8 @@ from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.finiteness import nonfinite_values
 from redpebble.passes.weights import density, weight_of
 
-DEFAULT_THRESHOLD: Final = 0.4
-"""Density; above it the measured dense kernels win over the sparse ones."""
+DEFAULT_THRESHOLD: Final = 0.62
+"""Density; above it no sparse kernel is faster than a dense one, see `redpebble.passes.choose_kernels`."""
 
 WEIGHT_OPERAND: Final = 1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -56,16 +54,6 @@ def anneal_blocks(state: BlockState[_T], plan: AnnealingPlan, rng: np.random.Gen
             state.go_back()
         trace += _cool(state, _Fall(number, plan), rng)
     return AnnealingResult(state.best(), state.best_cost, tuple(trace))
-
-
-def anneal_side_by_side(
-    states: Sequence[BlockState[_T]], plan: AnnealingPlan, rng: np.random.Generator
-) -> list[AnnealingResult[_T]]:
-    """Anneal each state in a thread of its own with a generator of its own, by the same plan."""
-    if len(states) == 1:
-        return [anneal_blocks(states[0], plan, rng)]
-    with ThreadPoolExecutor(len(states)) as pool:
-        return list(pool.map(anneal_blocks, states, [plan] * len(states), rng.spawn(len(states))))
 
 
 def _cool(state: BlockState[object], fall: _Fall, rng: np.random.Generator) -> list[TracePoint]:

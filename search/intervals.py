@@ -22,8 +22,9 @@ Ints = NDArray[np.int32]
 
 # Columns of a slot: its target's interval, the latest load past it, and its entry.
 START, END, POINT, ENTRY = 0, 1, 2, 3
-# Columns of an entry: the source of a connection and its slot there. The entries of a target follow each other.
-SOURCE, SLOT = 0, 1
+# Columns of an entry: the source of a connection, its slot there, whether its target is the reason for a load: the load
+# comes when this target closes. The entries of a target follow each other.
+SOURCE, SLOT, DEFINES = 0, 1, 2
 
 
 class Intervals(NamedTuple):
@@ -31,7 +32,8 @@ class Intervals(NamedTuple):
 
     `orders` and `places` [2, targets], [2, N] hold opening and closing; the slots of source n begin behind
     `out_starts[n]`, the entries of target n at `in_starts[n]`; `targets` are those of each source by connection id;
-    `loads` are those of each source, `write_costs` what any of them cost it once; `marks` are zero between proposals.
+    `loads` are those of each source, `write_costs` what any of them cost it once; `marks` are zero between proposals;
+    `shifts` is open_count - 1.
     """
 
     orders: Ints
@@ -44,6 +46,7 @@ class Intervals(NamedTuple):
     loads: Ints
     write_costs: Ints
     marks: Ints
+    shifts: Ints
 
 
 def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
@@ -62,7 +65,9 @@ def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
     slots[of_sorted, START], slots[of_sorted, END] = starts[network.targets[by_end]], ends[network.targets[by_end]]
     slot_of_connection = np.empty(network.connection_count, dtype=np.int64)
     slot_of_connection[by_end] = of_sorted
-    entries = np.stack((network.sources, slot_of_connection), axis=1)[incoming.connections].astype(np.int32)
+    entries = np.zeros((network.connection_count, 3), dtype=np.int32)
+    entries[:, SOURCE] = network.sources[incoming.connections]
+    entries[:, SLOT] = slot_of_connection[incoming.connections]
     slots[entries[:, SLOT], ENTRY] = np.arange(network.connection_count)
     is_target = network.in_degrees > 0
     return Intervals(
@@ -76,6 +81,7 @@ def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
         loads=np.zeros(network.neuron_count, dtype=np.int32),
         write_costs=(is_target & ~network.is_output).astype(np.int32),
         marks=np.zeros(network.neuron_count, dtype=np.int32),
+        shifts=np.array([orders.open_count - 1], dtype=np.int32),
     )
 
 
@@ -103,10 +109,12 @@ def settle(intervals: Intervals) -> int:
         point = slots[first - 1, POINT]
         loads = 0
         for slot in range(first, end):
-            if slots[slot, START] > point:
+            defines = slots[slot, START] > point
+            if defines:
                 point = slots[slot, END]
                 loads += 1
             slots[slot, POINT] = point
+            intervals.entries[slots[slot, ENTRY], DEFINES] = defines
         intervals.loads[source] = loads
         cost += loads + (intervals.write_costs[source] if loads > 0 else 0)
     return cost
@@ -204,12 +212,15 @@ def both_change(slots: Ints, first: Span, second: Span) -> int:
 
 
 @compiled
-def put_points(slots: Ints, first: int, last: int, end: int) -> None:
+def put_points(intervals: Intervals, first: int, last: int, end: int) -> None:
     """Write the loads from one slot to another, and on while they differ from what was there."""
+    slots, entries = intervals.slots, intervals.entries
     point = slots[first - 1, POINT]
     for slot in range(first, end):
-        if slots[slot, START] > point:
+        defines = slots[slot, START] > point
+        if defines:
             point = slots[slot, END]
+        entries[slots[slot, ENTRY], DEFINES] = defines
         if slot > last and slots[slot, POINT] == point:
             return
         slots[slot, POINT] = point
@@ -228,7 +239,7 @@ def put_slot(intervals: Intervals, span: Span) -> None:
         slot -= 1
     slots[slot, START], slots[slot, END], slots[slot, ENTRY] = span.opens, span.closes, entry
     entries[entry, SLOT] = slot
-    put_points(slots, min(slot, span.slot), max(slot, span.slot), span.end)
+    put_points(intervals, min(slot, span.slot), max(slot, span.slot), span.end)
 
 
 @compiled
@@ -240,7 +251,7 @@ def put_both(intervals: Intervals, first: Span, second: Span, exchanges: bool) -
         slots[first.slot, ENTRY], slots[second.slot, ENTRY] = other, one
         entries[one, SLOT], entries[other, SLOT] = second.slot, first.slot
     slots[first.slot, START], slots[second.slot, START] = first.opens, second.opens
-    put_points(slots, first.slot, second.slot, second.end)
+    put_points(intervals, first.slot, second.slot, second.end)
 
 
 @compiled

@@ -27,6 +27,7 @@ _UNLIMITED = 1 << 62
 _SMALL = 500
 # Under LRU fewer targets than M - 2 may be open, since sources that have passed leave late: shares of M to try.
 _OPEN_SHARES = (0.45, 0.55, 0.65, 0.75)
+_TRIED_SHARE = 0.25
 
 
 class SearchTrace(NamedTuple):
@@ -80,34 +81,46 @@ class Search:
         """The best order found from the starts, or the best start."""
         best = min(starts.values(), key=lambda start: start.cost)
         found = self._by_lru() if self._memory.policy == "lru" else self._by_min(starts)
-        start = min(best, found, key=lambda candidate: candidate.cost)
-        return self._move_connections(start._replace(trace=() if self._memory.policy == "lru" else found.trace))
+        if found.cost <= best.cost:
+            return found
+        return best._replace(trace=found.trace)
 
     def _by_min(self, starts: Mapping[str, Candidate]) -> Candidate:
-        """Targets in the orders of the start whose orders of targets cost least."""
+        """Targets in the orders of the start whose orders of targets cost least, then connections."""
         open_count = self._memory.capacity - 2
         states = {name: self._state(target_orders(self._network, of.order, open_count)) for name, of in starts.items()}
         name = min(states, key=lambda start: states[start].cost)
-        return self._anneal_targets(states[name], name, (0.0, self._targets_share()))
+        share = 0.9 if self._network.connection_count > _SMALL else 0.3
+        found = self._anneal_targets(states[name], name, (0.0, share))
+        best = min(starts.values(), key=lambda start: start.cost)
+        if best.cost < found.cost:
+            found = best._replace(trace=found.trace)
+        return self._move_connections(found, (share, 1.0))
 
     def _by_lru(self) -> Candidate:
-        """A short search for each number of open targets, a longer one with the best."""
+        """A short search for each number of open targets, with moves of connections; a longer one for the best number.
+
+        The number that is best before these moves is not the one that is best after them.
+        """
         counts = sorted({max(1, round(share * self._memory.capacity)) for share in _OPEN_SHARES})
-        width = 0.12 / len(counts)
-        found: list[tuple[Candidate, StabbingBlocks]] = []
+        width = _TRIED_SHARE / len(counts)
+        tried: list[tuple[int, Candidate, Candidate, StabbingBlocks]] = []
         for number, open_count in enumerate(counts):
-            tried = [self._state(orders) for orders in rolling_targets(self._network, open_count)]
-            state = min(tried, key=lambda one: one.cost)
-            share = (number * width, (number + 1) * width)
-            found.append((self._anneal_targets(state, f"rolling, {open_count} open", share), state))
-        best, state = min(found, key=lambda pair: pair[0].cost)
+            states = [self._state(orders) for orders in rolling_targets(self._network, open_count)]
+            state = min(states, key=lambda one: one.cost)
+            begin, middle, end = ((number + part) * width for part in (0.0, 0.3, 1.0))
+            targets = self._anneal_targets(state, f"rolling, {open_count} open", (begin, middle))._replace(trace=())
+            moved = self._move_connections(targets, (middle, end))
+            tried.append((moved.cost, targets, moved, state))
+        _, targets, moved, state = min(tried, key=lambda one: one[0])
         state.go_back()
-        longer = self._anneal_targets(state, best.start, (0.12, self._targets_share()))
-        return min(best, longer, key=lambda candidate: candidate.cost)
+        longer = self._anneal_targets(state, targets.start, (_TRIED_SHARE, 0.5))._replace(trace=moved.trace)
+        return min(moved, self._move_connections(longer, (0.5, 1.0)), key=lambda candidate: candidate.cost)
 
     def _state(self, orders: TargetOrders) -> StabbingBlocks:
-        """Moves over a third of the open targets; some aim, more of them the fewer sources a target has."""
-        moves = StabbingMoves(max(1, orders.open_count // 3), 0.1 if self._degree() > 8 else 0.3)
+        """Where targets have few sources, moves go further, and more of them aim."""
+        far = self._degree() <= 8
+        moves = StabbingMoves(max(1, orders.open_count // (1 if far else 3)), 0.3 if far else 0.1)
         return StabbingBlocks(self._network, orders, moves)
 
     def _degree(self) -> float:
@@ -116,26 +129,20 @@ class Search:
 
     def _anneal_targets(self, state: StabbingBlocks, start: str, share: tuple[float, float]) -> Candidate:
         """A swap changes the loads of many sources where degrees are high: the cooler, the more they are."""
-        hottest = min(0.5, 3.0 / self._degree())
-        result = anneal_blocks(state, self._budget.plan(*share, (hottest, hottest / 4)), self._rng)
+        hottest = min(0.45, 2.5 / self._degree())
+        result = anneal_blocks(state, self._budget.plan(*share, (hottest, hottest / 3)), self._rng)
         order = decode(self._network, result.best)
         cost = count_transfers(self._network, order, self._memory).total
         return Candidate(order, cost, start, result.trace)
 
-    def _targets_share(self) -> float:
-        """Of the budget, for orders of targets."""
-        if self._memory.policy == "lru":
-            return 0.3
-        return 0.9 if self._network.connection_count > _SMALL else 0.3
-
-    def _move_connections(self, start: Candidate) -> Candidate:
+    def _move_connections(self, start: Candidate, share: tuple[float, float]) -> Candidate:
         is_lru, connection_count = self._memory.policy == "lru", self._network.connection_count
         temperatures = (0.3, 0.1) if is_lru else (0.1, 0.05)
         if connection_count <= _SMALL:
             temperatures = (1.0, 0.1)
         moves = ConnectionMoves(run_share=0.9 if is_lru else 0.5, aimed_share=0.8)
         state = ConnectionBlocks(self._network, start.order, self._memory, moves)
-        plan = self._budget.plan(self._targets_share(), 1.0, temperatures)
+        plan = self._budget.plan(*share, temperatures)
         # The best order is looked for between blocks; after one, MIN counts the whole order again.
         plan = replace(plan, block=max(4, min(_BLOCK, connection_count // 8)))
         result = anneal_connections(state, plan, self._rng)

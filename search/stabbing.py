@@ -28,7 +28,7 @@ class StabbingBlocks:
     def __init__(self, network: Network, start: TargetOrders, moves: StabbingMoves) -> None:
         check_target_orders(network, start)
         self._network = network
-        self._reach = Reach(moves.window, moves.aimed_share, start.open_count - 1)
+        self._reach = Reach(moves.window, moves.aimed_share)
         self._intervals = intervals_of(network, start)
         cost = fixed_cost(network) + settle(self._intervals)
         self._costs = np.array([cost, cost], dtype=np.int64)
@@ -65,7 +65,7 @@ class StabbingBlocks:
 
     def _as_orders(self, orders: NDArray[np.int32]) -> TargetOrders:
         opening, closing = orders.astype(np.int64)
-        return TargetOrders(opening, closing, self._reach.shift + 1)
+        return TargetOrders(opening, closing, int(self._intervals.shifts[0]) + 1)
 
 
 def anneal_intervals(
@@ -94,10 +94,12 @@ def run_swaps(
         swap = choose_swap(intervals, reach, row)
         if swap.kind == NOTHING:
             continue
-        times = times_after(intervals, swap, reach.shift)
+        times = times_after(intervals, swap)
         if not is_allowed(intervals, swap, times):
             continue
-        change = change_of(intervals, swap, times, False)
+        # Above this no draw accepts; the one more is for rounding.
+        limit = int(min(-temperature * np.log(max(row[4], 1e-300)), 1e9)) + 1
+        change = change_of(intervals, swap, times, limit)
         if change > 0 and row[4] >= np.exp(-change / temperature):
             continue
         put_swap(intervals, swap, times)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.search.greedy import greedy_target_orders
 from redpebble.theory.bandwidth_order import reverse_cuthill_mckee_order
 from redpebble.theory.frontier_order import narrow_frontier_order
-from redpebble.theory.interval_stabbing import TargetOrders, natural_orders
+from redpebble.theory.interval_stabbing import TargetOrders, decode, natural_orders
 from redpebble.theory.network import Network
 from redpebble.theory.orders import depth_first_order, pull_order, push_order, target_block_order
-from redpebble.theory.rolling_orders import greedy_rolling_order, greedy_target_orders, sliding_window_order
+from redpebble.theory.rolling_orders import sliding_window_order
 
-# Connections from which on the starts in plain Python, which take a second for each 10^5 connections, are left out.
-_LARGE = 200_000
-_EXPONENTS = (2.0, 3.0, 6.0)
+# Connections from which on one greedy order must do, and from which on only orders that take a second.
+_LARGE, _HUGE = 200_000, 1_500_000
+_EXPONENTS = (3.0, 2.0, 6.0)
 
 
 def start_orders(network: Network, capacity: int) -> dict[str, NDArray[np.int64]]:
-    """Connection orders for a memory of `capacity` values, by name; the slower ones only for smaller networks."""
+    """Connection orders for a memory of `capacity` values, by name; without the slower ones for huge networks."""
     open_count = capacity - 2
     orders = {
         "pull": pull_order(network),
@@ -27,21 +28,18 @@ def start_orders(network: Network, capacity: int) -> dict[str, NDArray[np.int64]
         "depth first": depth_first_order(network),
         "sliding window": sliding_window_order(network, open_count),
     }
-    if network.connection_count >= _LARGE:
-        return orders
-    orders["reverse cuthill-mckee"] = reverse_cuthill_mckee_order(network)
-    orders["narrow frontier"] = narrow_frontier_order(network)
-    for exponent in _EXPONENTS:
-        orders[f"greedy rolling {exponent:g}"] = greedy_rolling_order(network, open_count, exponent)
+    if network.connection_count < _HUGE:
+        orders["reverse cuthill-mckee"] = reverse_cuthill_mckee_order(network)
+        orders["narrow frontier"] = narrow_frontier_order(network)
+    for exponent in _exponents(network):
+        orders[f"greedy rolling {exponent:g}"] = decode(network, greedy_target_orders(network, open_count, exponent))
     return orders
 
 
 def rolling_targets(network: Network, open_count: int) -> list[TargetOrders]:
     """Orders of targets for a number of open ones: by a window that slides, and greedily."""
-    rolling = [natural_orders(network, open_count)]
-    if network.connection_count < _LARGE:
-        rolling += [greedy_target_orders(network, open_count, exponent) for exponent in _EXPONENTS]
-    return rolling
+    greedy = [greedy_target_orders(network, open_count, exponent) for exponent in _exponents(network)]
+    return [natural_orders(network, open_count), *greedy]
 
 
 def target_orders(network: Network, order: NDArray[np.int64], open_count: int) -> TargetOrders:
@@ -60,3 +58,9 @@ def target_orders(network: Network, order: NDArray[np.int64], open_count: int) -
     orders = TargetOrders(opening, closing, open_count)
     starts, ends = orders.interval_starts(network.neuron_count), orders.interval_ends(network.neuron_count)
     return orders if np.all(starts[targets] <= ends[targets]) else TargetOrders(closing, closing, open_count)
+
+
+def _exponents(network: Network) -> tuple[float, ...]:
+    if network.connection_count >= _HUGE:
+        return ()
+    return _EXPONENTS[:1] if network.connection_count >= _LARGE else _EXPONENTS

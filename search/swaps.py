@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from redpebble.search.compiled import compiled
 from redpebble.search.intervals import (
+    DEFINES,
     END,
     ENTRY,
     POINT,
@@ -28,6 +29,8 @@ from redpebble.search.intervals import (
 )
 
 OPENINGS, CLOSINGS, BOTH, NOTHING = 0, 1, 2, -1
+# The mark of a source of both targets whose change is known; other marks are slots.
+SHARED = -1
 
 
 class Swap(NamedTuple):
@@ -39,11 +42,10 @@ class Swap(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How swaps are chosen: see `theory.stabbing_state.StabbingMoves`; and open_count - 1."""
+    """How swaps are chosen: see `theory.stabbing_state.StabbingMoves`."""
 
     window: int
     aimed_share: float
-    shift: int
 
 
 class Times(NamedTuple):
@@ -95,9 +97,9 @@ def _ordered(intervals: Intervals, swap: Swap) -> Swap:
 
 
 @compiled
-def times_after(intervals: Intervals, swap: Swap, shift: int) -> Times:
+def times_after(intervals: Intervals, swap: Swap) -> Times:
     """When both targets open and close after the swap."""
-    opened, closed = intervals.places[0], intervals.places[1]
+    opened, closed, shift = intervals.places[0], intervals.places[1], intervals.shifts[0]
     first_opens, second_opens = max(0, wide(opened[swap.first]) - shift), max(0, wide(opened[swap.second]) - shift)
     first_closes, second_closes = wide(closed[swap.first]), wide(closed[swap.second])
     if swap.kind != CLOSINGS:
@@ -126,39 +128,89 @@ def is_allowed(intervals: Intervals, swap: Swap, times: Times) -> bool:
 
 
 @compiled
-def change_of(intervals: Intervals, swap: Swap, times: Times, puts: bool) -> int:
-    """The change of cost, over all sources of both targets and both as sources; if asked, it is written to the slots.
+def change_of(intervals: Intervals, swap: Swap, times: Times, limit: int) -> int:
+    """The change of cost, over all sources of both targets and both as sources; a part of it if above the limit.
 
-    Whoever writes must change `orders` and `places` afterwards.
+    A target that is no reason for a load of a source can leave that source's targets without a change; what its new
+    interval then adds is 0 or 1, and 0 if it holds the old one. So those come last, as long as the limit allows.
     """
-    marks, entries, in_starts, out_starts = (
-        intervals.marks,
-        intervals.entries,
-        intervals.in_starts,
-        intervals.out_starts,
-    )
+    marks, entries, in_starts = intervals.marks, intervals.entries, intervals.in_starts
     change = 0
+    if swap.kind != OPENINGS:
+        change += _source_change(intervals, swap.first, times.first_closes, False)
+        change += _source_change(intervals, swap.second, times.second_closes, False)
     for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
         marks[entries[entry, SOURCE]] = entries[entry, SLOT]
     for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
         source = entries[entry, SOURCE]
-        span = Span(wide(entries[entry, SLOT]), wide(out_starts[source + 1]), times.second_opens, times.second_closes)
+        if marks[source] != 0:
+            change += _shared_change(intervals, _both_spans(intervals, source, entry, times), swap.kind, False)
+            marks[source] = SHARED
+    change += _part_change(intervals, swap.second, (times.second_opens, times.second_closes), (True, limit))
+    change += _part_change(intervals, swap.first, (times.first_opens, times.first_closes), (True, limit))
+    if change <= limit:
+        rest = (False, limit - change)
+        change += _part_change(intervals, swap.second, (times.second_opens, times.second_closes), rest)
+    if change <= limit:
+        rest = (False, limit - change)
+        change += _part_change(intervals, swap.first, (times.first_opens, times.first_closes), rest)
+    for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
+        marks[entries[entry, SOURCE]] = 0
+    return change
+
+
+@compiled
+def _part_change(intervals: Intervals, target: int, interval: tuple[int, int], part: tuple[bool, int]) -> int:
+    """For the sources of one target only: those that it is a reason for a load of, or else the others up to a limit."""
+    defines, limit = part
+    opens, closes = interval
+    entries, marks, out_starts = intervals.entries, intervals.marks, intervals.out_starts
+    opened, closed = intervals.places[0, target], intervals.places[1, target]
+    change = 0
+    if not defines and opens <= max(0, opened - intervals.shifts[0]) and closes >= closed:
+        return 0
+    for entry in range(intervals.in_starts[target], intervals.in_starts[target + 1]):
+        source = entries[entry, SOURCE]
+        if (entries[entry, DEFINES] != 0) == defines and marks[source] != SHARED:
+            span = Span(wide(entries[entry, SLOT]), wide(out_starts[source + 1]), opens, closes)
+            change += _single_change(intervals, source, span, False)
+            if not defines and change > limit:
+                return change
+    return change
+
+
+@compiled
+def _both_spans(intervals: Intervals, source: int, entry: int, times: Times) -> tuple[Span, Span]:
+    """Of a source of both targets; its mark is the slot of the first, the entry that of the second."""
+    end = wide(intervals.out_starts[source + 1])
+    first = Span(wide(intervals.marks[source]), end, times.first_opens, times.first_closes)
+    return first, Span(wide(intervals.entries[entry, SLOT]), end, times.second_opens, times.second_closes)
+
+
+@compiled
+def _put_changes(intervals: Intervals, swap: Swap, times: Times) -> None:
+    """Write the changes of all sources to their slots."""
+    marks, entries = intervals.marks, intervals.entries
+    in_starts, out_starts = intervals.in_starts, intervals.out_starts
+    for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
+        marks[entries[entry, SOURCE]] = entries[entry, SLOT]
+    for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
+        source = entries[entry, SOURCE]
+        spans = _both_spans(intervals, source, entry, times)
         if marks[source] == 0:
-            change += _single_change(intervals, source, span, puts)
+            _single_change(intervals, source, spans[1], True)
         else:
-            first = Span(wide(marks[source]), span.end, times.first_opens, times.first_closes)
-            change += _shared_change(intervals, (first, span), swap.kind, puts)
+            _shared_change(intervals, spans, swap.kind, True)
             marks[source] = 0
     for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
         source = entries[entry, SOURCE]
         if marks[source] != 0:
             marks[source] = 0
             span = Span(wide(entries[entry, SLOT]), wide(out_starts[source + 1]), times.first_opens, times.first_closes)
-            change += _single_change(intervals, source, span, puts)
+            _single_change(intervals, source, span, True)
     if swap.kind != OPENINGS:
-        change += _source_change(intervals, swap.first, times.first_closes, puts)
-        change += _source_change(intervals, swap.second, times.second_closes, puts)
-    return change
+        _source_change(intervals, swap.first, times.first_closes, True)
+        _source_change(intervals, swap.second, times.second_closes, True)
 
 
 @compiled
@@ -198,7 +250,7 @@ def _source_change(intervals: Intervals, source: int, closes: int, puts: bool) -
     loads = rest_change(slots, first, end, closes + 1)
     if puts:
         slots[first - 1, POINT] = closes + 1
-        put_points(slots, first, first, end)
+        put_points(intervals, first, first, end)
     return _cost_change(intervals, source, loads, puts)
 
 
@@ -217,7 +269,7 @@ def _cost_change(intervals: Intervals, source: int, change: int, puts: bool) -> 
 @compiled
 def put_swap(intervals: Intervals, swap: Swap, times: Times) -> None:
     """Carry a swap out."""
-    change_of(intervals, swap, times, True)
+    _put_changes(intervals, swap, times)
     for which in range(2):
         if swap.kind in (which, BOTH):
             places, order = intervals.places[which], intervals.orders[which]

@@ -152,7 +152,11 @@ def zoo(
     list_all: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
     seed: Seed = 0,
 ) -> None:
-    """Write a model of the zoo."""
+    """Write a model of the zoo; `compact(widths=(..), density=.., memory=M)` is an MLP that moves no value twice.
+
+    Inference of a compact model with a fast memory of M values or more reads every weight, bias and input once and
+    writes every output once: an architecture for a given cache. `explain` and `schedule` find the order that does so.
+    """
     from redpebble.commands import list_zoo, write_zoo_model
 
     if list_all or not spec:

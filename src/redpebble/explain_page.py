@@ -27,13 +27,13 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: right; padding: 5px 10px; border-bottom: 1px solid #ecece8; white-space: nowrap; }
 th { font-weight: 600; font-size: 13px; color: #62625d; } th.word, td.word { text-align: left; }
 tr.best td { font-weight: 650; } tr.bound td { color: #62625d; }
-svg { width: 100%; height: auto; display: block; font: 13px system-ui, sans-serif; }
+svg { width: 100%; min-width: 620px; height: auto; display: block; font: 13px system-ui, sans-serif; }
 .grid { stroke: #e8e8e3; } .tick, .axis { fill: #62625d; } .mark { stroke: #9a9a93; stroke-dasharray: 2 3; }
 .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 .c0 { stroke: #0072b2; } .c1 { stroke: #b36b00; } .c2 { stroke: #007d5a; } .c3 { stroke: #a5487f; }
 .c4 { stroke: #7a6fd0; }
 .best { stroke: #c22f1e; stroke-width: 2.6; } .bound { stroke: #55554f; stroke-dasharray: 6 4; stroke-width: 1.4; }
-.faint { stroke: #b9b9b2; stroke-width: 1.2; }
+.certified { stroke: #1d1d1b; stroke-width: 1.4; } .faint { stroke: #b9b9b2; stroke-width: 1.2; }
 .name { fill: #1d1d1b; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 24px; } figure { margin: 0; }
 .pair img { width: 100%; max-width: 440px; aspect-ratio: 1; border: 1px solid #e3e3de; image-rendering: pixelated; }
@@ -90,8 +90,8 @@ def _network_sections(network: NetworkExplanation, explanation: Explanation) -> 
         _section(
             "Transfers against the size of fast memory",
             f"Under MIN. Target blocks, sliding window and the searched order were made for M = {memory:,}, "
-            "the dotted line. Dashed: what no order can go below, for any memory and for one of this size, and what "
-            "the pull order needs with room for only three values.",
+            "the dotted line. Black: what no order can go below with this memory. Dashed: the same for any memory, and "
+            "what the pull order needs with room for only three values.",
             _curve_chart(network, memory),
         ),
     ]
@@ -152,13 +152,14 @@ def _curve_chart(network: NetworkExplanation, memory: int) -> str:
     lines = [
         Line("no order below, any M", curve.memories, [network.lower.total] * len(curve.memories), "bound"),
         Line("pull, room for three", curve.memories, [network.upper.total] * len(curve.memories), "bound"),
-        Line("no order below, this M", curve.memories, curve.instance_lower, "bound"),
+        Line("no order below, this M", curve.memories, curve.instance_lower, "certified"),
         *(Line(name, curve.memories, curve.orders[name], f"c{index % 5}") for index, name in enumerate(names)),
     ]
     if SEARCHED in curve.orders:
         lines.append(Line(SEARCHED, curve.memories, curve.orders[SEARCHED], "best"))
     wide = max(max(line.ys) for line in lines) > 6 * min(min(line.ys) for line in lines)
-    return line_chart(lines, Axes("rows of fast memory, M", "values moved", log_x=True, log_y=wide, marked_x=memory))
+    axes = Axes("rows of fast memory, M", "values moved", log_x=True, log_y=wide, marked_x=memory)
+    return f'<div class="scroll">{line_chart(lines, axes)}</div>'
 
 
 def _trace_chart(found: FoundOrder) -> str:
@@ -169,7 +170,7 @@ def _trace_chart(found: FoundOrder) -> str:
         Line("now", proposals, trace.costs[pick].tolist(), "faint"),
         Line("at best", proposals, trace.best_costs[pick].tolist(), "best"),
     ]
-    return line_chart(lines, Axes("moves proposed", "values moved, one column"))
+    return f'<div class="scroll">{line_chart(lines, Axes("moves proposed", "values moved, one column"))}</div>'
 
 
 def _matrices(network: NetworkExplanation) -> str:

@@ -13,7 +13,7 @@ from redpebble.lowering.layer_report import LayerReport
 from redpebble.network_model import FlatModel, join, join_orders
 from redpebble.scheduling import FoundSchedule, ScheduleRequest, add_counts, find_schedule
 from redpebble.search.counting import count_levels
-from redpebble.theory.bounds import instance_bounds, lower_bound, pull_bound
+from redpebble.theory.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
 from redpebble.theory.memory import Memory, TransferCount
 from redpebble.theory.network import Network
 from redpebble.theory.orders import depth_first_order, pull_order, push_order, target_block_order
@@ -21,7 +21,6 @@ from redpebble.theory.rolling_orders import sliding_window_order
 
 Order = NDArray[np.int64]
 Policy = Literal["min", "lru"]
-POLICIES: Final[tuple[Policy, ...]] = ("min", "lru")
 QUICK_ORDERS: Final[Mapping[str, Callable[[Network, int], Order]]] = MappingProxyType(
     {
         "pull": lambda network, _: pull_order(network),
@@ -142,10 +141,11 @@ def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplan
         schedule = find_schedule(model, ScheduleRequest(request.memory, "min", request.seconds, request.seed))
         orders[SEARCHED] = [found.order for found in schedule.found]
     memories = _memories(networks, request.memory)
-    counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
     here = memories.index(request.memory)
-    bounds = [instance_bounds(one, memories) for one in networks]
-    best = min(counts, key=lambda name: counts[name]["min"][here].total)
+    counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
+    cached = {name: _count(networks, parts, [request.memory], "lru")[0] for name, parts in orders.items()}
+    bounds = [_bounds(one, memories, here) for one in networks]
+    best = min(counts, key=lambda name: counts[name][here].total)
     return NetworkExplanation(
         network=join(networks),
         graph_line=model.graph_line,
@@ -154,15 +154,12 @@ def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplan
         instance_lower=sum(bound[here].batched_total(batch) for bound in bounds),
         arguments=tuple(dict.fromkeys(bound[here].argument for bound in bounds)),
         orders={
-            name: {policy: Transfers.of(counted[policy][here], batch) for policy in POLICIES}
+            name: {"min": Transfers.of(counted[here], batch), "lru": Transfers.of(cached[name], batch)}
             for name, counted in counts.items()
         },
         curve=Curve(
             tuple(memories),
-            {
-                name: tuple(Transfers.of(count, batch).total for count in counted["min"])
-                for name, counted in counts.items()
-            },
+            {name: tuple(Transfers.of(count, batch).total for count in counted) for name, counted in counts.items()},
             tuple(sum(bound[place].batched_total(batch) for bound in bounds) for place in range(len(memories))),
         ),
         schedule=schedule,
@@ -179,13 +176,19 @@ def _memories(networks: tuple[Network, ...], memory: int) -> list[int]:
 
 
 def _count(
-    networks: tuple[Network, ...], orders: list[Order], memories: list[int]
-) -> Mapping[Policy, list[TransferCount]]:
-    """Return the transfers of graphs run one after the other, for each policy and memory."""
-    wanted = [Memory(memory, policy) for policy in POLICIES for memory in memories]
+    networks: tuple[Network, ...], orders: list[Order], memories: list[int], policy: Policy = "min"
+) -> list[TransferCount]:
+    """Return the transfers of graphs run one after the other, for each memory."""
+    wanted = [Memory(memory, policy) for memory in memories]
     counted = [count_levels(network, order, wanted) for network, order in zip(networks, orders, strict=True)]
-    totals = [add_counts(list(counts)) for counts in zip(*counted, strict=True)]
-    return {policy: totals[place * len(memories) :][: len(memories)] for place, policy in enumerate(POLICIES)}
+    return [add_counts(list(counts)) for counts in zip(*counted, strict=True)]
+
+
+def _bounds(network: Network, memories: list[int], here: int) -> list[InstanceBound]:
+    """Return a bound for each memory, worked out for a few of them: what binds a larger memory binds a smaller one."""
+    chosen = sorted({0, here // 2, here, min(here + 1, len(memories) - 1), len(memories) - 1})
+    known = dict(zip(chosen, instance_bounds(network, [memories[place] for place in chosen]), strict=True))
+    return [known[min(at for at in chosen if at >= place)] for place in range(len(memories))]
 
 
 def explanation_report(explanation: Explanation) -> dict[str, Any]:

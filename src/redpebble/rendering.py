@@ -56,6 +56,10 @@ def schedule_table(schedule: FoundSchedule) -> Table:
         counts = found.counts
         numbers = (f"{counts.reads:,}", f"{counts.writes:,}", f"{counts.total:,}", f"{counts.total / lower.total:.4f}")
         table.add_row(str(number), f"{len(found.order):,}", found.start, *numbers)
+    if len(lowest) > 1:
+        moved, fewest = schedule.counts, sum(lower.total for lower in lowest)
+        numbers = (f"{moved.reads:,}", f"{moved.writes:,}", f"{moved.total:,}", f"{moved.total / fewest:.4f}")
+        table.add_row("all", f"{moved.weight_reads:,}", "", *numbers)
     return table
 
 

@@ -36,7 +36,8 @@ def test_it_computes_one_neuron_after_the_other(network: Network, seed: int) -> 
         for connection in graph.incoming.of(neuron).tolist():
             total += float(arrays.weights[connection]) * values[int(graph.sources[connection])]
         number = int(arrays.activation_of[inner])
-        values[neuron] = total if number < 0 else activate(arrays.activations[number], total)
+        activated = total if number < 0 else activate(arrays.activations[number], total)
+        values[neuron] = activated.astype(np.float64)
     (y,) = interpret(network_module(arrays, [len(graph.inputs)], [len(graph.outputs)]), {"x0": x})
     np.testing.assert_allclose(y, np.stack([values[one] for one in graph.outputs.tolist()], axis=1), rtol=1e-9)
 

@@ -13,6 +13,7 @@ from redpebble.dialect.constants import ConstantOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
 from redpebble.lowering.count_block_packing import (
+    FETCH_STREAMS,
     FIRST,
     LAST,
     MOST_CONNECTIONS,
@@ -73,18 +74,16 @@ def assert_product(result: Floats, x: Floats, weight: Floats, bias: Floats) -> N
 def unpacked(packed: PackedBlocks, shape: tuple[int, int]) -> Floats:
     """The matrix [inputs, outputs] as the kernel reads it, and one more output for rows without a partner."""
     weight = np.zeros((shape[0], shape[1] + 1), dtype=np.float32)
-    record, place = 0, 0
-    for pairs, base in packed.blocks[1:]:
-        for rows_and_work in packed.records[record : record + int(pairs)].astype(np.int64):
-            rows, count = rows_and_work[:2] // OFFSET_UNIT, int(rows_and_work[2] & 0xFFFF)
-            offsets = packed.offsets[place : place + count].astype(np.int64)
-            for member, half in enumerate((offsets & 0xFFFF, offsets >> 16)):
-                inputs = (half + int(base)) // OFFSET_UNIT
-                weight[inputs, rows[member]] = packed.weights[place : place + count, member]
-            place += count
-        record += int(pairs)
-    assert packed.blocks[-1, 0] == 0
-    assert record + RECORDS_AHEAD == len(packed.records)
+    bases, place = np.repeat(packed.blocks[:, 1], packed.blocks[:, 0]), 0
+    assert packed.blocks[-1].tolist() == [0, 0]
+    assert len(bases) + RECORDS_AHEAD == len(packed.records)
+    for base, (*rows, work) in zip(bases.astype(np.int64), packed.records.astype(np.int64), strict=False):
+        count = int(work & 0xFFFF)
+        offsets = packed.offsets[place : place + count].astype(np.int64)
+        for member, half in enumerate((offsets & 0xFFFF, offsets >> 16)):
+            inputs = (half + base) // OFFSET_UNIT
+            weight[inputs, rows[member] // OFFSET_UNIT] = packed.weights[place : place + count, member]
+        place += count
     assert place == len(packed.weights) == len(packed.offsets)
     return weight[:, :-1]
 
@@ -125,8 +124,8 @@ def test_packing_takes_about_six_bytes_a_connection() -> None:
 @each_target
 def test_every_tile_width_computes_the_product(target: CpuTarget) -> None:
     weight, bias = pattern("uniform"), np.linspace(-1, 1, 90, dtype=np.float32)
-    network = native(layer(weight, bias, [8, 16, 32, 64]), target)
-    for batch in (1, 8, 15, 32, 61, 123):
+    network = native(layer(weight, bias, [1, 4, 8, 16, 32, 64]), target)
+    for batch in (1, 3, 8, 15, 32, 61, 123):
         x = np.random.default_rng(batch).standard_normal((batch, 300)).astype(np.float32)
         assert_product(network.run(None, {"x0": x})[0], x, weight, bias)
 
@@ -149,7 +148,9 @@ def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int
 
 def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_product() -> None:
     weight, bias = np.ones((1200, 1200), dtype=np.float32), np.zeros(1200, dtype=np.float32)
-    assert pack_count_blocks(CscMatrix.from_dense(weight), bias).blocks[0, 0] != 0
+    assert np.all(
+        pack_count_blocks(CscMatrix.from_dense(weight), bias).records[:-RECORDS_AHEAD, 2] >> 16 & FETCH_STREAMS
+    )
     x = np.random.default_rng(6).standard_normal((9, 1200)).astype(np.float32)
     (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
     assert_product(result, x, weight, bias)

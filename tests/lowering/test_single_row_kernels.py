@@ -149,7 +149,7 @@ def run_kernel(family: str, weight: Floats, x: Floats, target: CpuTarget) -> Flo
 
     code.function("exported", signature, body, exported=True)
     machine = load_object(emit_object(str(code.module), target), {"exported": (len(signature) - 2, 2)})
-    outputs = weight.shape[1]
+    outputs: int = weight.shape[1]
     arrays = FAMILIES[family].pack(ConstantOp(weight).result, np.zeros(outputs, dtype=np.float32))
     packed = [aligned_copy(array) for array in arrays]
     source, result = padded(x, np.nan), padded(np.zeros(outputs, dtype=np.float32), 7.0)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
+from lowering_modules import function
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from lowering_modules import function
 from redpebble.compiler import context
 from redpebble.dialect.attributes import ActivationAttr
 from redpebble.dialect.network import NetworkArrays, NetworkOp

@@ -1,0 +1,172 @@
+"""`redpebble explain` and `redpebble schedule`: what they write holds up when somebody else counts it."""
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from redpebble import cli
+from redpebble.models import zoo
+from redpebble.theory.memory import Memory, count_transfers
+from redpebble.theory.network import Network
+
+COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"
+FFNN = "ffnn(depth=3, width=40, density=0.1)"
+RESMLP = "resmlp(depth=2, width=32)"
+
+
+def saved(spec: str, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    zoo.save(zoo.build(spec), path)
+    return path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """Run the command line; returns its exit code."""
+    monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return int(end.value.code or 0)
+
+
+@pytest.mark.parametrize("policy", ["min", "lru"])
+@pytest.mark.parametrize("spec", [FFNN, RESMLP])
+def test_a_saved_order_counts_as_it_says(
+    spec: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the file alone, by the reference machine in plain Python."""
+    model, order = saved(spec, tmp_path), tmp_path / "order.npz"
+    options = ("--memory", 16, "--policy", policy, "--seconds", 0.3, "--save", order)
+    assert run(monkeypatch, "schedule", model, *options) == 0
+    with np.load(order) as file:
+        sources, targets, inputs, outputs = (file[name] for name in ("sources", "targets", "inputs", "outputs"))
+        memory = Memory(int(file["memory"]), "min" if file["policy"] == "min" else "lru")
+        reads, writes = int(file["reads"]), int(file["writes"])
+    neurons = int(max(array.max() for array in (sources, targets, inputs, outputs))) + 1
+    network = Network(neurons, sources, targets, inputs, outputs)
+    count = count_transfers(network, np.arange(len(sources)), memory)
+    assert (memory.capacity, memory.policy) == (16, policy)
+    assert (count.reads, count.writes) == (reads, writes)
+    printed = capsys.readouterr().out
+    graphs = 1 if spec == FFNN else 3
+    assert f"{graphs} graph" in printed
+    assert ("layer_norm" in printed) == (spec == RESMLP)
+    assert f"{reads:,}" in printed
+
+
+def test_no_search_takes_the_best_start_and_the_same_seed_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = saved(FFNN, tmp_path)
+    orders: list[Any] = []
+    for name in ("a.npz", "b.npz"):
+        assert run(monkeypatch, "schedule", model, "--memory", 10, "--seconds", 0, "--save", tmp_path / name) == 0
+        with np.load(tmp_path / name) as file:
+            orders.append((file["sources"], file["targets"]))
+    np.testing.assert_array_equal(*orders)
+
+
+def test_the_json_holds_bounds_around_the_counts_of_every_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "x.json"
+    options = ("--memory", 12, "--batch-tile", 8, "--seconds", 0.2, "--report", report)
+    assert run(monkeypatch, "explain", saved(FFNN, tmp_path), *options) == 0
+    content: dict[str, Any] = json.loads(report.read_text())
+    assert (content["memory"], content["batch_tile"]) == (12, 8)
+    network = content["network"]
+    assert {"neurons", "inputs", "outputs", "connections", "lower", "upper", "instance_lower"} <= {*network}
+    weights, moved = network["connections"], network["neurons"]
+    assert network["lower"] <= weights + moved + 8 * (network["inputs"] + network["outputs"])
+    assert network["lower"] <= network["instance_lower"] <= network["upper"]
+    assert {"pull", "push", "target blocks", "sliding window", "depth first", "searched"} <= {*network["orders"]}
+    for policies in network["orders"].values():
+        assert {*policies} == {"min", "lru"}
+        for counts in policies.values():
+            assert network["instance_lower"] <= counts["reads"] + counts["writes"]
+    pull = network["orders"]["pull"]
+    assert all(counts["reads"] + counts["writes"] <= network["upper"] for counts in pull.values())
+    best = min(sum(policies["min"].values()) for policies in network["orders"].values())
+    assert sum(network["orders"]["searched"]["min"].values()) == best
+    layers = content["layers"]
+    assert sum(layer["connections"] for layer in layers) == network["connections"]
+    assert all({"name", "outputs", "connections", "density", "format", "kernel"} <= {*layer} for layer in layers)
+    assert "searched" in capsys.readouterr().out
+
+
+class _Page(HTMLParser):
+    """Collects tags, their attributes, and the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("spec", [COMPACT, RESMLP])
+def test_the_page_needs_nothing_but_itself(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "x.html"
+    options = ("--memory", 24, "--seconds", 0.3, "--report", report)
+    assert run(monkeypatch, "explain", saved(spec, tmp_path), *options) == 0
+    text = report.read_text()
+    page = _Page()
+    page.feed(text)
+    names = [name for name, _ in page.tags]
+    assert {"svg", "img", "table", "polyline"} <= {*names}
+    assert not {"script", "link", "iframe"} & {*names}
+    assert all(str(attributes["src"]).startswith("data:image/png") for name, attributes in page.tags if name == "img")
+    assert not re.search(r"https?:|url\(", text)
+    assert not any("nan" in str(attributes.get("points", "")) for _, attributes in page.tags)
+    for word in ("pull", "searched", "sliding window", "no order below", "M = 24"):
+        assert word in page.text
+
+
+def test_a_model_without_layers_is_explained_and_not_scheduled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "softmax.onnx"
+    text = '<ir_version: 8, opset_import: ["" : 17]> agraph (float[N, 4] x) => (float[N, 4] y) { y = Softmax (x) }'
+    model.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    report = tmp_path / "x.html"
+    assert run(monkeypatch, "explain", model, "--report", report) == 0
+    assert "nothing to schedule" in report.read_text()
+    assert "0 graphs of neurons; no connections are: softmax (1)" in capsys.readouterr().out
+    assert run(monkeypatch, "schedule", model, "--memory", 9, "--save", tmp_path / "y.npz") == 2
+    error = capsys.readouterr().err
+    assert error == "error: nothing to schedule: the model has no linear layer with constant weights\n"
+    assert not (tmp_path / "y.npz").exists()
+
+
+REFUSED = (
+    (("explain", "--report", "x.txt"), "cannot write report x.txt, accepted are files that end in .json or .html"),
+    (("explain", "--memory", "2"), "fast memory holds 2 values, a connection needs 3"),
+    (("explain", "--batch-tile", "0"), "a batch tile of 0 columns, at least 1 is needed"),
+    (("explain", "--seconds", "-1"), "a search of -1.0 seconds is less than none"),
+    (("schedule", "--memory", "2", "--save", "x.npz"), "fast memory holds 2 values, a connection needs 3"),
+)
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command, *options = words
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, command, saved(COMPACT, tmp_path), *options) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"

@@ -1,0 +1,47 @@
+"""Models whose connections run in a searched order compute what onnxruntime computes."""
+
+import numpy as np
+import pytest
+from agreement import assert_close
+
+from redpebble.models.feeds import inputs_for
+from redpebble.models.zoo import build
+from redpebble.order_execution import compile_in_order
+from redpebble.passes.schedule_connections import ScheduleConnections
+from redpebble.runtime.oracle import Oracle
+
+SPECS = (
+    "compact(widths=(16, 24, 16), density=0.3, memory=32)",
+    "masked_mlp(width=48)",
+    "ffnn(depth=3, width=33, density=0.1, skip=True)",
+    "resmlp(depth=2, width=32)",
+)
+
+
+def check(spec: str, schedule: ScheduleConnections, batches: tuple[int, ...]) -> None:
+    model = build(spec)
+    network, oracle = compile_in_order(model, schedule), Oracle(model)
+    for batch in batches:
+        feeds = inputs_for(model, batch, np.random.default_rng(batch))
+        assert_close(network.run(None, feeds), oracle.run(feeds), f"batch {batch}")
+
+
+@pytest.mark.parametrize("policy", ["min", "lru"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_an_order_agrees_with_onnxruntime(spec: str, policy: str) -> None:
+    check(spec, ScheduleConnections(memory=12, policy=policy, proposals=200), (0, 1, 17, 64))
+
+
+def test_two_threads_compute_the_same_bits_as_one() -> None:
+    model = build("ffnn(depth=2, width=40, density=0.2)")
+    schedule = ScheduleConnections(memory=10, proposals=0)
+    one, two = (compile_in_order(model, schedule, threads=threads) for threads in (1, 2))
+    for batch in (1, 65, 200):
+        feeds = inputs_for(model, batch, np.random.default_rng(batch))
+        np.testing.assert_array_equal(one.run(None, feeds)[0], two.run(None, feeds)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["digits", "ffnn(depth=8, width=500, density=0.1)"])
+def test_200_000_connections_in_order_agree_with_onnxruntime(spec: str) -> None:
+    check(spec, ScheduleConnections(memory=100, proposals=0), (0, 1, 64, 100))
