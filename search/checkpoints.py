@@ -1,8 +1,8 @@
 """The exact cost of a changed order: run the machine again from a checkpoint until it is in a state that it was in.
 
-Every `spacing` steps the residents are kept: in the order of their last uses, each as that use and whether slow memory
-lacks the value. Uses are those of connections, not steps, so that a checkpoint stays true while connections before it
-change places. Two equal checkpoints are equal states, under LRU and MIN; what follows costs the same.
+Every `spacing` steps the residents are kept, under LRU in the order of their last uses: each as its last use and
+whether slow memory lacks the value. Uses are those of connections, not steps, so that a checkpoint stays true while
+connections before it change places. Two equal checkpoints are equal states; what follows costs the same.
 
 MIN also looks ahead: a move changes what it evicts since the previous uses of what moved. The run begins there, but not
 further back than `look_back` steps: costs are exact if that is the whole order, else they drift, and must be counted
@@ -142,24 +142,35 @@ def _resume(world: World, checkpoint: int) -> None:
 @compiled
 def _save(world: World, number: int) -> None:
     machine, fresh = world.machine, world.fresh
-    ring, size = len(machine.values), 0
-    neuron = machine.chain[1, ring]
-    while neuron != ring:
-        fresh.keys[number, size] = 2 * machine.last_uses[neuron] + (1 if machine.values[neuron] & DIRTY else 0)
-        size += 1
+    size = int(machine.counters[0])
+    neuron = machine.chain[1, len(machine.values)]
+    for place in range(size):
+        if world.settings.is_min:
+            neuron = machine.slots[0, place]
+        fresh.keys[number, place] = 2 * machine.last_uses[neuron] + (1 if machine.values[neuron] & DIRTY else 0)
         neuron = machine.chain[1, neuron]
     fresh.sizes[number] = size
 
 
 @compiled
 def _is_equal(world: World, checkpoint: int, number: int) -> bool:
-    kept, fresh = world.kept, world.fresh
+    """Whether the machine, just saved, is where it was: under LRU the residents have an order, under MIN none."""
+    kept, fresh, machine = world.kept, world.fresh, world.machine
     size, place = int(fresh.sizes[number]), 0
     if kept.sizes[checkpoint] != size:
         return False
-    while place < size and kept.keys[checkpoint, place] == fresh.keys[number, place]:
+    if not world.settings.is_min:
+        while place < size and kept.keys[checkpoint, place] == fresh.keys[number, place]:
+            place += 1
+        return place == size
+    while place < size:
+        use, dirty = kept.keys[checkpoint, place] >> 1, kept.keys[checkpoint, place] & 1
+        neuron = world.line.ends[use]
+        state = RESIDENT | (DIRTY if dirty else 0)
+        if machine.last_uses[neuron] != use or machine.values[neuron] & (RESIDENT | DIRTY) != state:
+            return False
         place += 1
-    return place == size
+    return True
 
 
 @compiled
@@ -175,11 +186,9 @@ def _run_step(world: World, step: int) -> int:
     use, cost = 2 * int(line.order[step]), 0
     source, target = line.ends[use], line.ends[use + 1]
     if machine.values[source] & RESIDENT:
-        _unlink(machine.chain, source)
-        machine.slots[1, machine.places[source]] = -1
+        _pin(world, source)
     if machine.values[target] & RESIDENT:
-        _unlink(machine.chain, target)
-        machine.slots[1, machine.places[target]] = -1
+        _pin(world, target)
     if not machine.values[source] & RESIDENT:
         cost += _load(world, use)
     if not machine.values[target] & RESIDENT:
@@ -203,7 +212,7 @@ def _load(world: World, use: int) -> int:
     if machine.counters[0] == machine.counters[1]:
         victim = _farthest(machine) if world.settings.is_min else machine.chain[1, len(machine.values)]
         cost += int(machine.values[victim] & DIRTY != 0)
-        _unlink(machine.chain, victim)
+        _pin(world, victim)
         _drop_slot(machine, victim)
     machine.values[neuron] |= RESIDENT
     if machine.values[neuron] & BEGINS_DIRTY and line.prevs[use] < 0:
@@ -215,16 +224,19 @@ def _load(world: World, use: int) -> int:
 @compiled
 def _farthest(machine: Machine) -> int:
     """The resident of the farthest next use; of both ends of one step the clean one, then that of the smaller id."""
-    slots, values = machine.slots, machine.values
-    best, farthest = -1, -1
-    for place in range(machine.counters[0]):
-        if slots[1, place] > farthest:
-            best, farthest = place, slots[1, place]
-    victim = slots[0, best]
+    moments, values, count = machine.slots[1], machine.values, int(machine.counters[0])
+    # The maximum by itself is found many at a time.
+    farthest = np.int32(-1)
+    for place in range(count):
+        farthest = max(farthest, moments[place])
+    best = 0
+    while moments[best] != farthest:
+        best += 1
+    victim = machine.slots[0, best]
     if farthest & 1:
-        for place in range(machine.counters[0]):
-            if slots[1, place] == farthest - 1:
-                source = slots[0, place]
+        for place in range(count):
+            if moments[place] == farthest - 1:
+                source = machine.slots[0, place]
                 dirty_source, dirty_victim = values[source] & DIRTY, values[victim] & DIRTY
                 if dirty_source < dirty_victim or (dirty_source == dirty_victim and source < victim):
                     return source
@@ -253,16 +265,22 @@ def _drop_slot(machine: Machine, neuron: int) -> None:
 def _touch(world: World, neuron: int, use: int) -> None:
     """The latest use; a resident has a next one."""
     machine = world.machine
+    machine.last_uses[neuron] = use
+    if world.settings.is_min:
+        machine.slots[1, machine.places[neuron]] = moment(world.line, int(world.line.nexts[use]))
+        return
     chain, ring = machine.chain, len(machine.values)
     before = chain[0, ring]
     chain[1, before], chain[0, neuron] = neuron, before
     chain[1, neuron], chain[0, ring] = ring, neuron
-    machine.last_uses[neuron] = use
-    if world.settings.is_min:
-        machine.slots[1, machine.places[neuron]] = moment(world.line, int(world.line.nexts[use]))
 
 
 @compiled
-def _unlink(chain: Ints, neuron: int) -> None:
-    before, after = chain[0, neuron], chain[1, neuron]
-    chain[1, before], chain[0, after] = after, before
+def _pin(world: World, neuron: int) -> None:
+    """A resident that nobody evicts until it is touched again."""
+    machine = world.machine
+    if world.settings.is_min:
+        machine.slots[1, machine.places[neuron]] = -1
+        return
+    before, after = machine.chain[0, neuron], machine.chain[1, neuron]
+    machine.chain[1, before], machine.chain[0, after] = after, before

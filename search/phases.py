@@ -120,7 +120,7 @@ class Search:
     def _state(self, orders: TargetOrders) -> StabbingBlocks:
         """Where targets have few sources, moves go further, and more of them aim."""
         far = self._degree() <= 8
-        moves = StabbingMoves(max(1, orders.open_count // (1 if far else 3)), 0.3 if far else 0.1)
+        moves = StabbingMoves(max(1, orders.open_count // (1 if far else 2)), 0.3 if far else 0.1)
         return StabbingBlocks(self._network, orders, moves)
 
     def _degree(self) -> float:
@@ -129,8 +129,8 @@ class Search:
 
     def _anneal_targets(self, state: StabbingBlocks, start: str, share: tuple[float, float]) -> Candidate:
         """A swap changes the loads of many sources where degrees are high: the cooler, the more they are."""
-        hottest = min(0.45, 2.5 / self._degree())
-        result = anneal_blocks(state, self._budget.plan(*share, (hottest, hottest / 3)), self._rng)
+        hottest = min(0.5, 3.0 / self._degree())
+        result = anneal_blocks(state, self._budget.plan(*share, (hottest, hottest / 6)), self._rng)
         order = decode(self._network, result.best)
         cost = count_transfers(self._network, order, self._memory).total
         return Candidate(order, cost, start, result.trace)

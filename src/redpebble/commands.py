@@ -1,8 +1,6 @@
 """What the commands do; `cli.py` reads the command line, `rendering.py` says how results look."""
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -35,6 +33,7 @@ from redpebble.rendering import (
 )
 from redpebble.runtime.oracle import Comparison, Oracle
 from redpebble.scheduling import ScheduleRequest, find_schedule, save_schedule
+from redpebble.whole_files import replacing
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def explain_and_print(model: Path, request: ExplainRequest, report: Path | None)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
     if report is not None and report.suffix == ".html":
-        write_text(report, explain_page(model.name, explanation))
+        _write_text(report, explain_page(model.name, explanation))
     elif report is not None:
         _write_json(report, explanation_report(explanation))
 
@@ -163,16 +162,9 @@ def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    _write_text(path, json.dumps(content, indent=2) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file, complete or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _write_text(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())

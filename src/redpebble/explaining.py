@@ -35,7 +35,7 @@ QUICK_ORDERS: Final[Mapping[str, Callable[[Network, int], Order]]] = MappingProx
 SEARCHED: Final = "searched"
 """The name of the order that the search finds."""
 
-MOST_SEARCHED: Final = 400_000
+MOST_SEARCHED: Final = 250_000
 """Connections up to which `explain` searches an order: the search's own starts take longer than the rest beyond."""
 
 CURVE_POINTS: Final = 9

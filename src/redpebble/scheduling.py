@@ -1,6 +1,5 @@
 """Searching an order for all connections of a model, and the file that others can count it from."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from redpebble.network_model import FlatModel, join, join_orders
 from redpebble.search.orders import FoundOrder, SearchRequest, search_order
 from redpebble.theory.memory import TransferCount
 from redpebble.theory.network import Network
+from redpebble.whole_files import replacing
 
 
 @dataclass(frozen=True)
@@ -90,21 +90,15 @@ def save_schedule(schedule: FoundSchedule, request: ScheduleRequest, path: Path)
     """
     network = join(schedule.networks)
     order = join_orders(schedule.networks, [one.order for one in schedule.found])
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(
-                file,
-                sources=network.sources[order],
-                targets=network.targets[order],
-                inputs=network.inputs,
-                outputs=network.outputs,
-                memory=request.memory,
-                policy=request.policy,
-                reads=schedule.counts.reads,
-                writes=schedule.counts.writes,
-            )
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        np.savez_compressed(
+            file,
+            sources=network.sources[order],
+            targets=network.targets[order],
+            inputs=network.inputs,
+            outputs=network.outputs,
+            memory=request.memory,
+            policy=request.policy,
+            reads=schedule.counts.reads,
+            writes=schedule.counts.writes,
+        )

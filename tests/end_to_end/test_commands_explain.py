@@ -18,7 +18,7 @@ from redpebble.theory.network import Network
 
 COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"
 FFNN = "ffnn(depth=3, width=40, density=0.1)"
-RESMLP = "resmlp(depth=2, width=32)"
+RESMLP = "resmlp(depth=1, width=24)"
 
 
 def saved(spec: str, folder: Path) -> Path:
@@ -54,7 +54,7 @@ def test_a_saved_order_counts_as_it_says(
     assert (memory.capacity, memory.policy) == (16, policy)
     assert (count.reads, count.writes) == (reads, writes)
     printed = capsys.readouterr().out
-    graphs = 1 if spec == FFNN else 3
+    graphs = 1 if spec == FFNN else 2
     assert f"{graphs} graph" in printed
     assert ("layer_norm" in printed) == (spec == RESMLP)
     assert f"{reads:,}" in printed
@@ -146,7 +146,7 @@ def test_a_model_without_layers_is_explained_and_not_scheduled(
     assert run(monkeypatch, "schedule", model, "--memory", 9, "--save", tmp_path / "y.npz") == 2
     error = capsys.readouterr().err
     assert error == "error: nothing to schedule: the model has no linear layer with constant weights\n"
-    assert not (tmp_path / "y.npz").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"softmax.onnx", "x.html"}
 
 
 REFUSED = (

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
-from agreement import assert_close
+from agreement import Float64, assert_close, largest_error
+from hypothesis import HealthCheck, given, settings
+from random_graphs import DrawnModel, models
 
+import redpebble
 from redpebble.models.feeds import inputs_for
 from redpebble.models.zoo import build
 from redpebble.order_execution import compile_in_order
@@ -45,3 +48,33 @@ def test_two_threads_compute_the_same_bits_as_one() -> None:
 @pytest.mark.parametrize("spec", ["digits", "ffnn(depth=8, width=500, density=0.1)"])
 def test_200_000_connections_in_order_agree_with_onnxruntime(spec: str) -> None:
     check(spec, ScheduleConnections(memory=100, proposals=0), (0, 1, 64, 100))
+
+
+HERE = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@settings(HERE, max_examples=6)
+@given(drawn=models())
+def test_the_graphs_of_a_random_model_run_in_order(drawn: DrawnModel) -> None:
+    check_drawn(drawn)
+
+
+@pytest.mark.slow
+@settings(HERE, max_examples=300, derandomize=False)
+@given(drawn=models())
+def test_the_graphs_of_many_random_models_run_in_order(drawn: DrawnModel) -> None:
+    check_drawn(drawn)
+
+
+def check_drawn(drawn: DrawnModel) -> None:
+    """Two ways of native code; where they differ, float64 says whether the order rounds much worse."""
+    plain = redpebble.compile(drawn.proto, cache=False)
+    ordered = compile_in_order(drawn.proto, ScheduleConnections(memory=5, proposals=0))
+    for batch in drawn.batches:
+        feeds = drawn.feeds(batch)
+        ours, theirs = ordered.run(None, feeds), plain.run(None, feeds)
+        scale = max(float(np.max(np.abs(array), initial=1.0)) for array in theirs)
+        if all(np.allclose(a, b, 1e-4, 1e-5 * scale, equal_nan=True) for a, b in zip(ours, theirs, strict=True)):
+            continue
+        exact = Float64(drawn.proto).run(feeds)
+        assert largest_error(ours, exact) <= 8 * largest_error(theirs, exact)
