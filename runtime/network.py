@@ -66,6 +66,7 @@ class Network:
             raise ValueError(f"threads is {threads}, expected 1 or more")
         self.program = program
         self.threads = threads
+        self._input_names = tuple(tensor.name for tensor in program.inputs)
         self._constants = [aligned_copy(array) for array in program.constants]
         self._constant_table = pointer_table(self._constants)
         arities = {"run": (4, 0)} | {step.symbol: (4, 2) for step in program.steps}
@@ -99,19 +100,21 @@ class Network:
         Raises:
             ValueError: a name, dtype or shape does not fit; the message says what is expected.
         """
-        names = [tensor.name for tensor in self.program.inputs]
-        for name in feeds:
-            if name not in names:
-                raise ValueError(f"unknown input {name!r}, expected {', '.join(names)}")
-        for name in names:
-            if name not in feeds:
-                raise ValueError(f"input {name!r} is missing")
+        names = self._input_names
+        if len(feeds) != len(names) or not all(name in feeds for name in names):
+            for name in feeds:
+                if name not in names:
+                    raise ValueError(f"unknown input {name!r}, expected {', '.join(names)}")
+            missing = next(name for name in names if name not in feeds)
+            raise ValueError(f"input {missing!r} is missing")
         outputs = self._run([_checked(name, feeds[name]) for name in names])
+        if not output_names:
+            return outputs
         known = [tensor.name for tensor in self.program.outputs]
-        for name in output_names or ():
+        for name in output_names:
             if name not in known:
                 raise ValueError(f"unknown output {name!r}, expected {', '.join(known)}")
-        return outputs if not output_names else [outputs[known.index(name)] for name in output_names]
+        return [outputs[known.index(name)] for name in output_names]
 
     def _run(self, inputs: list[Floats]) -> list[Floats]:
         shapes = tuple(x.shape for x in inputs)
