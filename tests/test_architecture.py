@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "passes": {"dialect", "theory", "search"},
     "runtime": {"lowering"},
     "models": {"export", "theory"},
-    "bench": {"frontend", "models", "runtime", "redpebble"},
+    "bench": {"frontend", "models", "runtime", "search", "theory", "redpebble"},
 }
 """Folder -> the folders whose modules it may import; `redpebble` is src/redpebble, which may import from all."""
 
