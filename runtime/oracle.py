@@ -51,6 +51,8 @@ class Oracle:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        # idle threads that spin would take a core from whoever is measured next
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
             if isinstance(model, onnx_ir.Model):
                 with tempfile.TemporaryDirectory() as folder:
