@@ -34,8 +34,9 @@ demo: $(VENV)/installed ## optimize, check and measure a network that was really
 bench: $(VENV)/installed ## measure the zoo against onnxruntime
 	$(BIN)/python -m redpebble.bench.zoo_bench
 
+# two test processes with two BLAS threads each would fight for the cores
 test: $(VENV)/installed ## the default test suite
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/installed ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow

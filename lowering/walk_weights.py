@@ -1,13 +1,20 @@
 """The weights of a panel as they follow each other in memory: a line of 32 for every step, with or without zeros."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.emission import I32, I64, POINTER, Code, float_at, i64
+from redpebble.lowering.emission import I32, I64, POINTER, Code, byte_at, float_at, i64
+from redpebble.lowering.fetching import fetch_lines
 from redpebble.lowering.single_row import intrinsic
 from redpebble.lowering.vectors import Lanes
 from redpebble.lowering.walk_packing import PANEL_ROWS
+
+BYTES_AHEAD: Final = 8192
+"""How far ahead weights without zeros are fetched, as they come from beyond L2: two pages, for their addresses too."""
+LINES_FETCHED: Final = 2
+"""Cache lines of a step: its 32 weights, if none is zero."""
 
 
 class WeightStream:
@@ -28,6 +35,7 @@ class WeightStream:
         if len(self.places) == 1:
             self.places = [float_at(builder, weights, i64(PANEL_ROWS))]
             return [self.lanes.load(float_at(builder, weights, i64(row)), 4 * self.lanes.width) for row in rows]
+        fetch_lines(builder, byte_at(builder, weights, i64(BYTES_AHEAD)), LINES_FETCHED)
         mask = builder.load(self.places[1], typ=I32)
         self.places = [
             float_at(builder, weights, self._count(mask, PANEL_ROWS)),

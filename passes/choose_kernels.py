@@ -41,7 +41,16 @@ class Choice(NamedTuple):
     dense: str
 
 
-THIN: Final = 0.02
+THIN: Final = 0.01
+
+WALK_BYTES: Final = 6
+"""That the walk's stream takes for a nonzero, about."""
+
+NEAR_BYTES: Final = 1 << 21
+"""A second-level cache: what all layers of a network read together beyond it comes from farther away at every call."""
+
+COMPACT_BELOW: Final = 0.2
+"""Density below which a mask instead of stored zeros makes the walk's stream clearly shorter."""
 
 CHOICES: Final = (
     Choice(1, 0.60, "sell_gather", "walk", "dense_rows"),
@@ -60,24 +69,34 @@ class ChooseKernels(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for linear in op.walk():
-            if not isinstance(linear, LinearOp):
-                continue
-            weight = weight_of(linear.weight)
-            if weight is None:
-                where = f"node {node_name(linear)}" if node_name(linear) else linear.name
-                raise PassFailedException(f"{self.name}: the weight of {where} is no constant")
-            linear.kernel = kernel_for(weight)
+        layers = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        weights = [self._weight(linear) for linear in layers]
+        nonzeros = sum(len(weight.values) for weight in weights if isinstance(weight, CscMatrix))
+        for linear, weight in zip(layers, weights, strict=True):
+            linear.kernel = kernel_for(weight, far=nonzeros * WALK_BYTES > NEAR_BYTES)
+
+    def _weight(self, linear: LinearOp) -> Weight:
+        weight = weight_of(linear.weight)
+        if weight is None:
+            where = f"node {node_name(linear)}" if node_name(linear) else linear.name
+            raise PassFailedException(f"{self.name}: the weight of {where} is no constant")
+        return weight
 
 
-def kernel_for(weight: Weight) -> KernelAttr:
-    """Return the kernel families for a weight, with the reason; one that is stored dense keeps its zeros."""
+def kernel_for(weight: Weight, *, far: bool) -> KernelAttr:
+    """Return the kernel families for a weight, with the reason; one that is stored dense keeps its zeros.
+
+    `far` says that the network's weights together do not stay in the second-level cache.
+    """
     share, stored = density(weight), "sparse" if isinstance(weight, CscMatrix) else "dense"
     chosen: dict[int, str] = {}
     for choice in CHOICES:
         family = choice.dense
         if stored == "sparse" and share < choice.crossover:
             family = choice.sparse if share >= THIN else choice.thin
+        if family == "walk" and far and share < COMPACT_BELOW:
+            family = "compact_walk"
         if family not in chosen.values():
             chosen[choice.width] = family
-    return KernelAttr.of(chosen, f"density {share:.3f}, stored {stored}")
+    place = ", weights beyond the second-level cache" if far else ""
+    return KernelAttr.of(chosen, f"density {share:.3f}, stored {stored}{place}")
