@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-LAYERS := bench dialect export frontend lowering models passes runtime search theory
+LAYERS := bench deploy dialect distributed export frontend lowering models passes runtime search theory
 
 .PHONY: help demo test test-slow check bench format zoo-extra clean types
 

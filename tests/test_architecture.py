@@ -23,6 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"theory"},
     "passes": {"dialect", "theory", "search"},
     "runtime": {"lowering"},
+    "deploy": {"dialect", "lowering", "runtime"},
+    "distributed": {"dialect", "frontend", "lowering", "passes", "runtime", "theory", "redpebble"},
     "models": {"export", "theory"},
     "bench": {"frontend", "models", "runtime", "search", "theory", "redpebble"},
 }
@@ -32,9 +34,11 @@ ONLY_IN: dict[str, set[str]] = {
     "llvmlite.ir": {"lowering"},
     "llvmlite.binding": {"lowering", "runtime"},
     "llvmlite": {"lowering", "runtime"},
-    "onnx": {"frontend", "export", "runtime", "models", "bench", "redpebble"},
-    "onnx_ir": {"frontend", "export", "runtime", "models", "bench", "redpebble"},
-    "onnxruntime": {"frontend", "runtime", "models", "bench", "redpebble"},
+    "onnx": {"frontend", "export", "runtime", "deploy", "models", "bench", "redpebble"},
+    "onnx_ir": {"frontend", "export", "runtime", "deploy", "models", "bench", "redpebble"},
+    "onnxruntime": {"frontend", "runtime", "deploy", "models", "bench", "redpebble"},
+    "mpi4py": {"distributed"},
+    "mtkahypar": {"distributed"},
 }
 """Package -> the folders that may import it."""
 
