@@ -54,8 +54,9 @@ def emit_reduce_mean(op: ReduceMeanOp, draft: Draft) -> tuple[ir.Value]:
 
 
 def _mean(x: ir.Value, rank: int, draft: Draft) -> ir.Value:
+    # counted from the front: onnxruntime gives a mean of no rows the shape of its operand where the axis is negative
     if draft.opset >= REDUCE_AXES_AS_INPUT:
-        return draft.node("ReduceMean", x, draft.integers([-1]))
+        return draft.node("ReduceMean", x, draft.integers([rank - 1]))
     return draft.node("ReduceMean", x, axes=[rank - 1])
 
 

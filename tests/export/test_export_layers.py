@@ -179,6 +179,7 @@ def test_batch_norm_and_mean_are_written_for_every_opset(opset: int) -> None:
     expected = ((X - SCALE) / np.sqrt(SCALE + 0.01) * SCALE + SCALE).mean(-1, keepdims=True)
     np.testing.assert_allclose(answers(proto, {"x": X})[0], expected, rtol=1e-5)
     assert operators(proto) == ["BatchNormalization", "ReduceMean"]
+    assert answers(proto, {"x": X[:0]})[0].shape == (0, 1)
 
 
 @pytest.mark.parametrize(
