@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 from llvmlite import binding, ir
 from numpy.typing import NDArray
 
@@ -17,22 +16,7 @@ from redpebble.lowering.vectors import Lanes
 Emit = Callable[[Lanes, ir.Value], ir.Value]
 Floats = NDArray[np.float32]
 
-TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
 POINTER, INT64 = ir.PointerType(), ir.IntType(64)
-
-
-def host_executes(target: CpuTarget) -> bool:
-    features = binding.get_host_cpu_features()
-    return all(features.get(name[1:], False) for name in target.features.split(",") if name.startswith("+"))
-
-
-each_target = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(target, id=name, marks=pytest.mark.skipif(not host_executes(target), reason="not this host's"))
-        for name, target in TARGETS.items()
-    ],
-)
 
 
 @dataclass(frozen=True)

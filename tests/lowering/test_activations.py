@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import onnxruntime
 import pytest
-from elementwise_jit import Floats, compile_elementwise, each_target, elementwise_object, undefined_symbols
+from elementwise_jit import Floats, compile_elementwise, elementwise_object, undefined_symbols
 from llvmlite import ir
+from lowering_modules import each_target
 from onnx import parser
 
 from redpebble.dialect.activations import ACTIVATION_PARAMETERS

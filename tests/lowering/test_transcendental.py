@@ -8,7 +8,8 @@ from typing import NamedTuple
 import mpmath
 import numpy as np
 import pytest
-from elementwise_jit import Emit, Floats, compile_elementwise, each_target, every_nth_float, ulp_error
+from elementwise_jit import Emit, Floats, compile_elementwise, every_nth_float, ulp_error
+from lowering_modules import each_target
 from numpy.typing import NDArray
 from scipy import special
 

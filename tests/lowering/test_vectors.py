@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from elementwise_jit import Emit, Floats, compile_elementwise, each_target, elementwise_object, undefined_symbols
+from elementwise_jit import Emit, Floats, compile_elementwise, elementwise_object, undefined_symbols
 from llvmlite import ir
+from lowering_modules import each_target
 from numpy.typing import NDArray
 
 from redpebble.lowering.target import CpuTarget
