@@ -100,6 +100,24 @@ def without_outputs(weight: Weight, kept: Indices) -> Weight:
     return CscMatrix((weight.shape[0], len(kept)), pointers, weight.rows[entries], weight.values[entries])
 
 
+def with_inputs_ordered(weight: CscMatrix, order: Indices) -> CscMatrix:
+    """Return the weight whose row i is row `order[i]`, a permutation of the rows."""
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    rows = position[weight.rows]
+    # a column's entries stay together, in ascending rows
+    places = np.lexsort((rows, weight.columns))
+    return CscMatrix(weight.shape, weight.pointers, rows[places], weight.values[places])
+
+
+def with_outputs_ordered(weight: CscMatrix, order: Indices) -> CscMatrix:
+    """Return the weight whose column i is column `order[i]`, a permutation of the columns."""
+    counts = np.diff(weight.pointers)[order]
+    pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
+    places = np.repeat(weight.pointers[order] - pointers[:-1], counts) + np.arange(len(weight.rows))
+    return CscMatrix(weight.shape, pointers, weight.rows[places], weight.values[places])
+
+
 def with_inputs_added(weight: Weight, position: Indices, count: int) -> Weight:
     """Return a weight of `count` rows, in which row k is added to row `position[k]`; the sums are rounded once."""
     if not isinstance(weight, CscMatrix):

@@ -16,6 +16,7 @@ PASSES = (
     "DropDeadNeurons",
     "MergeDuplicateNeurons",
     "Sparsify",
+    "PermuteNeurons",
     "ChooseKernels",
     "AnnotateIoBounds",
     "FlattenNetwork",
