@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAYERS := bench deploy dialect distributed export frontend lowering models passes runtime search theory
 
-.PHONY: help demo test test-slow check bench format zoo-extra clean types
+.PHONY: help demo test test-slow check bench bench-extra format zoo-extra clean types
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,8 +31,11 @@ format: $(VENV)/installed ## let ruff mend and format the code
 demo: $(VENV)/installed ## optimize, check and measure a network that was really trained and pruned
 	$(BIN)/python -m redpebble.bench.demo
 
-bench: $(VENV)/installed ## measure the zoo against onnxruntime
-	$(BIN)/python -m redpebble.bench.zoo_bench
+bench: $(VENV)/installed ## measure kernels, layers, networks, calls; writes build/bench.json, prints the targets
+	$(BIN)/python -m redpebble.bench.full_bench -o build/bench.json $(BENCH)
+
+bench-extra: $(VENV)/installed ## MKL and torch, for the benchmark to compare with
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 
 # two test processes with two BLAS threads each would fight for the cores
 test: $(VENV)/installed ## the default test suite

@@ -6,15 +6,18 @@
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
 import redpebble
+from redpebble.bench.measuring import Budget, interleave
 from redpebble.bench.model_bench import BenchPlan
 from redpebble.checking import CheckPlan
-from redpebble.commands import OptimizeRequest, bench_and_print, check_model, optimize_model
+from redpebble.commands import OptimizeRequest, OutputFiles, bench_and_print, check_model, optimize_model
 from redpebble.models.digits import digits_accuracy, digits_record
 from redpebble.models.zoo import build, save
 from redpebble.rendering import console
@@ -28,13 +31,37 @@ def main(folder: Path) -> bool:
     pruned, optimized = folder / "digits.onnx", folder / "digits-optimized.onnx"
     save(build("digits"), pruned)
     console.rule("optimize: dead neurons out, constants folded, layers fused")
-    agreed = optimize_model(OptimizeRequest(pruned, optimized, (), None, None), PLAN)
+    files = OutputFiles(optimized, external_data=None, report=None, library=False)
+    agreed = optimize_model(OptimizeRequest(pruned, None, (), files), PLAN)
     console.rule("check: our native code against onnxruntime")
     agreed = check_model(pruned, None, PLAN, None) and agreed
     console.rule("accuracy on 360 images that training never saw")
     print_accuracies(pruned, optimized)
     console.rule("speed: medians of interleaved runs, row-major in and out, one thread")
     bench_and_print(pruned, BenchPlan(batches=(1, 32, 128, 512)), None)
+    console.rule("onnxruntime itself, with one more line: register_custom_ops_library")
+    return run_in_onnxruntime(pruned, optimized) and agreed
+
+
+def run_in_onnxruntime(pruned: Path, optimized: Path) -> bool:
+    """Run the optimized file in a plain session, with our library and without, beside the original; print speeds."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    original, without = (onnxruntime.InferenceSession(path, options) for path in (pruned, optimized))
+    options.register_custom_ops_library(redpebble.get_library_path())
+    within = onnxruntime.InferenceSession(optimized, options)
+    rng = np.random.default_rng(0)
+    agreed = True
+    for batch in (1, 32, 128, 512):
+        feeds = {"x": rng.random((batch, 64), dtype=np.float32)}
+        sessions = {"original": original, "without": without, "within": within}
+        outputs = {name: one.run(None, feeds)[0] for name, one in sessions.items()}
+        agreed &= all(np.allclose(outputs["original"], other, 1e-4, 1e-5) for other in outputs.values())
+        times = interleave({name: partial(one.run, None, feeds) for name, one in sessions.items()}, Budget(0.3))
+        ratios = [times["original"].median_us / times[name].median_us for name in ("without", "within")]
+        line = f"batch {batch:4d}: the optimized file {ratios[0]:5.2f}x, with our library registered {ratios[1]:5.2f}x"
+        console.print(line, highlight=False)
+    console.print(f"outputs {'agree' if agreed else 'DIFFER'}", highlight=False)
     return agreed
 
 

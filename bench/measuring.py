@@ -1,11 +1,26 @@
-"""Times of calls that can be compared: all engines in one process, in turn, again and again."""
+"""Times of calls that can be compared: all engines in one process, in turn, again and again.
+
+An engine's turn is a burst: one call that is not timed, so that caches hold what the calls in a loop would find there
+and sleeping threads are awake, then as many timed calls as make about 100 microseconds.
+"""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
 
 Call = Callable[[], object]
+Key = TypeVar("Key", bound=Hashable)
+
+BURST_SECONDS: Final = 1e-4
+LONG_SECONDS: Final = 5e-3
+"""Calls that take longer fill the caches themselves."""
+
+MOST_REPEATS: Final = 50
+
+NO_SETTLING: Final[Mapping[Any, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -15,6 +30,8 @@ class Budget:
     seconds: float = 1.0
     least_rounds: int = 7
     most_rounds: int = 2000
+    clock: Callable[[], float] = time.perf_counter
+    """What times calls; `time.thread_time` leaves out what other programs take, and counts one thread only."""
 
 
 @dataclass(frozen=True)
@@ -25,35 +42,54 @@ class Timing:
     min_us: float
     rounds: int
 
+    def divided(self, count: float) -> "Timing":
+        """Return the timing of one of `count` equal parts of the call."""
+        return Timing(self.median_us / count, self.min_us / count, self.rounds)
 
-def interleave(calls: Mapping[str, Call], budget: Budget) -> dict[str, Timing]:
+
+class _Burst(NamedTuple):
+    """A call, and how it is timed."""
+
+    call: Call
+    repeats: int
+    warm: bool
+    clock: Callable[[], float]
+
+    def seconds(self) -> float:
+        """Return the seconds of one call."""
+        if self.warm:
+            self.call()
+        start = self.clock()
+        for _ in range(self.repeats):
+            self.call()
+        return (self.clock() - start) / self.repeats
+
+
+def interleave(
+    calls: Mapping[Key, Call], budget: Budget, settle_seconds: Mapping[Key, float] = NO_SETTLING
+) -> dict[Key, Timing]:
     """Time `calls` in turn: every round runs each once, so that drifts of the machine's speed meet all alike.
 
-    A call of a few microseconds is repeated inside a round, so that the clock's own time does not count.
+    After an engine's turn `settle_seconds` pass until the next one's, in which its threads cease to spin.
     """
-    repeats = {name: _repeats(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    bursts = {name: _burst(call, budget.clock) for name, call in calls.items()}
+    times: dict[Key, list[float]] = {name: [] for name in calls}
     start = time.perf_counter()
     rounds = 0
     while rounds < budget.least_rounds or (
         time.perf_counter() - start < budget.seconds and rounds < budget.most_rounds
     ):
-        for name, call in calls.items():
-            times[name].append(_time(call, repeats[name]))
+        for name, burst in bursts.items():
+            times[name].append(burst.seconds())
+            if settle_seconds.get(name):
+                time.sleep(settle_seconds[name])
         rounds += 1
     return {name: Timing(median(values) * 1e6, min(values) * 1e6, rounds) for name, values in times.items()}
 
 
-def _repeats(call: Call) -> int:
-    """Warm `call` up, and return how often it runs in about 100 microseconds."""
+def _burst(call: Call, clock: Callable[[], float]) -> _Burst:
+    """Return how to time `call`, which this runs a few times: the first one may prepare what later ones reuse."""
     call()
-    once = _time(call, 2)
-    return max(1, min(50, round(1e-4 / max(once, 1e-9))))
-
-
-def _time(call: Call, repeats: int) -> float:
-    """Return the seconds of one of `repeats` calls."""
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats
+    once = _Burst(call, 1, warm=False, clock=clock).seconds()
+    repeats = max(1, min(MOST_REPEATS, round(BURST_SECONDS / max(once, 1e-9))))
+    return _Burst(call, repeats, once < LONG_SECONDS, clock)

@@ -1,19 +1,19 @@
 """The benchmark of a model: every engine at every batch and number of threads, as ratios to onnxruntime."""
 
 import os
-import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from redpebble.bench.engines import ENGINES, Workload
+from redpebble.bench.aligned import aligned
+from redpebble.bench.engines import ENGINES, Loaded, load_engines
+from redpebble.bench.machine import describe_machine
 from redpebble.bench.measuring import Budget, interleave
 from redpebble.frontend.reading import read_model
 from redpebble.models.feeds import inputs_for
-from redpebble.runtime.machine_code import host_target
 
 BASELINE = "onnxruntime"
 
@@ -41,36 +41,44 @@ class BenchPlan:
     budget: Budget = field(default_factory=Budget)
 
 
-def bench_model(path: str | os.PathLike[str], plan: BenchPlan) -> Iterator[BenchRow]:
-    """Yield a row for each engine, batch and number of threads; onnxruntime is always measured in the same rounds.
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in the engines that can run it, and a line for each of the others."""
+
+    path: Path
+    engines: Mapping[str, Loaded]
+    skipped: Sequence[str]
+
+
+def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:
+    """Return the model at `path` in the engines of `plan` and in onnxruntime.
 
     Raises:
         ValueError: an engine that is not known.
     """
-    for name in plan.engines:
-        if name not in ENGINES:
-            raise ValueError(f"unknown engine {name!r}, accepted are {', '.join(ENGINES)}")
-    model = read_model(path)
-    names = list(dict.fromkeys([*plan.engines, BASELINE]))
+    read_model(path)  # says more about a broken file than the engines do
+    engines, skipped = load_engines(tuple(dict.fromkeys([*plan.engines, BASELINE])), path)
+    return LoadedModel(Path(path), engines, skipped)
+
+
+def bench_model(model: LoadedModel, plan: BenchPlan) -> Iterator[BenchRow]:
+    """Yield a row for each engine, batch and number of threads; onnxruntime is always measured in the same rounds."""
+    graph = read_model(model.path)
     for batch in plan.batches:
-        feeds = inputs_for(model, batch, np.random.default_rng(0))
+        feeds = {name: aligned(array) for name, array in inputs_for(graph, batch, np.random.default_rng(0)).items()}
         for threads in plan.threads:
-            workload = Workload(path, feeds, threads)
-            timings = interleave({name: ENGINES[name](workload) for name in names}, plan.budget)
+            calls = {name: loaded(feeds, threads) for name, loaded in model.engines.items()}
+            timings = interleave(calls, plan.budget, settle_seconds(calls, threads))
             for name, timing in timings.items():
                 ratio = timings[BASELINE].median_us / timing.median_us
-                yield BenchRow(Path(path).name, name, batch, threads, timing.median_us, timing.min_us, ratio)
+                yield BenchRow(model.path.name, name, batch, threads, timing.median_us, timing.min_us, ratio)
+
+
+def settle_seconds(names: Mapping[str, object], threads: int) -> dict[str, float]:
+    """Return how long to wait after each engine's turn; one thread has nobody to wait for."""
+    return {name: ENGINES[name].settle_seconds for name in names} if threads > 1 else {}
 
 
 def bench_report(rows: Sequence[BenchRow]) -> dict[str, Any]:
     """Return rows and machine as JSON."""
-    target = host_target()
-    machine = {
-        "architecture": platform.machine(),
-        "system": platform.system(),
-        "cpu": target.cpu,
-        "vector_floats": target.lanes,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-    }
-    return {"machine": machine, "rows": [asdict(row) for row in rows]}
+    return {"machine": describe_machine(), "rows": [asdict(row) for row in rows]}

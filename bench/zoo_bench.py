@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from redpebble.bench.model_bench import BenchPlan, BenchRow, bench_model, bench_report
+from redpebble.bench.model_bench import BenchPlan, BenchRow, bench_model, bench_report, load_model
 from redpebble.models.zoo import build, save
 from redpebble.rendering import bench_table, console
 
@@ -30,7 +30,7 @@ def main(report: Path | None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{spec.replace(' ', '')}.onnx"
             save(build(spec), path)
-            measured = list(bench_model(path, PLAN))
+            measured = list(bench_model(load_model(path, PLAN), PLAN))
         console.rule(spec)
         console.print(bench_table(measured))
         rows += measured

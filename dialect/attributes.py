@@ -12,6 +12,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.activations import ACTIVATION_PARAMETERS
+from redpebble.dialect.times import TimesAttr
 
 
 @irdl_attr_definition
@@ -117,24 +118,38 @@ class SparsityAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class KernelAttr(ParametrizedAttribute):
-    """The kernel families that execute an op, each from a tile width on, and why.
+    """The kernel families that execute a layer, by the width of the batch tile, its times, and why.
 
-    `#pebble.kernel<walk from 1, count_blocks from 8, "density 0.050 is below 0.40">`; the first one is from 1.
+    ```mlir
+    #pebble.kernel<walk from 1, count_blocks from 8, predicted [1: 6.8, 8: 16.2], "density 0.050, stored sparse">
+    ```
+
+    The first family is from 1. `predicted` are the microseconds of tiles of some widths by the cost model, `measured`
+    those by the clock; either may be missing.
     """
 
     name = "pebble.kernel"
 
     families: ArrayAttr[StringAttr]
     widths: ArrayAttr[IntAttr]
+    predicted: TimesAttr
+    measured: TimesAttr
     reason: StringAttr
 
     @staticmethod
-    def of(family: str | Mapping[int, str], reason: str) -> "KernelAttr":
+    def of(
+        family: str | Mapping[int, str],
+        reason: str,
+        predicted: Mapping[int, float] | None = None,
+        measured: Mapping[int, float] | None = None,
+    ) -> "KernelAttr":
         """Return the choice of one family, or of families by the width from which they are used, with its reason."""
         choices = {1: family} if isinstance(family, str) else family
         return KernelAttr(
             ArrayAttr([StringAttr(name) for name in choices.values()]),
             ArrayAttr([IntAttr(width) for width in choices]),
+            TimesAttr.of(predicted or {}),
+            TimesAttr.of(measured or {}),
             StringAttr(reason),
         )
 
@@ -157,20 +172,27 @@ class KernelAttr(ParametrizedAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         families: list[StringAttr] = []
         widths: list[IntAttr] = []
+        times = {"predicted": TimesAttr.of({}), "measured": TimesAttr.of({})}
         with parser.in_angle_brackets():
-            while (family := parser.parse_optional_identifier()) is not None:
-                families.append(StringAttr(family))
-                from_width = parser.parse_optional_keyword("from") is not None
-                widths.append(IntAttr(parser.parse_integer() if from_width else 1))
+            while (word := parser.parse_optional_identifier()) is not None:
+                if word in times:
+                    times[word] = TimesAttr.parse_times(parser)
+                else:
+                    families.append(StringAttr(word))
+                    from_width = parser.parse_optional_keyword("from") is not None
+                    widths.append(IntAttr(parser.parse_integer() if from_width else 1))
                 parser.parse_punctuation(",")
             reason = parser.parse_str_literal()
-        return (ArrayAttr(families), ArrayAttr(widths), StringAttr(reason))
+        return (ArrayAttr(families), ArrayAttr(widths), times["predicted"], times["measured"], StringAttr(reason))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             only = len(self.families) == 1
             for width, family in self.choices.items():
                 printer.print_string(f"{family}, " if only else f"{family} from {width}, ")
+            for word, times in (("predicted", self.predicted), ("measured", self.measured)):
+                if times.by_width:
+                    printer.print_string(f"{word} {times.text}, ")
             printer.print_string_literal(self.reason.data)
 
 

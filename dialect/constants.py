@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type, IntegerType, TensorType, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, HasFolder, Pure
@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes import SparsityAttr
 from redpebble.dialect.dense_text import Floats, parse_floats, print_floats
+from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.tensors import (
     DENSE_TENSOR,
     DYNAMIC,
@@ -95,13 +96,14 @@ class SparseConstantOp(IRDLOperation):
     pointers = prop_def(DenseIntOrFPElementsAttr[IntegerType])
     rows = prop_def(DenseIntOrFPElementsAttr[IntegerType])
     values = prop_def(DenseIntOrFPElementsAttr[Float32Type])
+    panels = opt_prop_def(PanelsAttr)
     result = result_def(F32_TENSOR)
 
     traits = traits_def(Pure())
     custom_directives = (Floats,)
     assembly_format: ClassVar = (
         "`pointers` qualified($pointers) `rows` qualified($rows) `values` custom<Floats>($values) "
-        "attr-dict `:` type($result)"
+        "(`panels` $panels^)? attr-dict `:` type($result)"
     )
 
     def __init__(self, weight: CscMatrix) -> None:
@@ -135,6 +137,10 @@ class SparseConstantOp(IRDLOperation):
         if DYNAMIC in shape:
             raise VerifyException(f"a sparse constant of shape {shape_text(shape)}, expected known sizes")
         _verify_arrays(shape[1], encoding.nonzeros.data, self)
+        if self.panels is not None and np.any(indices_of(self.panels.outputs) >= shape[1]):
+            raise VerifyException(
+                f"panels of output {indices_of(self.panels.outputs).max()}, expected below {shape[1]}"
+            )
         _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
 
 

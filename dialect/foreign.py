@@ -15,6 +15,9 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+MAP_TYPES = "redpebble.map_types"
+"""Under this key a graph's `meta` holds the types, as protobuf bytes by name, that onnx-ir cannot hold."""
+
 
 @irdl_attr_definition
 class ForeignType(ParametrizedAttribute, TypeAttribute):

@@ -41,6 +41,7 @@ from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.network_reference import run_network
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.reference_activations import Floats, activate
+from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.dialect.tensors import Shape, compatible, shape_of, shape_text
 from redpebble.dialect.tile import TileOp, YieldOp
 
@@ -212,6 +213,10 @@ class PebbleFunctions(InterpreterFunctions):
             array.reshape((*axes, array.shape[-1]) if shape_of(outer) else ())
             for array, axes, outer in zip(results, leading, op.outputs, strict=True)
         )
+
+    @impl(SparseNetworkOp)
+    def sparse_network(self, interpreter: Interpreter, op: SparseNetworkOp, arguments: Arguments) -> Arguments:
+        return tuple(interpreter.run_ssacfg_region(op.body, arguments, op.name))
 
     @impl_terminator(YieldOp)
     def yield_(self, _: Interpreter, __: YieldOp, arguments: Arguments) -> tuple[ReturnedValues, tuple[()]]:

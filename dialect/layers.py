@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, f64
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, f64, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr
 from redpebble.dialect.canonicalization import LayerPatterns
 from redpebble.dialect.decisions import IoBoundsAttr
+from redpebble.dialect.partition import PartitionAttr
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, compatible, f32_tensor, shape_of, shape_text
 from redpebble.dialect.transfers import InstanceBoundAttr
 
@@ -27,6 +28,8 @@ from redpebble.dialect.transfers import InstanceBoundAttr
 @irdl_op_definition
 class LinearOp(IRDLOperation):
     """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].
+
+    `cut` gives the outputs at which the pieces that threads do at the same time begin, and N.
 
     ```mlir
     %h = pebble.linear %x, %w bias %b activation <relu>
@@ -43,12 +46,15 @@ class LinearOp(IRDLOperation):
     kernel = opt_prop_def(KernelAttr)
     io_bounds = opt_prop_def(IoBoundsAttr)
     bound = opt_prop_def(InstanceBoundAttr)
+    cut = opt_prop_def(DenseArrayBase.constr(i64))
+    partition = opt_prop_def(PartitionAttr)
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), LayerPatterns())
     assembly_format: ClassVar = (
         "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`kernel` $kernel^)? "
-        "(`io_bounds` $io_bounds^)? (`bound` $bound^)? attr-dict `:` functional-type(operands, results)"
+        "(`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
+        "(`partition` $partition^)? attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(
@@ -78,6 +84,16 @@ class LinearOp(IRDLOperation):
         expected = (*shape[:-1], weight[1])
         if shape_of(self.result) != expected:
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+        borders = self.borders
+        if borders and (borders[0] != 0 or borders[-1] != weight[1] or list(borders) != sorted(borders)):
+            raise VerifyException(f"cut at {list(borders)}, expected ascending outputs from 0 to {weight[1]}")
+        if self.partition is not None and len(self.partition.array) != weight[1]:
+            raise VerifyException(f"owners of {len(self.partition.array)} outputs, expected {weight[1]}")
+
+    @property
+    def borders(self) -> tuple[int, ...]:
+        """The first output of each piece, and the number of outputs; nothing where the layer is one piece."""
+        return tuple(int(border) for border in self.cut.get_values()) if self.cut is not None else ()
 
 
 def _verify_rowwise(op: IRDLOperation, *parameters: SSAValue | None) -> None:

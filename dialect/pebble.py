@@ -18,8 +18,13 @@ from redpebble.dialect.layers import (
 )
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
 from redpebble.dialect.network import NetworkOp
+from redpebble.dialect.panels import PanelsAttr
+from redpebble.dialect.partition import PartitionAttr
+from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.times import TimesAttr
 from redpebble.dialect.transfers import InstanceBoundAttr, TransferCountAttr
+from redpebble.dialect.wavefront import WavefrontAttr
 
 Pebble = Dialect(
     "pebble",
@@ -46,18 +51,23 @@ Pebble = Dialect(
         NetworkOp,
         TileOp,
         YieldOp,
+        SparseNetworkOp,
         ForeignOp,
     ],
     [
         ActivationAttr,
         SparsityAttr,
         KernelAttr,
+        TimesAttr,
         LayoutAttr,
         IoBoundsAttr,
         ScheduleAttr,
         TransferCountAttr,
         InstanceBoundAttr,
+        PartitionAttr,
         TargetShapeAttr,
+        PanelsAttr,
+        WavefrontAttr,
         ForeignType,
     ],
 )

@@ -19,6 +19,7 @@ from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.layers import LinearOp, ReduceMeanOp
 from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
 from redpebble.dialect.network import NetworkOp
+from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.dialect.tile import TileOp
 
@@ -144,6 +145,8 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
             return [(*whole[:axis], Size.known(shape_of(part)[axis]), *whole[axis + 1 :]) for part in op.parts]
         case TileOp():
             return tile_result_shapes(op, shapes)
+        case SparseNetworkOp():
+            return _body_result_shapes(op, shapes)
         case ForeignOp():
             return []
         case _ if op.operands:
@@ -189,3 +192,49 @@ def tile_result_shapes(op: TileOp, shapes: Mapping[SSAValue, SymbolicShape]) -> 
         (*shapes[op.inputs[source]][:-1], *(Size.known(size) for size in shape_of(result)[-1:]))
         for source, result in zip(sources, op.outputs, strict=True)
     ]
+
+
+def _body_result_shapes(op: SparseNetworkOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
+    inner = dict(shapes)
+    inner.update((inside, shapes[outside]) for inside, outside in zip(op.body.block.args, op.inputs, strict=True))
+    for each in op.body.block.ops:
+        inner.update(zip(each.results, result_shapes(each, inner), strict=True))
+    return [inner[value] for value in op.yielded]
+
+
+def described_shapes(op: ForeignOp) -> list[SymbolicShape | None]:
+    """Return the sizes of what an ONNX node yields, by the names that it carries; None where the rank is unknown.
+
+    A size without a name is different from all others.
+    """
+    described = op.attributes.get(DIMS)
+    words = [_texts(entry) for entry in described] if isa(described, ArrayAttr[Attribute]) else []
+    shapes: list[SymbolicShape | None] = []
+    for index, result in enumerate(op.outputs):
+        if not isa(result.type, TensorType[Attribute]):
+            shapes.append(None)
+            continue
+        names = words[index] if index < len(words) else []
+        own = f"%{op.position.value.data}.{index}"
+        shapes.append(
+            tuple(
+                Size.symbol((names[axis] if axis < len(names) else "") or f"{own}.{axis}")
+                if size == DYNAMIC
+                else Size.known(size)
+                for axis, size in enumerate(result.type.get_shape())
+            )
+        )
+    return shapes
+
+
+def described_by(shapes: Sequence[SymbolicShape | None]) -> Attribute:
+    """Return the attribute from which `described_shapes` reads the names of sizes."""
+    return ArrayAttr([ArrayAttr([StringAttr(_name_of(size)) for size in shape or ()]) for shape in shapes])
+
+
+def _name_of(size: Size) -> str:
+    """Return the name of a size that is one symbol with a name, else nothing."""
+    if size.coefficient != 1 or len(size.powers) != 1:
+        return ""
+    name, power = size.powers[0]
+    return name if power == 1 and not name.startswith("?") else ""

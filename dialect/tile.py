@@ -24,10 +24,13 @@ from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
 
+YIELDING = ("pebble.tile", "pebble.sparse_network")
+"""The ops whose bodies end in a yield."""
+
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The results of a tile.
+    """The results of a tile, or of a sparse network.
 
     ```mlir
     pebble.yield %y : tensor<?x10xf32>
@@ -45,8 +48,9 @@ class YieldOp(IRDLOperation):
         super().__init__(operands=[values])
 
     def verify_(self) -> None:
-        if not isinstance(self.parent_op(), TileOp):
-            raise VerifyException("expected inside a pebble.tile")
+        parent = self.parent_op()
+        if parent is None or parent.name not in YIELDING:
+            raise VerifyException(f"expected inside a {' or '.join(YIELDING)}")
 
 
 @irdl_op_definition

@@ -2,15 +2,36 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.export.initializers import Initializers
+from redpebble.export.original import Array
 
-Attribute = int | float | str | Sequence[int]
+Attribute = int | float | str | Sequence[int] | ir.TensorProtocol
+
+
+class Constants(Protocol):
+    """Where the ONNX values of constants come from."""
+
+    def plain(self, value: SSAValue) -> ir.Value:
+        """Return the constant `value` in the shape that it has in the IR."""
+        ...
+
+    def matrix(self, value: SSAValue) -> tuple[ir.Value, bool]:
+        """Return the constant weight `value`, and whether it lies as [outputs, inputs]."""
+        ...
+
+    def row(self, value: SSAValue) -> ir.Value:
+        """Return the constant vector `value` [N], maybe as [1, N]."""
+        ...
+
+    def literal(self, array: Array) -> ir.Value:
+        """Return a constant that an operator asks for."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -18,7 +39,7 @@ class Draft:
     """Nodes in the order in which they run. The emitters of `export/emitters.py` fill it."""
 
     opset: int
-    initializers: Initializers
+    initializers: Constants
     lookup: Callable[[SSAValue], ir.Value]
     nodes: list[ir.Node] = field(default_factory=list[ir.Node])
 

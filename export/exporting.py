@@ -10,6 +10,7 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.export.external import has_external_weights, remember_external_weights
 from redpebble.export.graph_writer import GraphWriter
 from redpebble.export.original import Original
@@ -35,6 +36,8 @@ def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
                 continue
             case ForeignOp():
                 writer.place_foreign(op)
+            case SparseNetworkOp():
+                writer.write_network(op)
             case ReturnOp():
                 writer.finish(op)
             case _:

@@ -8,6 +8,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.export.counterparts import Counterpart, Form, counterpart
 from redpebble.export.draft import Draft
 from redpebble.export.emitters import emit
@@ -16,6 +17,7 @@ from redpebble.export.names import Names
 from redpebble.export.naming import Naming
 from redpebble.export.original import OVERRIDABLE_SINCE, Original
 from redpebble.export.reads import defined_inside, replace_reads, values_read
+from redpebble.export.sparse_networks import SparseNetworks
 
 
 class GraphWriter:
@@ -35,6 +37,7 @@ class GraphWriter:
         names = Names(taken, original.all_names)
         self._naming = Naming(original, names, outputs)
         self._initializers = Initializers(original, names, counterparts)
+        self._networks = SparseNetworks(original, self._initializers)
 
     def bind_arguments(self, names: Sequence[str]) -> None:
         """Let the arguments of the function be the graph inputs called `names`.
@@ -55,6 +58,13 @@ class GraphWriter:
         self._naming.name_draft(op, draft.nodes, results)
         self._original.graph.extend(draft.nodes)
         self._values.update(zip(op.results, results, strict=True))
+
+    def write_network(self, op: SparseNetworkOp) -> None:
+        """Add the node that stands for a sparse network."""
+        node = self._networks.node(op, [self._value(value) for value in op.inputs])
+        self._naming.name_draft(op, [node], node.outputs)
+        self._original.graph.append(node)
+        self._values.update(zip(op.results, node.outputs, strict=True))
 
     def place_foreign(self, op: ForeignOp) -> None:
         """Put the original's node back, with its operands as the IR has them.

@@ -1,9 +1,11 @@
 """Constants of the IR as initializers: the original's own where nothing changed, new ones where something did."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.constants import constant_array
@@ -33,10 +35,17 @@ class Initializers:
 
     def matrix(self, value: SSAValue) -> tuple[ir.Value, bool]:
         """Return the constant weight `value`, and whether it lies as [outputs, inputs], as it did in the original."""
-        name, form = self._counterparts[value]
-        changed = form is Form.CHANGED and name in self._original.transposed_by_gemm
-        transposed = changed or form is Form.TRANSPOSED
+        transposed = self.lies_transposed(value)
         return self._formed(value, Form.TRANSPOSED if transposed else Form.SAME), transposed
+
+    def lies_transposed(self, value: SSAValue) -> bool:
+        """Return whether the weight `value` would be [outputs, inputs], as it was in the original."""
+        name, form = self._counterparts[value]
+        return form is Form.TRANSPOSED or (form is Form.CHANGED and name in self._original.transposed_by_gemm)
+
+    def add_part(self, value: SSAValue, part: str, array: NDArray[Any]) -> ir.Value:
+        """Return a new constant called after `value` and what it holds of it."""
+        return self._add(self._names.invent(f"{self._counterparts[value].name}.{part}"), array)
 
     def row(self, value: SSAValue) -> ir.Value:
         """Return the constant vector `value` [N], as [1, N] where the original has it so."""
@@ -77,7 +86,7 @@ class Initializers:
                 self._adopted[name] = self._add(name if free else self._names.claim(name), array)
         return self._adopted[name]
 
-    def _add(self, name: str, array: Array) -> ir.Value:
+    def _add(self, name: str, array: NDArray[Any]) -> ir.Value:
         tensor = ir.tensor(np.asarray(array, order="C"), name=name)
         value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
         before = self._original.values.get(name)

@@ -2,10 +2,14 @@
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
+import onnx
 import onnx_ir as ir
 
+from redpebble.dialect.foreign import MAP_TYPES
 from redpebble.export.external import has_external_weights
 
 PROTOBUF_LIMIT = 2**31 - 1
@@ -56,9 +60,20 @@ def _write(model: ir.Model, path: Path, *, external: bool) -> None:
     data = f"{path.name}.data" if external else None
     # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here.
     ir.save(written, path, external_data=data, size_threshold_bytes=EXTERNAL_FROM)  # pyright: ignore[reportUnknownMemberType]
+    if MAP_TYPES in model.graph.meta:
+        _restore_map_types(path, cast("Mapping[str, bytes]", model.graph.meta[MAP_TYPES]))
     if data is not None and (beside := path.with_name(data)).exists():
         # onnx-ir makes the data file readable for its owner alone; it is as public as the model
         beside.chmod(path.stat().st_mode & 0o777)
+
+
+def _restore_map_types(path: Path, types: Mapping[str, bytes]) -> None:
+    """Give values in a written model the types that onnx-ir does not hold."""
+    proto = onnx.ModelProto.FromString(path.read_bytes())
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        if value.name in types:
+            value.type.ParseFromString(types[value.name])
+    path.write_bytes(proto.SerializeToString())
 
 
 def _needs_data_file(model: ir.Model) -> bool:

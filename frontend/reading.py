@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from redpebble.frontend.checking import check_names, check_order, check_tensors, check_versions
 from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.frontend.map_types import remember_map_types, without_map_types
 from redpebble.frontend.sparse import densify, holds_sparse_tensors
 
 
@@ -56,10 +57,12 @@ def _from_proto(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onn
     check_names(proto.graph)
     if holds_sparse_tensors(proto):
         proto = densify(proto)
+    proto, map_types = without_map_types(proto)
     try:
         model = onnx_ir.from_proto(proto)
     except (onnx_ir.serde.SerdeError, ValueError, TypeError, KeyError) as error:
         raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
+    remember_map_types(model, map_types)
     cast("_ExternalData", onnx_ir.external_data).set_base_dir(model.graph, folder)
     return model
 

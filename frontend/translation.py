@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.constants import ConstantOp
 from redpebble.dialect.foreign import ForeignOp, ForeignType
 from redpebble.dialect.provenance import set_provenance, value_name
-from redpebble.dialect.symbolic import DIMS, NAME
+from redpebble.dialect.symbolic import DIMS, NAME, described_by
 from redpebble.frontend.constants import constant_array, is_constant, overridable
 from redpebble.frontend.conversion import Conversion, NotCovered
 from redpebble.frontend.converters import CONVERTERS, accepted_operators
@@ -131,6 +131,8 @@ class _Translation:
         types = [pebble_type(entry.kind, known) for entry, known in zip(inferred, sizes, strict=True)]
         op = ForeignOp(operator_text(node), position, reads, types)
         set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])
+        if any(sizes):
+            op.attributes[DIMS] = described_by(sizes)
         self._block.add_op(op)
         for output, result, known in zip(node.outputs, op.results, sizes, strict=True):
             self._scope.define_from_outside(output, result, known)

@@ -43,17 +43,21 @@ FETCH_DISTANCE = 2048
 
 
 class DensePanels:
-    """Panels: weights [ceil(N / R), K, R] f32 and bias [ceil(N / R) * R] f32, padded with zeros."""
+    """Panels: weights [ceil(N / R), K, R] f32 and bias [ceil(N / R) * R] f32.
+
+    Where the last panel lacks rows it has the last row again, and writes it again: the rows behind may be of another
+    thread.
+    """
 
     def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
         """Return the panels and the bias."""
         dense = dense_weight(weight)
-        inputs, outputs = dense.shape
+        inputs: int = dense.shape[0]
+        outputs: int = dense.shape[1]
         panels = -(-outputs // PANEL_ROWS)
-        padded = np.zeros((inputs, panels * PANEL_ROWS), dtype=np.float32)
-        padded[:, :outputs] = dense
-        packed = padded.reshape(inputs, panels, PANEL_ROWS).transpose(1, 0, 2)
-        return np.ascontiguousarray(packed), np.pad(bias, (0, panels * PANEL_ROWS - outputs))
+        rows = np.minimum(np.arange(panels * PANEL_ROWS), outputs - 1)
+        packed = dense[:, rows].reshape(inputs, panels, PANEL_ROWS).transpose(1, 0, 2)
+        return np.ascontiguousarray(packed), bias[rows]
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel for tiles of `form.width` columns."""
@@ -67,7 +71,7 @@ class DensePanels:
             groups = builder.sdiv(panels, i64(together))
             size = builder.mul(builder.mul(inputs, outputs), i64(FLOAT_BYTES))
             large = builder.icmp_signed(">=", size, i64(LEAST_FETCHED))
-            values = [x, y, weights, bias, inputs, large]
+            values = [x, y, weights, bias, inputs, large, builder.sub(outputs, i64(1))]
 
             def emit_panels(panel: ir.Value, count: int) -> None:
                 row = builder.mul(panel, i64(PANEL_ROWS))
@@ -96,8 +100,8 @@ class _Panels:
     count: int
 
     def emit(self, values: Sequence[ir.Value]) -> None:
-        """Emit the panels; values are x, y, weights, bias, inputs, whether to fetch weights ahead, and first row."""
-        x, y, weights, bias, inputs, large, row = values
+        """Emit panels; values are x, y, weights, bias, inputs, whether to fetch weights, the last and the first row."""
+        x, y, weights, bias, inputs, large, last, row = values
         lanes, builder, width = self.lanes, self.lanes.builder, self.form.width
         starts = [builder.add(row, i64(PANEL_ROWS * index)) for index in range(self.count)]
         panels = [float_at(builder, weights, builder.mul(start, inputs)) for start in starts]
@@ -112,7 +116,8 @@ class _Panels:
         sums = reduce_loop(builder, (i64(0), inputs), initial, multiply_add)
         for index, value in enumerate(activated(lanes, self.form.activation, sums)):
             line, column = divmod(index, self.vectors)
-            place = (rows[line], width, self.first + column * lanes.width)
+            target = builder.select(builder.icmp_signed("<", rows[line], last), rows[line], last)
+            place = (target, width, self.first + column * lanes.width)
             lanes.store(value, cell(builder, y, place), FLOAT_BYTES * lanes.width)
 
     def _multiply_add(

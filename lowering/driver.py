@@ -16,14 +16,17 @@ from redpebble.dialect.tile import TileOp
 from redpebble.lowering.emission import I64, POINTER, Code, entry_of
 from redpebble.lowering.layer_report import LayerReport, layer_reports
 from redpebble.lowering.places import Places, is_constant, returned_values, root
-from redpebble.lowering.program import Program, Step, Temporary, Tensor
+from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.row_major import RowMajorStep
 from redpebble.lowering.tables import ConstantTable, SizeTable
 from redpebble.lowering.target import CpuTarget
-from redpebble.lowering.tile_loop import emit_tile_loop
+from redpebble.lowering.tile_loop import Sharing, emit_tile_loop, same_from, tile_times
 
 STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
 """buffers, constants, sizes, scratch, begin, end."""
+
+SHARED_ARGUMENTS = (*STEP_ARGUMENTS, POINTER, POINTER, POINTER, I64, I64)
+"""Those, and scratch of the thread, meet, pool, number of the thread, threads."""
 
 
 def lower(module: ModuleOp, target: CpuTarget) -> Program:
@@ -81,18 +84,39 @@ class _Lowering:
         rows = product(self.shapes[op.inputs[0]][:-1]) if isinstance(op, TileOp) else None
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            buffers, constants, sizes, scratch, begin, end = args
-            pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
             if isinstance(op, TileOp):
-                tables = (self.constants, constants)
-                span = (scratch, begin, end)
-                used = emit_tile_loop(self.code, builder, op, (index, pointers, tables, span))
-                self.scratch_bytes = max(self.scratch_bytes, used)
-            else:
-                RowMajorStep(self.code, builder, self.sizes, sizes, pointers).emit(op)
+                self._emit_tiles(builder, args, (index, op))
+                return
+            buffers, constants, sizes, *_ = args
+            pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+            RowMajorStep(self.code, builder, self.sizes, sizes, pointers).emit(op)
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
-        return Step(symbol, rows)
+        if not isinstance(op, TileOp):
+            return Step(symbol, None)
+        return Step(symbol, rows, TiledRows(tile_times(op), same_from(op), self._emit_shared_step(index, op)))
+
+    def _emit_shared_step(self, index: int, op: TileOp) -> str | None:
+        """Emit the function in which threads do the same tiles together, where the schedule cuts ops into pieces."""
+        if op.schedule.pieces.data == 1:
+            return None
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            self._emit_tiles(builder, args, (index, op))
+
+        symbol = f"shared{index}"
+        self.code.function(symbol, SHARED_ARGUMENTS, body, exported=True)
+        return symbol
+
+    def _emit_tiles(self, builder: ir.IRBuilder, args: Sequence[ir.Value], step: tuple[int, TileOp]) -> None:
+        """Emit the tiles of a step; more arguments than a step has are those of a shared one."""
+        buffers, constants, _, scratch, begin, end, *shared = args
+        index, op = step
+        pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+        surroundings = (index, pointers, (self.constants, constants), (scratch, begin, end))
+        sharing = Sharing(*shared) if shared else None
+        used = emit_tile_loop(self.code, builder, op, surroundings, sharing)
+        self.scratch_bytes = max(self.scratch_bytes, used)
 
     def _emit_copies(self, index: int) -> Step:
         """Emit the copies of what is returned but has its buffer elsewhere."""

@@ -14,8 +14,11 @@ from redpebble.lowering.dense_panels import DensePanels
 from redpebble.lowering.dense_rows import DenseRows
 from redpebble.lowering.emission import Code
 from redpebble.lowering.linear import LinearForm, PackedArrays
+from redpebble.lowering.narrow_blocks import NarrowBlocks
+from redpebble.lowering.panels import Panels
 from redpebble.lowering.sell_gather import SellGather
 from redpebble.lowering.sparse_rows import SparseRows
+from redpebble.lowering.target import CpuTarget
 from redpebble.lowering.walk import Walk
 
 
@@ -35,7 +38,9 @@ FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
     {
         "sparse_rows": SparseRows(),
         "count_blocks": CountBlocks(),
+        "narrow_blocks": NarrowBlocks(),
         "dense_panels": DensePanels(),
+        "panels": Panels(),
         "walk": Walk(compact=False),
         "compact_walk": Walk(compact=True),
         "sell_gather": SellGather(),
@@ -45,3 +50,24 @@ FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
 
 SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather", "dense_rows"})
 """Those with code for tiles of one batch column only."""
+
+NARROW: Final = 16
+"""Batch columns up to which four rows at once pay; wider tiles have enough sums with two."""
+
+
+def has_good_code(family: str, target: CpuTarget, width: int) -> bool:
+    """Return whether `family` can be the fastest one for tiles of `width` columns on `target`; all are correct.
+
+    Without AVX-512 a single row is fastest by scalar code, four rows at once, which gathers do not reach.
+    """
+    match family:
+        case "walk" | "compact_walk" | "sell_gather":
+            return width == 1 and target.has_avx512
+        case "dense_rows":
+            return width == 1
+        case "narrow_blocks":
+            return width <= NARROW and (width > 1 or not target.has_avx512)
+        case "count_blocks" | "dense_panels" | "panels":
+            return width > 1
+        case _:
+            return False

@@ -1,5 +1,6 @@
 """What was chosen for each linear layer, read from the IR: the lines of every report."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -8,6 +9,7 @@ from redpebble.dialect.constants import SparseConstantOp, constant_array
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
+from redpebble.dialect.times import TimesAttr
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,10 @@ class LayerReport:
     format: str
     kernel: str
     reason: str
+    predicted_us: Mapping[str, float]
+    """Of a tile, by its width in batch columns as a decimal number, with the kernel for that width."""
+    measured_us: Mapping[str, float]
+    """The same by the clock, where the kernels were tuned."""
     fewest_reads: int | None
     """Of any order of the connections, in values for a batch of one; likewise the others."""
     most_reads: int | None
@@ -51,11 +57,17 @@ def _report(op: LinearOp, index: int) -> LayerReport:
         format=format_name,
         kernel=", ".join(_kernel_words(op)),
         reason=op.kernel.reason.data if op.kernel is not None else "",
+        predicted_us=_times(op.kernel.predicted) if op.kernel is not None else {},
+        measured_us=_times(op.kernel.measured) if op.kernel is not None else {},
         fewest_reads=op.io_bounds.fewest_reads.data if op.io_bounds is not None else None,
         most_reads=op.io_bounds.most_reads.data if op.io_bounds is not None else None,
         fewest_writes=op.io_bounds.fewest_writes.data if op.io_bounds is not None else None,
         most_writes=op.io_bounds.most_writes.data if op.io_bounds is not None else None,
     )
+
+
+def _times(times: TimesAttr) -> dict[str, float]:
+    return {str(width): time for width, time in times.by_width.items()}
 
 
 def _kernel_words(op: LinearOp) -> list[str]:

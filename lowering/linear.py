@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes import ActivationAttr
-from redpebble.dialect.constants import SparseConstantOp, constant_array
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.activations import emit_activation
 from redpebble.lowering.vectors import Lanes
@@ -39,6 +40,27 @@ def dense_weight(weight: SSAValue) -> NDArray[np.float32]:
     if array is None:
         raise ValueError("weight is no constant")
     return array
+
+
+def outputs_of(weight: SSAValue, first: int, end: int) -> SSAValue:
+    """Return a constant of the columns of a constant weight [K, N] from `first` to `end`, stored as it is."""
+    if isinstance(weight.owner, SparseConstantOp):
+        whole = weight.owner.weight
+        start, stop = whole.pointers[first], whole.pointers[end]
+        pointers = whole.pointers[first : end + 1] - start
+        part = CscMatrix((whole.shape[0], end - first), pointers, whole.rows[start:stop], whole.values[start:stop])
+        constant = SparseConstantOp(part)
+        constant.panels = _panels_of(weight.owner.panels, first, end) if weight.owner.panels is not None else None
+        return constant.result
+    return ConstantOp(np.ascontiguousarray(dense_weight(weight)[:, first:end])).result
+
+
+def _panels_of(panels: PanelsAttr, first: int, end: int) -> PanelsAttr:
+    """Return the panels whose outputs all lie from `first` up to `end`."""
+    inside = [
+        members[(members >= first).all(axis=1) & (members < end).all(axis=1)] - first for _, members in panels.panels
+    ]
+    return PanelsAttr.of([row.tolist() for members in inside for row in members], panels.percent.data / 100)
 
 
 @dataclass(frozen=True)

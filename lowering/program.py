@@ -10,7 +10,7 @@ from redpebble.dialect.symbolic import SymbolicShape
 from redpebble.lowering.layer_report import LayerReport
 from redpebble.lowering.target import CpuTarget
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -32,6 +32,37 @@ class Temporary:
 
 
 @dataclass(frozen=True)
+class TileTime:
+    """Tiles of some width: the least rows of one, and estimates of its microseconds.
+
+    Those of one thread, and of all together where that is of use.
+    """
+
+    width: int
+    least_rows: int
+    alone: float
+    together: float | None = None
+
+
+@dataclass(frozen=True)
+class TiledRows:
+    """How a step cuts its rows into tiles; `times` are of ascending widths.
+
+    Tiles of the widest width are made while its least rows are left, then those of the next one. What a row becomes is
+    the same bits in all tiles of at least `same_from` columns.
+
+    `shared` is the exported function with which threads do rows together,
+    `void (buffers, constants, sizes, scratch, i64 begin, i64 end, own, meet, pool, i64 number, i64 threads)` with
+    `void meet (pool)`, which returns when all threads have called it. All are given the same scratch area, and each one
+    `own`, which for the first thread is that area too.
+    """
+
+    times: tuple[TileTime, ...]
+    same_from: int
+    shared: str | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """One exported function `void (buffers, constants, sizes, scratch, i64 begin, i64 end)`.
 
@@ -40,6 +71,7 @@ class Step:
 
     symbol: str
     rows: Size | None
+    tiled: TiledRows | None = None
 
 
 @dataclass(frozen=True)

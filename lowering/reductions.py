@@ -4,6 +4,7 @@ Feature-major, these are loops over rows of columns: no lane ever meets another 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from llvmlite import ir
 
@@ -108,22 +109,47 @@ class Columns:
 
 
 ColumnBody = Callable[[Columns, Sequence[ir.Argument]], None]
-MOST_VECTORS = 2
+MOST = 2
 """Vectors of columns that one loop over the features serves; more would spill in softmax on AVX2."""
 
 
-def _for_columns(code: Code, name: str, form: tuple[int, int], body: ColumnBody) -> ir.Function:
-    """Return the function `name` of `pointers` pointers and the number of features, for tiles of `width` columns."""
-    width, pointers = form
+@dataclass(frozen=True)
+class ColumnForm:
+    """What is specialised on: the width of the tile, and which of how many parts of its columns are worked on."""
+
+    width: int
+    part: int = 0
+    parts: int = 1
+
+    def chunks(self, lanes: int) -> list[tuple[int, int]]:
+        """Return the (first column, vectors) that one loop each works on."""
+        vectors = self.width // lanes
+        first, end = (vectors * part // self.parts for part in (self.part, self.part + 1))
+        return [(first * lanes + column, count) for column, count in column_chunks((end - first) * lanes, lanes, MOST)]
+
+    @property
+    def key(self) -> str:
+        """A name for functions of this form."""
+        return f"w{self.width}_{self.part}_{self.parts}" if self.parts > 1 else f"w{self.width}"
+
+
+def column_parts(code: Code, width: int, pieces: int) -> int:
+    """Return the number of parts, at most `pieces`, into which the columns of a tile can be cut."""
+    return max(1, min(pieces, width // code.column_lanes(width)))
+
+
+def _for_columns(code: Code, name: str, form: tuple[ColumnForm, int], body: ColumnBody) -> ir.Function:
+    """Return the function `name` of some pointers, `form` says how many, and the number of features."""
+    columns, pointers = form
 
     def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        for first, vectors in column_chunks(width, code.column_lanes(width), MOST_VECTORS):
-            body(Columns(code, builder, args[-1], (width, first, vectors)), args)
+        for first, vectors in columns.chunks(code.column_lanes(columns.width)):
+            body(Columns(code, builder, args[-1], (columns.width, first, vectors)), args)
 
-    return code.function(f"{name}_w{width}", [POINTER] * pointers + [I64], fill)
+    return code.function(f"{name}_{columns.key}", [POINTER] * pointers + [I64], fill)
 
 
-def softmax(code: Code, width: int) -> ir.Function:
+def softmax(code: Code, form: ColumnForm) -> ir.Function:
     """Return `void (x, y, features)`."""
 
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
@@ -134,10 +160,10 @@ def softmax(code: Code, width: int) -> ir.Function:
         totals = columns.total(y, lambda total, value, _: lanes.add(total, value))
         columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
 
-    return _for_columns(code, "softmax", (width, 2), body)
+    return _for_columns(code, "softmax", (form, 2), body)
 
 
-def log_softmax(code: Code, width: int) -> ir.Function:
+def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
     """Return `void (x, y, features)`."""
 
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
@@ -150,10 +176,10 @@ def log_softmax(code: Code, width: int) -> ir.Function:
         logarithms = [log(lanes, total) for total in totals]
         columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
 
-    return _for_columns(code, "log_softmax", (width, 2), body)
+    return _for_columns(code, "log_softmax", (form, 2), body)
 
 
-def layer_norm(code: Code, width: int, epsilon: float) -> ir.Function:
+def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
     """Return `void (x, scale, bias, y, features)`."""
 
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
@@ -173,10 +199,10 @@ def layer_norm(code: Code, width: int, epsilon: float) -> ir.Function:
 
         columns.map(x, y, scaled)
 
-    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", (width, 4), body)
+    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", (form, 4), body)
 
 
-def rms_norm(code: Code, width: int, epsilon: float) -> ir.Function:
+def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
     """Return `void (x, scale, y, features)`."""
 
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
@@ -190,7 +216,7 @@ def rms_norm(code: Code, width: int, epsilon: float) -> ir.Function:
 
         columns.map(x, y, scaled)
 
-    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", (width, 3), body)
+    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", (form, 3), body)
 
 
 def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> list[ir.Value]:
@@ -199,7 +225,7 @@ def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -
     return [lanes.sqrt(lanes.add(value, lanes.splat(epsilon))) for value in columns.per_feature(squares)]
 
 
-def reduce_mean(code: Code, width: int) -> ir.Function:
+def reduce_mean(code: Code, form: ColumnForm) -> ir.Function:
     """Return `void (x, y, features)`; y has one row."""
 
     def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
@@ -207,7 +233,7 @@ def reduce_mean(code: Code, width: int) -> ir.Function:
         totals = columns.total(x, lambda total, value, _: columns.lanes.add(total, value))
         columns.put(y, i64(0), columns.per_feature(totals))
 
-    return _for_columns(code, "reduce_mean", (width, 2), body)
+    return _for_columns(code, "reduce_mean", (form, 2), body)
 
 
 def _symbol(value: float) -> str:

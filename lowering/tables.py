@@ -55,3 +55,13 @@ class ConstantTable:
     def pointers(self, builder: ir.IRBuilder, table: ir.Value, key: Hashable) -> list[ir.Value]:
         """Return the addresses of the arrays of `key`."""
         return [entry_of(builder, table, index, POINTER) for index in self.known[key]]
+
+    def piece_pointers(
+        self, builder: ir.IRBuilder, table: ir.Value, key: Hashable, piece: tuple[ir.Value, int]
+    ) -> list[ir.Value]:
+        """Return the addresses of the arrays of a piece of `key`: its number and the number of all, of equal counts."""
+        number, pieces = piece
+        indices = self.known[key]
+        count = len(indices) // pieces
+        first = builder.gep(table, [builder.mul(number, i64(count))], source_etype=POINTER)
+        return [entry_of(builder, first, index, POINTER) for index in indices[:count]]

@@ -2,8 +2,9 @@
 
 The threads themselves are the caller's: each calls `work (pool, id)` with an id from 1 on, and returns from it after
 `stop (pool)`. `run (pool, call)` is id 0: it hands `call` to the others, does its own share, and returns when all are
-done. Every thread goes through all steps; a step's rows are cut into one range a thread, and none begins a step before
-all have done the one before. Who waits for work spins, then sleeps; who waits inside a call lets others run.
+done. Every thread goes through all steps: it does its own range of a step's rows, then those that all do together, and
+none begins a step before all have done the one before. Who waits for work spins, then sleeps; who waits inside a call
+lets others run.
 """
 
 from typing import Final
@@ -11,20 +12,30 @@ from typing import Final
 POOL_BYTES: Final = 640
 """Zeroed memory for a pool, aligned to 64 bytes; `prepare (pool, threads)` makes it one."""
 
-CALL_WORDS: Final = 7
-"""64-bit words of a call: steps, their number, buffers, constants, sizes, scratch areas, rows in the least piece."""
+CALL_WORDS: Final = 6
+"""64-bit words of a call: steps, their number, buffers, constants, sizes, scratch areas."""
 
-STEP_WORDS: Final = 2
-"""64-bit words of a step: its function, and its rows, or -1 where the step is one piece of work."""
+STEP_WORDS: Final = 4
+"""64-bit words of a step: its function, the one for what all do together, from which row to which; 2 for each thread
+follow, from which row to which it works alone."""
 
-SPINS: Final = 4000
-"""Looks at a flag before a thread sleeps or lets others run: tens of microseconds."""
+SPINS: Final = 1000
+"""Looks at a flag before a thread that waits lets others run in between: some tens of microseconds."""
+
+YIELDS: Final = 1000
+"""Times that a thread without work lets others run before it sleeps: a few milliseconds, for calls come in bursts and
+to wake a thread takes as long as a small call."""
+
+LOOKS: Final = 32
+"""Looks at a flag between two times that a thread lets others run."""
 
 
 def pool_module(*, x86: bool) -> str:
     """Return the LLVM IR of the pool; only on x86 a spinning thread can tell the core that it spins."""
     pause = "declare void @llvm.x86.sse2.pause()" if x86 else "define internal void @rest() { ret void }"
-    text = _POOL.replace("@PAUSE", "@llvm.x86.sse2.pause" if x86 else "@rest").replace("SPINS", str(SPINS))
+    text = _POOL.replace("@PAUSE", "@llvm.x86.sse2.pause" if x86 else "@rest")
+    for name, number in (("SPINS", SPINS), ("YIELDS", YIELDS), ("LOOKS", LOOKS)):
+        text = text.replace(name, str(number))
     return f"{pause}\n{text}"
 
 
@@ -95,15 +106,21 @@ wait:
   %seen = phi i32 [ 0, %entry ], [ %now, %begin ]
   br label %spin
 spin:
-  %looks = phi i32 [ 0, %wait ], [ %more, %again ]
+  %looks = phi i32 [ SPINS, %wait ], [ %less, %again ], [ LOOKS, %yield ]
+  %yields = phi i32 [ YIELDS, %wait ], [ %yields, %again ], [ %fewer, %yield ]
   %new = load atomic i32, ptr %pool acquire, align 4
   %changed = icmp ne i32 %new, %seen
   br i1 %changed, label %awake, label %again
 again:
   call void @PAUSE()
-  %more = add i32 %looks, 1
-  %tired = icmp sgt i32 %more, SPINS
-  br i1 %tired, label %sleep, label %spin
+  %less = sub i32 %looks, 1
+  %tired = icmp eq i32 %less, 0
+  br i1 %tired, label %yield, label %spin
+yield:
+  %f = call i32 @sched_yield()
+  %fewer = sub i32 %yields, 1
+  %idle = icmp eq i32 %fewer, 0
+  br i1 %idle, label %sleep, label %spin
 sleep:
   %a = call i32 @pthread_mutex_lock(ptr %mutex)
   %b = atomicrmw add ptr %sleepers, i32 1 seq_cst
@@ -132,10 +149,12 @@ end:
   ret void
 }
 
-define internal void @meet(ptr %pool, i32 %threads) {
+define internal void @meet(ptr %pool) {
 entry:
   %arrived = getelementptr i8, ptr %pool, i64 64
   %passed = getelementptr i8, ptr %pool, i64 128
+  %count = getelementptr i8, ptr %pool, i64 200
+  %threads = load i32, ptr %count
   %before = load atomic i32, ptr %passed acquire, align 4
   %others = atomicrmw add ptr %arrived, i32 1 acq_rel
   %here = add i32 %others, 1
@@ -146,14 +165,14 @@ open:
   %a = atomicrmw add ptr %passed, i32 1 release
   ret void
 spin:
-  %looks = phi i32 [ 0, %entry ], [ %more, %again ], [ 0, %yield ]
+  %looks = phi i32 [ SPINS, %entry ], [ %less, %again ], [ LOOKS, %yield ]
   %now = load atomic i32, ptr %passed acquire, align 4
   %opened = icmp ne i32 %now, %before
   br i1 %opened, label %done, label %again
 again:
   call void @PAUSE()
-  %more = add i32 %looks, 1
-  %tired = icmp sgt i32 %more, SPINS
+  %less = sub i32 %looks, 1
+  %tired = icmp eq i32 %less, 0
   br i1 %tired, label %yield, label %spin
 yield:
   %b = call i32 @sched_yield()
@@ -178,53 +197,58 @@ entry:
   %sizes = load ptr, ptr %sizes.at
   %areas.at = getelementptr i64, ptr %call, i64 5
   %areas = load ptr, ptr %areas.at
-  %least.at = getelementptr i64, ptr %call, i64 6
-  %least = load i64, ptr %least.at
   %area.at = getelementptr ptr, ptr %areas, i64 %id
   %area = load ptr, ptr %area.at
-  %first = icmp eq i64 %id, 0
+  %area.first = load ptr, ptr %areas
+  %ranges = mul i64 %threads, 2
+  %words = add i64 %ranges, 4
+  %own.word = mul i64 %id, 2
   br label %loop
 loop:
   %index = phi i64 [ 0, %entry ], [ %following, %next ]
+  %step = phi ptr [ %steps, %entry ], [ %step.after, %next ]
   %more = icmp ult i64 %index, %count
-  br i1 %more, label %step, label %done
-step:
-  %word = mul i64 %index, 2
-  %step.at = getelementptr i64, ptr %steps, i64 %word
-  %function = load ptr, ptr %step.at
-  %rows.at = getelementptr i64, ptr %step.at, i64 1
-  %rows = load i64, ptr %rows.at
-  %whole = icmp slt i64 %rows, 0
-  br i1 %whole, label %one, label %cut
-one:
-  br i1 %first, label %alone, label %next
-alone:
-  call void %function(ptr %buffers, ptr %constants, ptr %sizes, ptr %area, i64 0, i64 0)
-  br label %next
-cut:
-  %up = add i64 %rows, %threads
-  %up.less = sub i64 %up, 1
-  %even = udiv i64 %up.less, %threads
-  %even.up = add i64 %even, %least
-  %even.less = sub i64 %even.up, 1
-  %pieces = udiv i64 %even.less, %least
-  %share = mul i64 %pieces, %least
-  %start = mul i64 %id, %share
-  %begin = call i64 @llvm.smin.i64(i64 %start, i64 %rows)
-  %stop = add i64 %begin, %share
-  %end = call i64 @llvm.smin.i64(i64 %stop, i64 %rows)
+  br i1 %more, label %own, label %done
+own:
+  %first.range = getelementptr i64, ptr %step, i64 4
+  %range = getelementptr i64, ptr %first.range, i64 %own.word
+  %begin = load i64, ptr %range
+  %end.at = getelementptr i64, ptr %range, i64 1
+  %end = load i64, ptr %end.at
   %some = icmp slt i64 %begin, %end
-  br i1 %some, label %mine, label %next
+  br i1 %some, label %mine, label %together
 mine:
+  %function = load ptr, ptr %step
   call void %function(ptr %buffers, ptr %constants, ptr %sizes, ptr %area, i64 %begin, i64 %end)
+  br label %together
+together:
+  %shared.at = getelementptr i64, ptr %step, i64 1
+  %shared = load ptr, ptr %shared.at
+  %from.at = getelementptr i64, ptr %step, i64 2
+  %from = load i64, ptr %from.at
+  %to.at = getelementptr i64, ptr %step, i64 3
+  %to = load i64, ptr %to.at
+  %both = icmp slt i64 %from, %to
+  br i1 %both, label %ready, label %next
+ready:
+  %first.begin = load i64, ptr %first.range
+  %first.end.at = getelementptr i64, ptr %step, i64 5
+  %first.end = load i64, ptr %first.end.at
+  %taken = icmp slt i64 %first.begin, %first.end
+  br i1 %taken, label %wait, label %work
+wait:
+  call void @meet(ptr %pool)
+  br label %work
+work:
+  call void %shared(ptr %buffers, ptr %constants, ptr %sizes, ptr %area.first, i64 %from, i64 %to,
+                    ptr %area, ptr @meet, ptr %pool, i64 %id, i64 %threads)
   br label %next
 next:
-  call void @meet(ptr %pool, i32 %narrow)
+  call void @meet(ptr %pool)
   %following = add i64 %index, 1
+  %step.after = getelementptr i64, ptr %step, i64 %words
   br label %loop
 done:
   ret void
 }
-
-declare i64 @llvm.smin.i64(i64, i64)
 """

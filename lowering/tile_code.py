@@ -1,7 +1,8 @@
 """The code of a tile: rows in, the layers one after the other on feature-major buffers, rows out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from llvmlite import ir
@@ -17,70 +18,80 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp, YieldOp
 from redpebble.lowering.connection_stream import pack_stream, working_rows
 from redpebble.lowering.elementwise import BinaryForm, Operand, activate, binary
-from redpebble.lowering.emission import FLOAT_BYTES, POINTER, Code, byte_at, float_at, i64
-from redpebble.lowering.kernels import FAMILIES
-from redpebble.lowering.linear import OUTPUT_PADDING, LinearForm
+from redpebble.lowering.emission import I64, POINTER, Code, byte_at, counted_loop, entry_of, float_at, i64
+from redpebble.lowering.kernels import FAMILIES, KernelFamily
+from redpebble.lowering.linear import OUTPUT_PADDING, LinearForm, PackedArrays, outputs_of
 from redpebble.lowering.network_kernel import NetworkForm, network_loop
-from redpebble.lowering.planning import Lifetime, Plan, plan_offsets
-from redpebble.lowering.reductions import layer_norm, log_softmax, reduce_mean, rms_norm, softmax
-from redpebble.lowering.tables import VECTOR_ROOM, ConstantTable
+from redpebble.lowering.reductions import (
+    ColumnForm,
+    column_parts,
+    layer_norm,
+    log_softmax,
+    reduce_mean,
+    rms_norm,
+    softmax,
+)
+from redpebble.lowering.sharing import WHOLE, Borders, Cut, copied_parts
+from redpebble.lowering.tables import ConstantTable
+from redpebble.lowering.tile_memory import Span, features_of
 from redpebble.lowering.transposition import columns_to_rows, rows_to_columns
+from redpebble.lowering.wavefront_stream import pack_wavefront
+
+Piece = Callable[[ir.Value, ir.Value], None]
+"""Emits the work on some features: (first feature, their number)."""
 
 
-def features_of(value: SSAValue) -> int:
-    """Return the number of features of a value in a tile."""
-    return shape_of(value)[-1]
+@dataclass(frozen=True)
+class Crew:
+    """What a thread that shares a tile with others knows."""
 
-
-def plan_scratch(op: TileOp, width: int) -> tuple[dict[SSAValue, int], int]:
-    """Return the offset in bytes of every value of the tile's body for tiles of `width` columns, and their total."""
-    ops = list(op.body.block.ops)
-    lifetimes: dict[SSAValue, Lifetime] = {}
-    for argument in op.body.block.args:
-        lifetimes[argument] = Lifetime(_buffer_bytes(argument, width), 0, 0)
-    for step, inner in enumerate(ops):
-        for operand in inner.operands:
-            if operand in lifetimes:
-                lifetimes[operand] = lifetimes[operand]._replace(last=step)
-        for result in inner.results:
-            lifetimes[result] = Lifetime(_buffer_bytes(result, width), step, step)
-    plan: Plan = plan_offsets(list(lifetimes.values()))
-    return dict(zip(lifetimes, plan.offsets, strict=True)), plan.total
-
-
-def _buffer_bytes(value: SSAValue, width: int) -> int:
-    owner = value.owner
-    # what a network works on lies behind its first result
-    extra = working_rows(owner).total if isinstance(owner, NetworkOp) and value is owner.outputs[0] else 0
-    return (features_of(value) + OUTPUT_PADDING + extra) * width * FLOAT_BYTES + VECTOR_ROOM * FLOAT_BYTES
+    pieces: int
+    span: tuple[ir.Value, ir.Value]
+    """The first of its pieces, and the first one that is no longer its."""
+    own: tuple[ir.Value, Collection[SSAValue]]
+    """Scratch memory of the thread, and the values that lie there."""
+    meet: Callable[[], None]
+    """Emits the call that returns when all threads have made it."""
 
 
 @dataclass(frozen=True)
 class TileCode:
-    """The code of one tile for one width, under construction."""
+    """The code of one tile for one width, under construction; without a crew one thread does everything."""
 
     code: Code
     builder: ir.IRBuilder
-    constants: ConstantTable
-    constant_table: ir.Value
+    tables: tuple[ConstantTable, ir.Value]
+    """Packed constants, and the table of their addresses."""
     width: int
-    places: dict[SSAValue, ir.Value]
-    """The feature-major buffer of every value of the body."""
+    scratch: ir.Value
+    spans: dict[SSAValue, Span]
+    """Where each value of the body lies in the scratch memory, feature-major."""
+    crew: Crew | None = None
 
-    def load_rows(self, target: SSAValue, rows: ir.Value, count: ir.Value) -> None:
-        """Emit the way in: `count` rows from `rows` on become the columns of `target`."""
-        features = i64(features_of(target))
-        function = rows_to_columns(self.code, self.width)
-        self.builder.call(function, [rows, self.places[target], features, count, i64(self.width)])
+    def load_rows(self, target: SSAValue, rows: tuple[ir.Value, ir.Value], cut: Cut = WHOLE) -> None:
+        """Emit the way in: `rows`, the first one's address and their number, become the columns of `target`."""
+        pointer, count = rows
+        stride, function = i64(features_of(target)), rows_to_columns(self.code, self.width)
 
-    def store_rows(self, source: SSAValue, rows: ir.Value, count: ir.Value) -> None:
-        """Emit the way out: the columns of `source` become `count` rows from `rows` on."""
-        features = i64(features_of(source))
-        function = columns_to_rows(self.code, self.width)
-        self.builder.call(function, [self.places[source], rows, features, count, i64(self.width)])
+        def piece(first: ir.Value, features: ir.Value) -> None:
+            source, columns = float_at(self.builder, pointer, first), self._feature_at(target, first)
+            self.builder.call(function, [source, columns, stride, features, count, i64(self.width)])
 
-    def emit(self, op: Operation) -> None:
-        """Emit one op of the body.
+        self._by_features(cut, features_of(target), piece)
+
+    def store_rows(self, source: SSAValue, rows: tuple[ir.Value, ir.Value], cut: Cut = WHOLE) -> None:
+        """Emit the way out: the columns of `source` become `rows`, the first one's address and their number."""
+        pointer, count = rows
+        stride, function = i64(features_of(source)), columns_to_rows(self.code, self.width)
+
+        def piece(first: ir.Value, features: ir.Value) -> None:
+            columns, target = self._feature_at(source, first), float_at(self.builder, pointer, first)
+            self.builder.call(function, [columns, target, stride, features, count, i64(self.width)])
+
+        self._by_features(cut, features_of(source), piece)
+
+    def emit(self, op: Operation, cut: Cut = WHOLE) -> None:
+        """Emit one op of the body; a crew shares it as `cut` says.
 
         Raises:
             ValueError: the op has no feature-major code.
@@ -89,102 +100,202 @@ class TileCode:
             case LinearOp():
                 self._emit_linear(op)
             case ActivateOp():
-                self._call(activate(self.code, op.activation, self.width), [op.x, op.result], features_of(op.x))
+                self._emit_activate(op, cut)
             case BinaryOp():
-                self._emit_binary(op)
-            case SoftmaxOp():
-                self._call(softmax(self.code, self.width), [op.x, op.result], features_of(op.x))
-            case LogSoftmaxOp():
-                self._call(log_softmax(self.code, self.width), [op.x, op.result], features_of(op.x))
-            case ReduceMeanOp():
-                self._call(reduce_mean(self.code, self.width), [op.x, op.result], features_of(op.x))
-            case LayerNormOp():
-                self._emit_layer_norm(op)
-            case RmsNormOp():
-                function = rms_norm(self.code, self.width, op.epsilon.value.data)
-                self._call(function, [op.x, op.scale, op.result], features_of(op.x))
-            case ConcatOp():
-                self._emit_pieces(list(op.parts), op.result, gather=True)
-            case SplitOp():
-                self._emit_pieces(list(op.parts), op.x, gather=False)
+                self._emit_binary(op, cut)
+            case SoftmaxOp() | LogSoftmaxOp() | ReduceMeanOp() | LayerNormOp() | RmsNormOp():
+                self._emit_by_columns(op)
+            case ConcatOp() | SplitOp():
+                self._for_one(lambda: self._emit_copies(op))
             case NetworkOp():
-                self._emit_network(op)
+                self._for_one(lambda: self._emit_network(op))
             case YieldOp():
                 pass
             case _:
                 raise ValueError(f"{op.name} has no code inside a pebble.tile")
 
-    def _call(self, function: ir.Function, values: Sequence[SSAValue], features: int) -> None:
-        self.builder.call(function, [*(self._pointer(value) for value in values), i64(features)])
+    def _feature_at(self, value: SSAValue, feature: ir.Value) -> ir.Value:
+        """Return the address of a feature of a value of the body."""
+        return float_at(self.builder, self._pointer(value), self.builder.mul(feature, i64(self.width)))
 
     def _pointer(self, value: SSAValue) -> ir.Value:
         """Return the buffer of a value of the body, or the packed values of a constant."""
-        if value in self.places:
-            return self.places[value]
+        if value in self.spans:
+            own = self.crew is not None and value in self.crew.own[1]
+            scratch = self.crew.own[0] if self.crew is not None and own else self.scratch
+            return byte_at(self.builder, scratch, i64(self.spans[value].start))
         array = constant_array(value)
         if array is None:
             raise ValueError("a tile uses a value from outside that is no constant")
         return self._constant((value, "values"), array)
 
     def _constant(self, key: tuple[object, ...], values: NDArray[np.float32]) -> ir.Value:
-        if not self.constants.has(key):
-            self.constants.add_values(key, values)
-        return self.constants.pointers(self.builder, self.constant_table, key)[0]
+        constants, table = self.tables
+        if not constants.has(key):
+            constants.add_values(key, values)
+        return constants.pointers(self.builder, table, key)[0]
+
+    def _by_features(self, cut: Cut, features: int, piece: Piece) -> None:
+        """Emit `piece` for all features at once, or for each piece of the calling thread."""
+        if self.crew is None or cut.by == "everyone":
+            piece(i64(0), i64(features))
+            return
+        if cut.by != "features":
+            self._for_one(lambda: piece(i64(0), i64(features)))
+            return
+        self._each_piece(cut.borders, self.crew.span, lambda _, first, count: piece(first, count))
+
+    def _each_piece(
+        self,
+        borders: Borders,
+        span: tuple[ir.Value, ir.Value],
+        piece: Callable[[ir.Value, ir.Value, ir.Value], None],
+    ) -> None:
+        """Emit `piece` (number, first feature, features) in a loop over those pieces from `span` that are not empty."""
+        builder, (constants, table), key = self.builder, self.tables, ("borders", borders)
+        if not constants.has(key):
+            constants.add(key, [np.array(borders, dtype=np.int64)])
+        places = constants.pointers(builder, table, key)[0]
+        start, end = span
+        with counted_loop(builder, builder.sub(end, start)) as turn:
+            number = builder.add(start, turn)
+            pair = builder.gep(places, [number], source_etype=I64)
+            first, last = (entry_of(builder, pair, index, I64) for index in (0, 1))
+            with builder.if_then(builder.icmp_signed("<", first, last)):
+                piece(number, first, builder.sub(last, first))
+
+    def _for_one(self, work: Callable[[], object], number: int = 0) -> None:
+        """Emit `work` for the thread that has piece `number`."""
+        if self.crew is None:
+            work()
+            return
+        first, end = self.crew.span
+        after_first = self.builder.icmp_signed("<=", first, i64(number))
+        before_end = self.builder.icmp_signed("<", i64(number), end)
+        with self.builder.if_then(self.builder.and_(after_first, before_end)):
+            work()
 
     def _emit_linear(self, op: LinearOp) -> None:
         name = op.kernel.family_at(self.width) if op.kernel is not None else ""
         if name not in FAMILIES:
             known = ", ".join(sorted(FAMILIES))
             raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {known}")
-        family = FAMILIES[name]
+        (constants, table), family, builder = self.tables, FAMILIES[name], self.builder
         inputs, outputs = shape_of(op.weight)
-        key = (op.weight, op.bias, name)
-        if not self.constants.has(key):
-            bias = constant_array(op.bias) if op.bias is not None else np.zeros(outputs, dtype=np.float32)
-            if bias is None:
-                raise ValueError("bias is no constant")
-            self.constants.add(key, family.pack(op.weight, bias))
-        packed = self.constants.pointers(self.builder, self.constant_table, key)
-        kernel = family.emit(self.code, LinearForm(self.width, op.activation))
-        arguments = [self.places[op.x], self.places[op.result], *packed, i64(inputs), i64(outputs)]
-        self.builder.call(kernel, arguments)
+        borders = op.borders if name in self._cut_families(op) else ()
+        key = (op.weight, op.bias, name, borders)
+        if not constants.has(key):
+            constants.add(key, _packed(op, family, borders))
+        kernel, x = family.emit(self.code, LinearForm(self.width, op.activation)), self._pointer(op.x)
+        if not borders:
+            packed = constants.pointers(builder, table, key)
+            arguments = [x, self._pointer(op.result), *packed, i64(inputs), i64(outputs)]
+            self._for_one(lambda: builder.call(kernel, arguments))
+            return
+        pieces = len(borders) - 1
+        if self.crew is not None and self.crew.pieces != pieces:
+            raise ValueError(f"a pebble.linear is cut into {pieces} pieces, its tile into {self.crew.pieces}")
 
-    def _emit_binary(self, op: BinaryOp) -> None:
+        def piece(number: ir.Value, first: ir.Value, count: ir.Value) -> None:
+            packed = constants.piece_pointers(builder, table, key, (number, pieces))
+            builder.call(kernel, [x, self._feature_at(op.result, first), *packed, i64(inputs), count])
+
+        span = (i64(0), i64(pieces)) if self.crew is None else self.crew.span
+        self._each_piece(borders, span, piece)
+
+    def _cut_families(self, op: LinearOp) -> set[str]:
+        """Return the kernel families of a layer that shared tiles use; what others pack stays in one piece."""
+        tile = op.parent_op()
+        assert isinstance(tile, TileOp)
+        assert op.kernel is not None
+        return {op.kernel.family_at(width) for width in tile.schedule.together.by_width}
+
+    def _emit_activate(self, op: ActivateOp, cut: Cut) -> None:
+        function = activate(self.code, op.activation, self.width)
+
+        def piece(first: ir.Value, features: ir.Value) -> None:
+            source, target = (self._feature_at(value, first) for value in (op.x, op.result))
+            self.builder.call(function, [source, target, features])
+
+        self._by_features(cut, features_of(op.x), piece)
+
+    def _emit_binary(self, op: BinaryOp, cut: Cut) -> None:
         features = features_of(op.result)
         form = BinaryForm(op.name, _operand(op.left, features), _operand(op.right, features), self.width)
-        self._call(binary(self.code, form), [op.left, op.right, op.result], features)
+        function = binary(self.code, form)
 
-    def _emit_layer_norm(self, op: LayerNormOp) -> None:
-        features = features_of(op.x)
+        def piece(first: ir.Value, count: ir.Value) -> None:
+            operands = [self._operand_at(value, (kind, first)) for value, kind in zip(op.operands, kinds, strict=True)]
+            self.builder.call(function, [*operands, self._feature_at(op.result, first), count])
+
+        kinds: tuple[Operand, Operand] = (form.left, form.right)
+        self._by_features(cut, features, piece)
+
+    def _operand_at(self, value: SSAValue, place: tuple[Operand, ir.Value]) -> ir.Value:
+        """Return the address from which a two-operand kernel reads `value`, from some feature on."""
+        kind, first = place
+        match kind:
+            case "tile":
+                return self._feature_at(value, first)
+            case "per_feature":
+                return float_at(self.builder, self._pointer(value), first)
+            case "one_row" | "one_value":
+                return self._pointer(value)
+
+    def _emit_by_columns(self, op: SoftmaxOp | LogSoftmaxOp | ReduceMeanOp | LayerNormOp | RmsNormOp) -> None:
+        """Emit work over the features of each column; a crew shares the columns."""
+        parts = column_parts(self.code, self.width, self.crew.pieces) if self.crew is not None else 1
+        for part in range(parts):
+            form = ColumnForm(self.width, part, parts)
+            self._for_one(lambda form=form: self._emit_columns(op, form), part)
+
+    def _emit_columns(
+        self, op: SoftmaxOp | LogSoftmaxOp | ReduceMeanOp | LayerNormOp | RmsNormOp, form: ColumnForm
+    ) -> None:
+        """Emit the columns of `form`."""
+        parameters: list[ir.Value] = []
+        match op:
+            case SoftmaxOp():
+                function = softmax(self.code, form)
+            case LogSoftmaxOp():
+                function = log_softmax(self.code, form)
+            case ReduceMeanOp():
+                function = reduce_mean(self.code, form)
+            case LayerNormOp():
+                function = layer_norm(self.code, form, op.epsilon.value.data)
+                parameters = [self._pointer(op.scale), self._layer_norm_bias(op)]
+            case RmsNormOp():
+                function = rms_norm(self.code, form, op.epsilon.value.data)
+                parameters = [self._pointer(op.scale)]
+        features = i64(features_of(op.x))
+        self.builder.call(function, [self._pointer(op.x), *parameters, self._pointer(op.result), features])
+
+    def _layer_norm_bias(self, op: LayerNormOp) -> ir.Value:
         if op.bias is not None:
-            bias = self._pointer(op.bias)
-        else:
-            bias = self._constant(("zeros", features), np.zeros(features, dtype=np.float32))
-        function = layer_norm(self.code, self.width, op.epsilon.value.data)
-        arguments = [self.places[op.x], self._pointer(op.scale), bias, self.places[op.result], i64(features)]
-        self.builder.call(function, arguments)
+            return self._pointer(op.bias)
+        features = features_of(op.x)
+        return self._constant(("zeros", features), np.zeros(features, dtype=np.float32))
 
-    def _emit_pieces(self, parts: Sequence[SSAValue], whole: SSAValue, *, gather: bool) -> None:
-        """Emit the copies between `parts` and `whole`, which lie in it one after the other."""
-        copy, first = activate(self.code, None, self.width), 0
-        for part in parts:
-            inside = float_at(self.builder, self.places[whole], i64(first * self.width))
-            source, target = (self.places[part], inside) if gather else (inside, self.places[part])
+    def _emit_copies(self, op: ConcatOp | SplitOp) -> None:
+        """Emit the copies of parts that do not lie in the whole."""
+        copy, whole = activate(self.code, None, self.width), op.result if isinstance(op, ConcatOp) else op.x
+        for part, first in copied_parts(op, self.spans, self.width):
+            inside, alone = self._feature_at(whole, i64(first)), self._pointer(part)
+            source, target = (alone, inside) if isinstance(op, ConcatOp) else (inside, alone)
             self.builder.call(copy, [source, target, i64(features_of(part))])
-            first += features_of(part)
 
     def _emit_network(self, op: NetworkOp) -> None:
         """Emit the loop over a network's stream; what it works on lies behind its first result, see `plan_scratch`."""
-        key = (op, "stream")
-        if not self.constants.has(key):
-            self.constants.add(key, [pack_stream(op)])
-        (stream,) = self.constants.pointers(self.builder, self.constant_table, key)
+        key, (constants, constant_table) = (op, "stream"), self.tables
+        if not constants.has(key):
+            constants.add(key, [pack_stream(op) if op.wavefront is None else pack_wavefront(op, op.wavefront)])
+        (stream,) = constants.pointers(self.builder, constant_table, key)
         first, rows = op.outputs[0], working_rows(op)
         behind = (features_of(first) + OUTPUT_PADDING) * self.width
         slots, spilled = (
-            float_at(self.builder, self.places[first], i64(behind + row * self.width)) for row in (0, rows.slots)
+            float_at(self.builder, self._pointer(first), i64(behind + row * self.width)) for row in (0, rows.slots)
         )
-        buffers = [*(self.places[value] for value in (*op.inputs, *op.outputs)), spilled]
+        buffers = [*(self._pointer(value) for value in (*op.inputs, *op.outputs)), spilled]
         table = self.builder.alloca(POINTER, len(buffers))
         for index, buffer in enumerate(buffers):
             self.builder.store(buffer, self.builder.gep(table, [i64(index)], source_etype=POINTER))
@@ -199,6 +310,22 @@ def _operand(value: SSAValue, features: int) -> Operand:
     return "tile" if features_of(value) == features else "one_row"
 
 
-def scratch_places(builder: ir.IRBuilder, scratch: ir.Value, offsets: dict[SSAValue, int]) -> dict[SSAValue, ir.Value]:
-    """Return the addresses of buffers at `offsets` bytes in `scratch`."""
-    return {value: byte_at(builder, scratch, i64(offset)) for value, offset in offsets.items()}
+def _packed(op: LinearOp, family: KernelFamily, borders: Borders) -> list[NDArray[np.generic]]:
+    """Return the arrays of each piece of a layer, one piece after the other; those of an empty piece are empty.
+
+    Raises:
+        ValueError: the bias is no constant.
+    """
+    outputs = shape_of(op.weight)[1]
+    bias = constant_array(op.bias) if op.bias is not None else np.zeros(outputs, dtype=np.float32)
+    if bias is None:
+        raise ValueError("bias is no constant")
+    if not borders:
+        return list(family.pack(op.weight, bias))
+    pairs = list(pairwise(borders))
+    packed: list[PackedArrays] = [
+        family.pack(outputs_of(op.weight, first, end), bias[first:end]) if first < end else () for first, end in pairs
+    ]
+    count = max(map(len, packed))
+    nothing = np.zeros(0, dtype=np.uint8)
+    return [array for arrays in packed for array in (arrays or (nothing,) * count)]

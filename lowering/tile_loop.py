@@ -1,47 +1,146 @@
-"""The loop that cuts rows into tiles of the widths for which code exists."""
+"""The loop that cuts rows into tiles of the widths for which code exists, for one thread or for all together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.tile import TileOp
-from redpebble.lowering.emission import FLOAT_BYTES, I64, POINTER, Code, byte_at, i64
+from redpebble.dialect.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.movement import ConcatOp, SplitOp
+from redpebble.dialect.network import NetworkOp
+from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.lowering.emission import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, i64
+from redpebble.lowering.program import TileTime
+from redpebble.lowering.sharing import plan_sharing, private_arguments
 from redpebble.lowering.tables import ConstantTable
-from redpebble.lowering.tile_code import TileCode, features_of, plan_scratch, scratch_places
+from redpebble.lowering.tile_code import Crew, TileCode
+from redpebble.lowering.tile_memory import Span, features_of, plan_tile
 
 TileSurroundings = tuple[
     int, Mapping[SSAValue, ir.Value], tuple[ConstantTable, ir.Value], tuple[ir.Value, ir.Value, ir.Value]
 ]
 """Number of the step; addresses of operands and results; constants and their table; scratch, first row, end."""
 
+MEET = ir.FunctionType(VOID, [POINTER])
+"""Of the function that returns when all threads of a call have called it, on the pool it is given."""
 
-def emit_tile_loop(code: Code, builder: ir.IRBuilder, op: TileOp, surroundings: TileSurroundings) -> int:
+UNKNOWN_US = 5.0
+"""Of a column in a tile whose time nobody has estimated."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What a shared step is given beside the arguments of others; `own` is scratch memory of the thread."""
+
+    own: ir.Value
+    meet: ir.Value
+    pool: ir.Value
+    number: ir.Value
+    threads: ir.Value
+
+
+def emit_tile_loop(
+    code: Code, builder: ir.IRBuilder, op: TileOp, surroundings: TileSurroundings, sharing: Sharing | None = None
+) -> int:
     """Emit the tiles of `op` over the rows from begin to end; return the bytes of scratch that a tile needs.
 
-    A width is used while more than the middle between it and the next narrower one is left: fewer rows are done sooner
-    by narrower tiles than by one that is mostly padding.
+    The widest tile comes first, while `least_rows` are left for it: fewer rows are done sooner by narrower tiles than
+    by one that is mostly padding. Which rows come together does not depend on `sharing`: with it threads do the wide
+    tiles together, and the first one those that are too narrow for that.
     """
     index, pointers, (constants, constant_table), (scratch, begin, end) = surroundings
-    widths, scratch_bytes = op.schedule.tile_widths, 0
+    widths, least, scratch_bytes = op.schedule.tile_widths, least_rows(op), 0
     outer = [pointers[value] for value in (*op.inputs, *op.outputs)]
     row: ir.Value = begin
-    for narrower, width in reversed(list(zip((0, *widths), widths, strict=False))):
-        function, used = _tile_function(code, op, (f"tile{index}_w{width}", width, constants))
+    for width in reversed(widths):
+        shared = sharing if width in op.schedule.together.by_width else None
+        form = _TileForm(code, op, width, f"tile{index}_w{width}{'_shared' if shared is not None else ''}")
+        function, used = form.function(constants)
         scratch_bytes = max(scratch_bytes, used)
-        least = narrower + (width - narrower) // 2 + 1 if narrower else 1
-        row = _emit_width(builder, (row, end, least, width), (function, [*outer, constant_table, scratch]))
+        arguments = [*outer, constant_table, scratch]
+        stop = end
+        if shared is not None:
+            arguments += _crew_arguments(builder, op, shared)
+        elif sharing is not None:
+            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, begin)
+        limits = (row, stop, least[width], width)
+        row = _emit_width(builder, limits, (function, arguments, shared))
     return scratch_bytes
+
+
+def least_rows(op: TileOp) -> dict[int, int]:
+    """Return the rows from which a tile of each width is used, ascending.
+
+    Where the schedule gives times, a wider tile is used as soon as it takes no longer than the best that narrower ones
+    can do; otherwise when more than the middle between it and the next narrower one is left.
+    """
+    widths, alone = op.schedule.tile_widths, op.schedule.alone.by_width
+    if not all(width in alone for width in widths):
+        narrower = (0, *widths)
+        pairs = zip(narrower, widths, strict=False)
+        return {width: less + (width - less) // 2 + 1 if less else 1 for less, width in pairs}
+    least = {widths[0]: 1}
+    fastest = [0.0]
+    for rows in range(1, widths[-1] + 1):
+        fastest.append(alone[widths[0]] + fastest[max(0, rows - widths[0])])
+    for width in widths[1:]:
+        least[width] = next((rows for rows in range(1, width) if alone[width] <= fastest[rows]), width)
+        for rows in range(least[width], widths[-1] + 1):
+            fastest[rows] = min(fastest[rows], alone[width] + fastest[max(0, rows - width)])
+    return least
+
+
+def same_from(op: TileOp) -> int:
+    """Return the width from which on all tiles make the same bits of a row.
+
+    Kernels differ in the order in which they add, and in tiles of one column sums run over vectors of features.
+    """
+    widths, ops = op.schedule.tile_widths, list(op.body.block.ops)
+    kernels = [inner.kernel for inner in ops if isinstance(inner, LinearOp) and inner.kernel is not None]
+    anywhere = ActivateOp | BinaryOp | ConcatOp | SplitOp | NetworkOp | YieldOp
+    if all(isinstance(inner, anywhere) for inner in ops):
+        return widths[0]
+    same = [
+        width
+        for width in widths
+        if width > 1
+        and all(
+            kernel.family_at(wider) == kernel.family_at(widths[-1])
+            for wider in widths
+            if wider >= width
+            for kernel in kernels
+        )
+    ]
+    return min(same, default=widths[-1])
+
+
+def tile_times(op: TileOp) -> tuple[TileTime, ...]:
+    """Return the times that the schedule gives for each width; tiles of unknown times are worth a thread."""
+    alone, together, least = op.schedule.alone.by_width, op.schedule.together.by_width, least_rows(op)
+    return tuple(
+        TileTime(width, least[width], alone.get(width, UNKNOWN_US * (width + 8)), together.get(width))
+        for width in op.schedule.tile_widths
+    )
+
+
+def _crew_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
+    """Return own scratch, the function to meet, its pool, the thread's first piece, and the first no longer its."""
+    pieces = i64(op.schedule.pieces.data)
+    numbers = (sharing.number, builder.add(sharing.number, i64(1)))
+    first, end = (builder.sdiv(builder.mul(number, pieces), sharing.threads) for number in numbers)
+    return [sharing.own, sharing.meet, sharing.pool, first, end]
 
 
 def _emit_width(
     builder: ir.IRBuilder,
     rows: tuple[ir.Value, ir.Value, int, int],
-    call: tuple[ir.Function, Sequence[ir.Value]],
+    call: tuple[ir.Function, Sequence[ir.Value], Sharing | None],
 ) -> ir.Value:
     """Emit tiles of one width while at least `least` rows are left; return the row after the last one."""
     start, end, least, width = rows
-    function, arguments = call
+    function, arguments, sharing = call
     before = builder.block
     header = builder.append_basic_block("tiles")
     body = builder.append_basic_block("tile")
@@ -55,30 +154,69 @@ def _emit_width(
     builder.position_at_end(body)
     count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
     builder.call(function, [*arguments, row, count])
-    row.add_incoming(builder.add(row, count), builder.block)
+    following = builder.add(row, count)
+    if sharing is not None:
+        # the next tile uses the same scratch memory
+        with builder.if_then(builder.icmp_signed("<", following, end)):
+            _emit_meeting(builder, sharing.meet, sharing.pool)
+    row.add_incoming(following, builder.block)
     builder.branch(header)
     builder.position_at_end(after)
     return row
 
 
-def _tile_function(code: Code, op: TileOp, form: tuple[str, int, ConstantTable]) -> tuple[ir.Function, int]:
-    """Return `void (operands..., results..., constants, scratch, first row, row count)` and its bytes of scratch."""
-    name, width, constants = form
-    offsets, total = plan_scratch(op, width)
+def _emit_meeting(builder: ir.IRBuilder, meet: ir.Value, pool: ir.Value) -> None:
+    # a cast between pointers would be none: all are of one type, and only integers lose theirs
+    address = builder.inttoptr(builder.ptrtoint(meet, I64), MEET.as_pointer())
+    builder.call(address, [pool])
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        *outer, table, scratch, first, count = args
-        tile = TileCode(code, builder, constants, table, width, scratch_places(builder, scratch, offsets))
-        inputs, outputs = outer[: len(op.inputs)], outer[len(op.inputs) :]
-        for argument, pointer in zip(op.body.block.args, inputs, strict=True):
-            tile.load_rows(argument, _row(builder, pointer, first, argument), count)
-        for inner in op.body.block.ops:
-            tile.emit(inner)
-        for value, pointer in zip(op.yielded, outputs, strict=True):
-            tile.store_rows(value, _row(builder, pointer, first, value), count)
 
-    arguments = [POINTER] * (len(op.inputs) + len(op.outputs) + 2) + [I64, I64]
-    return code.function(name, arguments, body), total
+@dataclass(frozen=True)
+class _TileForm:
+    """The function of one tile: for which width, and under which name."""
+
+    code: Code
+    op: TileOp
+    width: int
+    name: str
+
+    def function(self, constants: ConstantTable) -> tuple[ir.Function, int]:
+        """Return `void (operands..., results..., constants, scratch, [crew...,] first row, rows)` and its scratch."""
+        op, memory = self.op, plan_tile(self.op, self.width)
+        outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
+            crew = self._crew(builder, memory.spans, rest) if shared else None
+            tile = TileCode(self.code, builder, (constants, table), self.width, scratch, memory.spans, crew)
+            self._emit_body(tile, buffers, (rest[-2], rest[-1]))
+
+        crew_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
+        arguments = [POINTER] * (outer + 2) + crew_types + [I64, I64]
+        return self.code.function(self.name, arguments, body), memory.total
+
+    def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> Crew:
+        own, meet, pool, first, end, *_ = args
+        private = private_arguments(self.op, spans)
+        return Crew(
+            self.op.schedule.pieces.data, (first, end), (own, private), lambda: _emit_meeting(builder, meet, pool)
+        )
+
+    def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], rows: tuple[ir.Value, ir.Value]) -> None:
+        """Emit the rows in, every op, the rows out, and where a crew has to meet."""
+        op, (first, count) = self.op, rows
+        plan = plan_sharing(op, tile.spans, self.width)
+        inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
+        for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
+            tile.load_rows(argument, (_row(tile.builder, pointer, first, argument), count), cut)
+        for inner, turn in plan.ops.items():
+            if tile.crew is not None and turn.meets:
+                tile.crew.meet()
+            tile.emit(inner, turn.cut)
+        for value, pointer, turn in zip(op.yielded, outputs, plan.results, strict=True):
+            if tile.crew is not None and turn.meets:
+                tile.crew.meet()
+            tile.store_rows(value, (_row(tile.builder, pointer, first, value), count), turn.cut)
 
 
 def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:

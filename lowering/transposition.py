@@ -12,26 +12,27 @@ from llvmlite import ir
 from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.strided import Strided, copy_values, emit_strided
 
-ARGUMENTS = (POINTER, POINTER, I64, I64, I64)
+ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
 
 Block = Callable[[ir.Value], None]
 
 
 def rows_to_columns(code: Code, width: int) -> ir.Function:
-    """Return `void (rows, columns, features, row_count, width)`: columns[k][t] = rows[min(t, row_count - 1)][k].
+    """Return `void (rows, columns, stride, features, row_count, width)`.
 
-    One function serves all widths of which a vector holds whole columns.
+    It makes columns[k][t] = rows[min(t, row_count - 1)][k].
+    The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
     lanes = code.column_lanes(width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        rows, columns, features, count, columns_count = args
+        rows, columns, stride, features, count, columns_count = args
         vectors = code.lanes(builder, lanes)
         if lanes == 1:
             _emit_copy(code, builder, (rows, columns, features))
             return
         with counted_loop(builder, columns_count, lanes) as first:
-            lines = _lines(builder, (rows, features, count), (first, lanes))
+            lines = _lines(builder, (rows, stride, count), (first, lanes))
 
             def turn(feature: ir.Value) -> None:
                 block = [vectors.load(float_at(builder, line, feature)) for line in lines]
@@ -52,20 +53,21 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
 
 
 def columns_to_rows(code: Code, width: int) -> ir.Function:
-    """Return `void (columns, rows, features, row_count, width)`: rows[t][k] = columns[k][t] for t < row_count.
+    """Return `void (columns, rows, stride, features, row_count, width)`.
 
-    One function serves all widths of which a vector holds whole columns.
+    It makes rows[t][k] = columns[k][t] for t < row_count.
+    The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
     lanes = code.column_lanes(width)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        columns, rows, features, count, columns_count = args
+        columns, rows, stride, features, count, columns_count = args
         vectors = code.lanes(builder, lanes)
         if lanes == 1:
             _emit_copy(code, builder, (columns, rows, features))
             return
         with counted_loop(builder, count, lanes) as first:
-            lines = _lines(builder, (rows, features, count), (first, lanes))
+            lines = _lines(builder, (rows, stride, count), (first, lanes))
 
             def turn(feature: ir.Value) -> None:
                 places = [(builder.add(feature, i64(k)), columns_count, first) for k in range(lanes)]
@@ -100,12 +102,12 @@ def _lines(
     builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: tuple[ir.Value, int]
 ) -> list[ir.Value]:
     """Return for each of some columns of the tile, (first, number), the address of the row it stands for."""
-    pointer, features, count = rows
+    pointer, stride, count = rows
     first, number = columns
     last = builder.sub(count, i64(1))
     wanted = [builder.add(first, i64(offset)) for offset in range(number)]
     indices = [builder.select(builder.icmp_signed("<", last, row), last, row) for row in wanted]
-    return [float_at(builder, pointer, builder.mul(index, features)) for index in indices]
+    return [float_at(builder, pointer, builder.mul(index, stride)) for index in indices]
 
 
 def _for_each_block(builder: ir.IRBuilder, features: ir.Value, lanes: int, blocks: tuple[Block, Block]) -> None:

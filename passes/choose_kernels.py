@@ -3,15 +3,17 @@
 ```mlir
 %y = pebble.linear %x, %w : ...
 // ->
-%y = pebble.linear %x, %w kernel <walk from 1, count_blocks from 8, "density 0.100, stored sparse"> : ...
+%y = pebble.linear %x, %w kernel <walk from 1, count_blocks from 8, predicted [1: 3.7, 8: 16.2, ...],
+    "density 0.050, stored sparse; next compact_walk 5.9 us at 1, sparse_rows 29.1 us at 8"> : ...
 ```
 
-The wider the tile, the more a nonzero earns for being looked up once, and the longer sparse stays ahead of dense; a
-single row reads every weight once, so there the bytes decide. The crossovers were measured on AVX-512 (one thread,
-square layers of 768 and 1024 and 3072 x 768, uniform masks), where both families are equally fast. A weight that
-`pebble-sparsify` left dense may meet NaN or infinity, whose products with its zeros are not zero.
+At each width the family wins that the cost model of `redpebble.theory.kernel_cost` predicts to be the fastest on the
+machine that the options describe; times that were `measured` count instead where there are any. Dense kernels are
+candidates like all others, so nothing is chosen that is expected to be slower than they are. A weight that
+`pebble-sparsify` left dense may meet NaN or infinity, whose products with its zeros are not zero: it stays dense.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -25,40 +27,23 @@ from redpebble.dialect.attributes import KernelAttr
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import CscMatrix
+from redpebble.passes.layer_costs import Measurement, layer_key, layers_of, read_bytes, times_by_place
 from redpebble.passes.weights import Weight, density, weight_of
+from redpebble.theory.kernel_cost import WIDTHS, Machine, candidates, predicted_us
+from redpebble.theory.kernel_work import Layer
+
+WORTH_PACKING: Final = 0.97
+"""A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
+
+Times = dict[int, dict[str, float]]
+"""Microseconds of families by tile width."""
 
 
-class Choice(NamedTuple):
-    """The families for tiles from `width` batch columns on: `sparse` below the density `crossover`, else `dense`.
+class LayerTimes(NamedTuple):
+    """What is known of a layer: the model's times of all candidates, and those that were measured."""
 
-    Below `THIN` it is `thin`: with so few weights in a row, looking each one up is the least work.
-    """
-
-    width: int
-    crossover: float
-    thin: str
-    sparse: str
-    dense: str
-
-
-THIN: Final = 0.01
-
-WALK_BYTES: Final = 6
-"""That the walk's stream takes for a nonzero, about."""
-
-NEAR_BYTES: Final = 1 << 21
-"""A second-level cache: what all layers of a network read together beyond it comes from farther away at every call."""
-
-COMPACT_BELOW: Final = 0.2
-"""Density below which a mask instead of stored zeros makes the walk's stream clearly shorter."""
-
-CHOICES: Final = (
-    Choice(1, 0.60, "sell_gather", "walk", "dense_rows"),
-    Choice(8, 0.44, "count_blocks", "count_blocks", "dense_panels"),
-    Choice(16, 0.49, "count_blocks", "count_blocks", "dense_panels"),
-    Choice(32, 0.54, "count_blocks", "count_blocks", "dense_panels"),
-    Choice(64, 0.62, "count_blocks", "count_blocks", "dense_panels"),
-)
+    predicted: Times
+    measured: Times
 
 
 @dataclass(frozen=True)
@@ -67,36 +52,122 @@ class ChooseKernels(ModulePass):
 
     name = "pebble-choose-kernels"
 
+    lanes: int = Machine.lanes
+    """This and the following: see `Machine`."""
+    l1_bytes: int = Machine.l1_bytes
+    l2_bytes: int = Machine.l2_bytes
+    l3_bytes: int = Machine.l3_bytes
+    l3_ns: float = Machine.l3_ns
+    dram_ns: float = Machine.dram_ns
+    paces: tuple[str, ...] = ()
+    """The paces of the machine as words such as `walk@1=1.03`."""
+    measured: tuple[str, ...] = ()
+    """Times that count instead of predicted ones: `Measurement`s as text."""
+
+    @staticmethod
+    def on(machine: Machine, measured: Sequence[Measurement] = ()) -> "ChooseKernels":
+        """Return the pass for a machine, with what was measured on it."""
+        return ChooseKernels(
+            lanes=machine.lanes,
+            l1_bytes=machine.l1_bytes,
+            l2_bytes=machine.l2_bytes,
+            l3_bytes=machine.l3_bytes,
+            l3_ns=machine.l3_ns,
+            dram_ns=machine.dram_ns,
+            paces=tuple(f"{kernel}={pace!r}" for kernel, pace in sorted(machine.paces.items())),
+            measured=tuple(str(one) for one in measured),
+        )
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the options describe.
+
+        Raises:
+            ValueError: an option is no number, or none that a machine can have.
+        """
+        paces: dict[str, float] = {}
+        for word in self.paces:
+            kernel, _, pace = word.partition("=")
+            try:
+                paces[kernel] = float(pace)
+            except ValueError:
+                raise ValueError(f"cannot read pace {word!r}, accepted is KERNEL=NUMBER such as walk@1=1.03") from None
+        sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
+        return Machine(self.lanes, *sizes, l3_ns=self.l3_ns, dram_ns=self.dram_ns, paces=paces)
+
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        layers = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
-        weights = [self._weight(linear) for linear in layers]
-        nonzeros = sum(len(weight.values) for weight in weights if isinstance(weight, CscMatrix))
-        for linear, weight in zip(layers, weights, strict=True):
-            linear.kernel = kernel_for(weight, far=nonzeros * WALK_BYTES > NEAR_BYTES)
+        linears = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        try:
+            weights = [_weight(linear) for linear in linears]
+            layers, machine = layers_of([linear.weight for linear in linears]), self.machine
+            measured = times_by_place(Measurement.parse(text) for text in self.measured)
+            for linear, weight, layer in zip(linears, weights, layers, strict=True):
+                found: Times = {}
+                if measured:
+                    key = layer_key(linear.weight, layer)
+                    found = {width: measured[key, width] for width in WIDTHS if (key, width) in measured}
+                times = LayerTimes(predicted_times(layer, machine), found)
+                linear.kernel = kernel_for(weight, layer, times, machine)
+        except ValueError as error:
+            raise PassFailedException(f"{self.name}: {error}") from error
 
-    def _weight(self, linear: LinearOp) -> Weight:
-        weight = weight_of(linear.weight)
-        if weight is None:
-            where = f"node {node_name(linear)}" if node_name(linear) else linear.name
-            raise PassFailedException(f"{self.name}: the weight of {where} is no constant")
-        return weight
+
+def _weight(linear: LinearOp) -> Weight:
+    weight = weight_of(linear.weight)
+    if weight is None:
+        where = f"node {node_name(linear)}" if node_name(linear) else linear.name
+        raise ValueError(f"the weight of {where} is no constant")
+    return weight
 
 
-def kernel_for(weight: Weight, *, far: bool) -> KernelAttr:
-    """Return the kernel families for a weight, with the reason; one that is stored dense keeps its zeros.
+def predicted_times(layer: Layer, machine: Machine) -> Times:
+    """Return the microseconds that all families are predicted to take that can compute a layer."""
+    return {
+        width: {
+            family: predicted_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)
+        }
+        for width in WIDTHS
+    }
 
-    `far` says that the network's weights together do not stay in the second-level cache.
-    """
-    share, stored = density(weight), "sparse" if isinstance(weight, CscMatrix) else "dense"
+
+def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine) -> KernelAttr:
+    """Return the fastest families by width, with their times and the reason."""
+    chosen = _fastest(times)
+    starts = {
+        width: family
+        for before, (width, family) in zip(("", *chosen.values()), chosen.items(), strict=False)
+        if family != before
+    }
+    stored = "sparse" if isinstance(weight, CscMatrix) else "dense"
+    far = ", weights beyond the second-level cache" if layer.other_bytes + read_bytes(weight) > machine.l2_bytes else ""
+    return KernelAttr.of(
+        starts,
+        f"density {density(weight):.3f}, stored {stored}{far}{_comparisons(starts, times)}",
+        {width: times.predicted[width][family] for width, family in chosen.items()},
+        {width: known[chosen[width]] for width, known in times.measured.items()},
+    )
+
+
+def _fastest(times: LayerTimes) -> dict[int, str]:
+    """Return the family for each width, the widest first, as most of a large batch runs there."""
     chosen: dict[int, str] = {}
-    for choice in CHOICES:
-        family = choice.dense
-        if stored == "sparse" and share < choice.crossover:
-            family = choice.sparse if share >= THIN else choice.thin
-        if family == "walk" and far and share < COMPACT_BELOW:
-            family = "compact_walk"
-        if family not in chosen.values():
-            chosen[choice.width] = family
-    place = ", weights beyond the second-level cache" if far else ""
-    return KernelAttr.of(chosen, f"density {share:.3f}, stored {stored}{place}")
+    for width in reversed(WIDTHS):
+        known = times.measured.get(width, times.predicted[width])
+        packed = [family for family in known if family in chosen.values()]
+        worth = WORTH_PACKING * min((known[family] for family in packed), default=float("inf"))
+        fastest = min(known, key=known.__getitem__)
+        chosen[width] = fastest if known[fastest] < worth else min(packed, key=known.__getitem__)
+    return {width: chosen[width] for width in WIDTHS}
+
+
+def _comparisons(starts: Mapping[int, str], times: LayerTimes) -> str:
+    """Return the best of the families that were not chosen, at the widths from which the chosen ones are used."""
+    texts: list[str] = []
+    for width, family in starts.items():
+        known = times.measured.get(width, times.predicted[width])
+        others = [other for other in known if other != family]
+        if others:
+            best = min(others, key=known.__getitem__)
+            texts.append(f"{best} {known[best]:.3g} us at {width}")
+    return f"; next {', '.join(texts)}" if texts else ""

@@ -17,8 +17,12 @@ Row-wise are layers, activations, softmax, normalisations, means, concat and spl
 with the same rows or with constants that have one entry a feature (inside a tile these are of rank 1). A reshape that
 only merges or splits leading axes does nothing inside a tile. Transposes, other reshapes, concat and split, and
 arithmetic that broadcasts over rows stay outside. Which ops come together: see `redpebble.passes.clusters`.
+
+A width is left out where a column is predicted to take longer than in narrower tiles, its linear layers and its way in
+and out, which happens when few connections are left and a wide tile is mostly the moving of its values.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -47,6 +51,8 @@ from redpebble.passes.clusters import clusters_of
 from redpebble.passes.dominance import check_def_before_use
 from redpebble.passes.rowwise import ROW_MAJOR, Rows
 from redpebble.passes.tile_building import TileBuilder
+from redpebble.passes.tile_costs import features_at_the_edge, turn_us
+from redpebble.theory.kernel_cost import WIDTHS
 
 TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp | NetworkOp
 """Ops that run in tiles only."""
@@ -58,20 +64,36 @@ class FormTiles(ModulePass):
 
     name = "pebble-form-tiles"
 
-    widths: tuple[int, ...] = (1, 8, 16, 32, 64)
-    """Batch columns of a tile, ascending."""
+    widths: tuple[int, ...] = ()
+    """Batch columns of a tile, ascending; by themselves those of `WIDTHS` that the linear layers make worth it."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         try:
-            schedule = ScheduleAttr.of("layer_by_layer", self.widths)
+            ScheduleAttr.of("layer_by_layer", self.widths or WIDTHS)  # refuses widths even where there is no tile
             for func in [found for found in op.walk() if isinstance(found, FuncOp) and found.body.blocks]:
                 _refuse_unknown(func)
-                _form_tiles(func, schedule)
+                _form_tiles(func, self.widths)
             region_dce(op.body)
             check_def_before_use(op)
         except VerifyException as error:
             raise PassFailedException(f"{self.name}: {error}") from error
+
+
+def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
+    """Return the widths at which a column takes less time than in narrower tiles, as far as times are known."""
+    kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
+    times = [kernel.predicted.by_width | kernel.measured.by_width for kernel in kernels]
+    turned = features_at_the_edge(ops)
+    kept: list[int] = []
+    fastest = float("inf")
+    for width in WIDTHS:
+        known = [time[width] for time in times if width in time]
+        column = (sum(known) + turn_us(turned, width)) / width if known and len(known) == len(times) else 0.0
+        if column < fastest or not kept:
+            kept.append(width)
+            fastest = column or fastest
+    return tuple(kept)
 
 
 def _body(func: FuncOp) -> list[Operation]:
@@ -90,19 +112,20 @@ def _described(op: Operation) -> str:
     return f"node {node_name(op)!r}: {op.name}" if node_name(op) else op.name
 
 
-def _form_tiles(func: FuncOp, schedule: ScheduleAttr) -> None:
+def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
     block = func.body.block
     ops, rows = _body(func), Rows.of(func)
     counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
     for op in ops:
         if isinstance(op, TILED) and op not in counts:
             raise VerifyException(f"{_described(op)} needs a known last axis and constant parameters")
-    builder = TileBuilder(rows, schedule)
+    builder = TileBuilder(rows)
     ordered: list[Operation] = []
     replaced: list[Operation] = []
     for cluster in clusters_of(ops, counts):
         if cluster.is_tile:
-            ordered += builder.build(cluster.ops)
+            schedule = ScheduleAttr.of("layer_by_layer", widths or worthwhile_widths(cluster.ops))
+            ordered += builder.build(cluster.ops, schedule)
             replaced += cluster.ops
         else:
             ordered += cluster.ops

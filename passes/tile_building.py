@@ -21,15 +21,17 @@ from redpebble.passes.rowwise import Rows, dynamic_operands
 
 @dataclass(frozen=True)
 class TileBuilder:
-    """Makes tiles with one schedule."""
+    """Makes tiles out of ops with the same rows."""
 
     rows: Rows
-    schedule: ScheduleAttr
     flat_constants: dict[SSAValue, ConstantOp] = field(default_factory=dict[SSAValue, ConstantOp])
     """Constants of rank 1 for those with other leading axes of size 1; the caller puts them into the block."""
 
-    def build(self, ops: Sequence[Operation]) -> list[Operation]:
-        """Return a tile that computes `ops`, and reshapes behind it; users of the results of `ops` now read theirs."""
+    def build(self, ops: Sequence[Operation], schedule: ScheduleAttr) -> list[Operation]:
+        """Return a tile that computes `ops` by a schedule, and reshapes behind it.
+
+        Users of the results of `ops` now read theirs.
+        """
         members = set(ops)
         operands = dict.fromkeys(operand for op in ops for operand in dynamic_operands(op))
         inputs = [operand for operand in operands if operand.owner not in members]
@@ -40,7 +42,7 @@ class TileBuilder:
         for op in ops:
             body.block.add_ops(self._inside(op, inner))
         body.block.add_op(YieldOp([inner[output] for output in outputs]))
-        tile = TileOp(inputs, [self._result(output, inputs) for output in outputs], self.schedule, body)
+        tile = TileOp(inputs, [self._result(output, inputs) for output in outputs], schedule, body)
         return [tile, *self._replace(outputs, tile)]
 
     def _inside(self, op: Operation, inner: dict[SSAValue, SSAValue]) -> list[Operation]:

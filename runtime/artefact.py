@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from redpebble.lowering.emission import ALIGNMENT
 from redpebble.lowering.layer_report import LayerReport
-from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor
+from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.machine_code import missing_features
 
@@ -101,7 +101,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "sizes": [_size_json(size) for size in program.sizes],
         "equal": [[_size_json(first), _size_json(second)] for first, second in program.equal],
         "scratch_bytes": program.scratch_bytes,
-        "steps": [[step.symbol, None if step.rows is None else _size_json(step.rows)] for step in program.steps],
+        "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
         "layers": [vars(layer) for layer in program.layers],
     }
@@ -118,7 +118,7 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
         equal=tuple((_size(first), _size(second)) for first, second in header["equal"]),
         constants=tuple(constants),
         scratch_bytes=header["scratch_bytes"],
-        steps=tuple(Step(symbol, None if rows is None else _size(rows)) for symbol, rows in header["steps"]),
+        steps=tuple(map(_step, header["steps"])),
         layers=tuple(LayerReport(**layer) for layer in header["layers"]),
     )
 
@@ -132,6 +132,19 @@ def _sections(data: NDArray[np.uint8], offset: int, descriptions: Json) -> list[
         sections.append(data[offset : offset + size].view(dtype).reshape(shape))
         offset += size + -size % ALIGNMENT
     return sections
+
+
+def _step_json(step: Step) -> Json:
+    tiled = step.tiled
+    times = [] if tiled is None else [[*vars(time).values()] for time in tiled.times]
+    tiles = None if tiled is None else [times, tiled.same_from, tiled.shared]
+    return [step.symbol, None if step.rows is None else _size_json(step.rows), tiles]
+
+
+def _step(json_step: Json) -> Step:
+    symbol, rows, tiles = json_step
+    tiled = None if tiles is None else TiledRows(tuple(TileTime(*time) for time in tiles[0]), *tiles[1:])
+    return Step(symbol, None if rows is None else _size(rows), tiled)
 
 
 def _size_json(size: Size) -> Json:

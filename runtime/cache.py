@@ -39,8 +39,16 @@ def _source_folders() -> list[Path]:
     import redpebble.frontend
     import redpebble.lowering
     import redpebble.passes
+    import redpebble.theory
 
-    packages = (redpebble, redpebble.dialect, redpebble.frontend, redpebble.lowering, redpebble.passes)
+    packages = (
+        redpebble,
+        redpebble.dialect,
+        redpebble.frontend,
+        redpebble.lowering,
+        redpebble.passes,
+        redpebble.theory,
+    )
     return [Path(folder) for package in packages for folder in package.__path__]
 
 

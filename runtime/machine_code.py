@@ -1,7 +1,8 @@
 """From LLVM IR to callable machine code in this process."""
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,6 +18,7 @@ def _initialize() -> None:
     """Make LLVM's code generator for this architecture available; the second call does nothing."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()  # for inline assembly; LLVM ends the process without it
 
 
 def host_target() -> CpuTarget:
@@ -29,6 +31,12 @@ def missing_features(target: CpuTarget) -> tuple[str, ...]:
     host = binding.get_host_cpu_features()
     needed = [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]
     return tuple(feature for feature in needed if not host.get(feature, False))
+
+
+@cache
+def _jit() -> tuple[binding.LLJIT, Iterator[int]]:
+    """Return what loads objects, and numbers for their names; making one costs more than a load."""
+    return binding.create_lljit_compiler(), itertools.count()
 
 
 def emit_object(llvm_ir: str, target: CpuTarget) -> bytes:
@@ -59,14 +67,14 @@ def load_object(image: bytes, arities: Mapping[str, tuple[int, int]]) -> Machine
     Calls through the result release Python's global lock.
     """
     _initialize()
-    jit = binding.create_lljit_compiler()
+    jit, numbers = _jit()
     builder = binding.JITLibraryBuilder().add_object_img(image)
     for name in arities:
         builder = builder.export_symbol(name)
-    tracker = builder.link(jit, "redpebble")
+    tracker = builder.link(jit, f"redpebble{next(numbers)}")
     addresses = {name: tracker[name] for name in arities}
     functions = {name: _function(addresses[name], *arity) for name, arity in arities.items()}
-    return MachineCode(functions, addresses, (tracker, jit))
+    return MachineCode(functions, addresses, (tracker,))
 
 
 def _function(address: int, pointers: int, sizes: int) -> StepFunction:

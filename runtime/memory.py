@@ -1,20 +1,23 @@
 """Memory for native code: aligned buffers, and pointer tables to them."""
 
 import ctypes
+import math
+import sys
+from collections import deque
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.emission import ALIGNMENT
+from redpebble.lowering.emission import ALIGNMENT, FLOAT_BYTES
+
+Room = NDArray[np.uint8]
 
 
-def aligned_bytes(size: int) -> NDArray[np.uint8]:
+def aligned_bytes(size: int) -> Room:
     """Return `size` bytes (one at least) that start at a cache line; their content is undefined."""
-    room = np.empty(max(size, 1) + ALIGNMENT, dtype=np.uint8)
-    start = -address_of(room) % ALIGNMENT
-    return room[start : start + max(size, 1)]
+    return _aligned(_room(max(size, 1)), max(size, 1))
 
 
 def aligned_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -38,3 +41,73 @@ def address_of(array: NDArray[np.generic]) -> int:
 def pointer_table(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.uint64]:
     """Return the addresses of `arrays`; the caller keeps the arrays alive."""
     return np.array([address_of(array) for array in arrays], dtype=np.uint64)
+
+
+def return_free_memory() -> None:
+    """Give memory that is free back to the system, where its C library keeps it for later: compiling needs much."""
+    if not sys.platform.startswith("linux"):
+        return
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _room(size: int) -> Room:
+    return np.empty(size + ALIGNMENT, dtype=np.uint8)
+
+
+def _aligned(room: Room, size: int) -> Room:
+    start = -address_of(room) % ALIGNMENT
+    return room[start : start + size]
+
+
+def _first_with_holders(rooms: deque[Room]) -> tuple[Room, int]:
+    """Return what is first in `rooms`, taken from there, and the references to it."""
+    room = rooms.popleft()
+    return room, sys.getrefcount(room)
+
+
+ALONE: Final = _first_with_holders(deque([np.empty(0, dtype=np.uint8)]))[1]
+"""References that `_first_with_holders` finds when nobody else holds any; Python's versions count differently."""
+
+LEAST_KEPT_BYTES: Final = 1 << 14
+"""Size from which memory is kept; numpy makes smaller arrays faster than we find them."""
+
+MOST_KEPT: Final = 3
+"""Arrays of one shape whose memory is kept."""
+
+
+class OutputMemory:
+    """Arrays of one shape; the memory of those that nobody holds any more is taken again.
+
+    The system hands out new memory page by page, each when it is touched first, which may take longer than a layer.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """Take no memory yet."""
+        self._shape = shape
+        self._size = FLOAT_BYTES * math.prod(shape)
+        self._given: deque[Room] = deque()
+
+    def take(self) -> NDArray[np.float32]:
+        """Return an array that nobody else holds; its content is undefined."""
+        if self._size < LEAST_KEPT_BYTES:
+            return np.empty(self._shape, dtype=np.float32)
+        room = self._unused()
+        # arrays that are views, and views of those, hold the room
+        array = _aligned(room, self._size).view(np.float32).reshape(self._shape)
+        if len(self._given) < MOST_KEPT:
+            self._given.append(room)
+        return array
+
+    def _unused(self) -> Room:
+        """Return memory that nobody holds; a thread that looks at some has taken it out of the others' sight."""
+        for _ in range(len(self._given)):
+            try:
+                room, holders = _first_with_holders(self._given)
+            except IndexError:  # other threads are looking at all
+                break
+            if holders == ALONE:
+                return room
+            self._given.append(room)
+        return _room(self._size)

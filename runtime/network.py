@@ -1,23 +1,25 @@
-"""A compiled network: bound to the sizes of a call once, then one native call a run."""
+"""A compiled network: prepared for the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.lowering.layer_report import LayerReport
-from redpebble.lowering.planning import Lifetime, plan_offsets
-from redpebble.lowering.program import Program, Size, Step
-from redpebble.runtime.machine_code import MachineCode, load_object
-from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
+from redpebble.lowering.program import Program
+from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs
+from redpebble.runtime.call_sizes import CallSizes, call_sizes, dimensions
+from redpebble.runtime.machine_code import load_object
+from redpebble.runtime.memory import OutputMemory, address_of, aligned_copy, pointer_table
 from redpebble.runtime.thread_pool import ThreadPool
+from redpebble.runtime.workspace import LoadedNetwork, Workspace, new_workspace
 
 Floats = NDArray[np.float32]
+Shapes = tuple[tuple[int, ...], ...]
 
-LEAST_PIECE = 16
-"""Rows that a thread gets at least, and multiples of it: a tile of fewer is mostly padding."""
+MOST_SHAPES: Final = 32
+"""Shapes for which a network stays prepared; more are forgotten, the oldest first, so that memory does not grow."""
 
 
 class NodeArg(NamedTuple):
@@ -28,29 +30,12 @@ class NodeArg(NamedTuple):
     shape: list[int | str]
 
 
-@dataclass(frozen=True)
-class Binding:
-    """A network bound to the shapes of its inputs: the sizes of the call, and memory that idle calls have left."""
+class _Prepared(NamedTuple):
+    """The sizes of calls with inputs of some shapes, and memory that idle calls have left."""
 
-    sizes: NDArray[np.int64]
-    rows: tuple[int, ...]
-    """The rows of each step, 0 where it is one piece of work."""
-    output_shapes: tuple[tuple[int, ...], ...]
-    temporary_offsets: tuple[int, ...]
-    temporary_bytes: int
-    workspaces: list["Workspace"] = field(default_factory=list["Workspace"])
-
-
-class Workspace(NamedTuple):
-    """What one call needs for itself: its table of buffers, and how the code is called on it, in threads or not."""
-
-    buffers: NDArray[np.uint64]
-    call: NDArray[np.uint64]
-    """See `lowering/thread_pool.py`."""
-    tables: tuple[int, ...]
-    """Arguments of `run`: addresses of buffers, constants, sizes, scratch."""
-    owned: tuple[NDArray[np.generic], ...]
-    """What the addresses point to."""
+    sizes: CallSizes
+    outputs: list[OutputMemory]
+    idle: list[Workspace]
 
 
 class Network:
@@ -67,12 +52,13 @@ class Network:
         self.program = program
         self.threads = threads
         self._input_names = tuple(tensor.name for tensor in program.inputs)
-        self._constants = [aligned_copy(array) for array in program.constants]
-        self._constant_table = pointer_table(self._constants)
-        arities = {"run": (4, 0)} | {step.symbol: (4, 2) for step in program.steps}
-        self._code: MachineCode = load_object(image, arities)
-        self._bindings: dict[tuple[tuple[int, ...], ...], Binding] = {}
-        self._pool = ThreadPool(threads) if threads > 1 else None
+        constants = [aligned_copy(array) for array in program.constants]
+        tiled = [step.tiled for step in program.steps if step.tiled is not None]
+        shared = [tiles.shared for tiles in tiled if tiles.shared is not None]
+        arities = {"run": (4, 0)} | {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (11, 0))
+        self._loaded = LoadedNetwork(program, load_object(image, arities), constants, pointer_table(constants))
+        self._prepared: dict[int, dict[Shapes, _Prepared]] = {threads: {}}
+        self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
 
     @property
     def report(self) -> tuple[LayerReport, ...]:
@@ -81,33 +67,39 @@ class Network:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs, as `InferenceSession.get_inputs` does."""
-        return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.inputs]
+        return [NodeArg(tensor.name, "tensor(float)", dimensions(tensor.shape)) for tensor in self.program.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
-        return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.outputs]
+        return [NodeArg(tensor.name, "tensor(float)", dimensions(tensor.shape)) for tensor in self.program.outputs]
 
-    def __call__(self, *inputs: Floats) -> Floats | list[Floats]:
-        """Run on inputs in their order; return the output, or the list of them where there are several."""
+    def __call__(self, *inputs: Floats, threads: int | None = None) -> Floats | list[Floats]:
+        """Run on inputs in their order; return the output, or the list of them where there are several.
+
+        Raises:
+            ValueError: a dtype or shape does not fit, or `threads` is more than the network was compiled for.
+        """
         if len(inputs) != len(self.program.inputs):
             raise ValueError(f"{len(inputs)} inputs, expected {len(self.program.inputs)}")
-        outputs = self._run([_checked(tensor.name, x) for tensor, x in zip(self.program.inputs, inputs, strict=True)])
+        arrays = [_checked(tensor.name, x) for tensor, x in zip(self.program.inputs, inputs, strict=True)]
+        outputs = self._run(arrays, threads)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Floats]) -> list[Floats]:
+    def run(
+        self, output_names: Sequence[str] | None, feeds: Mapping[str, Floats], *, threads: int | None = None
+    ) -> list[Floats]:
         """Run on inputs by name; the signature of `InferenceSession.run`.
+
+        `threads` is at most the number that the network was compiled for, which is what None means; the results do not
+        depend on it.
 
         Raises:
             ValueError: a name, dtype or shape does not fit; the message says what is expected.
         """
         names = self._input_names
         if len(feeds) != len(names) or not all(name in feeds for name in names):
-            for name in feeds:
-                if name not in names:
-                    raise ValueError(f"unknown input {name!r}, expected {', '.join(names)}")
-            missing = next(name for name in names if name not in feeds)
-            raise ValueError(f"input {missing!r} is missing")
-        outputs = self._run([_checked(name, feeds[name]) for name in names])
+            self._refuse_names(feeds)
+        outputs = self._run([_checked(name, feeds[name]) for name in names], threads)
         if not output_names:
             return outputs
         known = [tensor.name for tensor in self.program.outputs]
@@ -116,91 +108,78 @@ class Network:
                 raise ValueError(f"unknown output {name!r}, expected {', '.join(known)}")
         return [outputs[known.index(name)] for name in output_names]
 
-    def _run(self, inputs: list[Floats]) -> list[Floats]:
-        shapes = tuple(x.shape for x in inputs)
-        binding = self._bindings.get(shapes)
-        if binding is None:
-            binding = self._bindings.setdefault(shapes, bind(self.program, shapes))
-        outputs = [np.empty(shape, dtype=np.float32) for shape in binding.output_shapes]
-        workspace = binding.workspaces.pop() if binding.workspaces else self._new_workspace(binding)
+    def bind(
+        self,
+        feeds: Mapping[str, Floats],
+        outputs: Mapping[str, Floats] | None = None,
+        *,
+        threads: int | None = None,
+    ) -> BoundCall:
+        """Return the call on these arrays, which it reads and writes in place each time it is run.
+
+        As with onnxruntime's `io_binding`: write new values into the arrays, call `run()`, and read the outputs. Those
+        that `outputs` does not name are new arrays.
+
+        Raises:
+            ValueError: a name, dtype or shape does not fit, or an array is not contiguous.
+        """
+        if set(feeds) != set(self._input_names):
+            self._refuse_names(feeds)
+        inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
+        sizes = self._prepare(count, tuple(x.shape for x in inputs)).sizes
+        arrays = bound_outputs(self.program, outputs or {}, sizes.output_shapes)
+        return BoundCall(new_workspace(self._loaded, sizes, self._pool(count)), inputs, arrays)
+
+    def _run(self, inputs: list[Floats], threads: int | None) -> list[Floats]:
+        count = self.threads if threads is None else self._thread_count(threads)
+        prepared = self._prepare(count, tuple(x.shape for x in inputs))
+        outputs = [memory.take() for memory in prepared.outputs]
+        try:
+            workspace = prepared.idle.pop()
+        except IndexError:  # all are in use, by calls in other threads
+            workspace = new_workspace(self._loaded, prepared.sizes, self._pool(count))
+        buffers = workspace.buffers
         for index, array in enumerate((*inputs, *outputs)):
-            workspace.buffers[index] = address_of(array)
-        pool = self._pool if max(binding.rows, default=0) > LEAST_PIECE else None
-        if pool is None or not pool.try_run(workspace.call):
-            self._code.functions["run"](*workspace.tables)
-        binding.workspaces.append(workspace)
+            buffers[index] = address_of(array)
+        workspace.call()
+        prepared.idle.append(workspace)
         return outputs
 
-    def _new_workspace(self, binding: Binding) -> Workspace:
-        program = self.program
-        buffers = np.zeros(len(program.inputs) + len(program.outputs) + len(program.temporaries), dtype=np.uint64)
-        temporaries = aligned_bytes(binding.temporary_bytes)
-        first = len(program.inputs) + len(program.outputs)
-        for index, offset in enumerate(binding.temporary_offsets):
-            buffers[first + index] = address_of(temporaries) + offset
-        scratch = [aligned_bytes(program.scratch_bytes) for _ in range(self.threads)]
-        areas = pointer_table(scratch)
-        tables = tuple(address_of(table) for table in (buffers, self._constant_table, binding.sizes))
-        addresses = self._code.addresses
-        steps = [
-            (addresses[step.symbol], -1 if step.rows is None else rows)
-            for step, rows in zip(program.steps, binding.rows, strict=True)
-        ]
-        step_table = np.array(steps, dtype=np.int64)
-        call = np.array([address_of(step_table), len(steps), *tables, address_of(areas), LEAST_PIECE], dtype=np.uint64)
-        return Workspace(buffers, call, (*tables, int(areas[0])), (temporaries, areas, step_table, *scratch))
+    def _prepare(self, threads: int, shapes: Shapes) -> _Prepared:
+        prepared = self._prepared.setdefault(threads, {})
+        known = prepared.get(shapes)
+        if known is not None:
+            return known
+        sizes = call_sizes(self.program, shapes)
+        if len(prepared) >= MOST_SHAPES:
+            prepared.pop(next(iter(prepared)), None)
+        return prepared.setdefault(shapes, _Prepared(sizes, [OutputMemory(shape) for shape in sizes.output_shapes], []))
 
+    def _thread_count(self, threads: int | None) -> int:
+        if threads is None:
+            return self.threads
+        if not 1 <= threads <= self.threads:
+            raise ValueError(f"threads is {threads}, expected 1 to {self.threads}, for which the network was compiled")
+        return threads
 
-def bind(program: Program, shapes: Sequence[tuple[int, ...]]) -> Binding:
-    """Return the sizes of a call with inputs of `shapes`.
+    def _pool(self, threads: int) -> ThreadPool | None:
+        """Return the pool of so many threads; None for one, which is the caller's."""
+        if threads == 1:
+            return None
+        pool = self._pools.get(threads)
+        return pool if pool is not None else self._pools.setdefault(threads, ThreadPool(threads))
 
-    Raises:
-        ValueError: a shape does not fit the model; the message names the input, the size and what is expected.
-    """
-    symbols = _symbols(program, shapes)
-    for first, second in program.equal:
-        if first.evaluate(symbols) != second.evaluate(symbols):
-            raise ValueError(
-                f"size {first} is {first.evaluate(symbols)} and size {second} is {second.evaluate(symbols)}, "
-                "expected the same"
-            )
-    lifetimes = [
-        Lifetime(4 * temporary.size.evaluate(symbols), temporary.first_step, temporary.last_step)
-        for temporary in program.temporaries
-    ]
-    plan = plan_offsets(lifetimes)
-    return Binding(
-        sizes=np.array([size.evaluate(symbols) for size in program.sizes] or [0], dtype=np.int64),
-        rows=tuple(_step_rows(step, symbols) for step in program.steps),
-        output_shapes=tuple(tuple(size.evaluate(symbols) for size in tensor.shape) for tensor in program.outputs),
-        temporary_offsets=plan.offsets,
-        temporary_bytes=plan.total,
-    )
+    def _refuse_names(self, feeds: Mapping[str, Floats]) -> None:
+        """Say which input is unknown or missing.
 
-
-def _step_rows(step: Step, symbols: Mapping[str, int]) -> int:
-    return 0 if step.rows is None else step.rows.evaluate(symbols)
-
-
-def _symbols(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """Return the value of every symbol; check that the shapes fit the inputs and each other."""
-    symbols: dict[str, int] = {}
-    for tensor, shape in zip(program.inputs, shapes, strict=True):
-        if len(shape) != len(tensor.shape):
-            raise ValueError(f"input {tensor.name!r} has shape {shape}, expected {_expected(tensor.shape)}")
-        for axis, (size, value) in enumerate(zip(tensor.shape, shape, strict=True)):
-            known = size.constant if size.constant is not None else symbols.setdefault(str(size), value)
-            if known != value:
-                raise ValueError(f"input {tensor.name!r} has size {value} along axis {axis}, expected {known}")
-    return symbols
-
-
-def _dimensions(shape: Sequence[Size]) -> list[int | str]:
-    return [str(size) if size.constant is None else size.constant for size in shape]
-
-
-def _expected(shape: Sequence[Size]) -> str:
-    return "[" + ", ".join(str(dimension) for dimension in _dimensions(shape)) + "]"
+        Raises:
+            ValueError: always, when the names of `feeds` are not those of the inputs.
+        """
+        for name in feeds:
+            if name not in self._input_names:
+                raise ValueError(f"unknown input {name!r}, expected {', '.join(self._input_names)}")
+        missing = next(name for name in self._input_names if name not in feeds)
+        raise ValueError(f"input {missing!r} is missing")
 
 
 def _checked(name: str, array: Floats) -> Floats:

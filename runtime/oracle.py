@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,20 +47,22 @@ class Oracle:
         Raises:
             OracleError: onnxruntime refuses the model.
         """
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        # idle threads that spin would take a core from whoever is measured next
-        options.add_session_config_entry("session.force_spinning_stop", "1")
+        self._load(lambda: _loaded(model, threads))
+
+    @classmethod
+    def of(cls, make: Callable[[], onnxruntime.InferenceSession]) -> "Oracle":
+        """Return the session that `make` makes as a judge.
+
+        Raises:
+            OracleError: onnxruntime refuses the model.
+        """
+        oracle = cls.__new__(cls)
+        oracle._load(make)
+        return oracle
+
+    def _load(self, make: Callable[[], onnxruntime.InferenceSession]) -> None:
         try:
-            if isinstance(model, onnx_ir.Model):
-                with tempfile.TemporaryDirectory() as folder:
-                    path = Path(folder) / "model.onnx"
-                    onnx_ir.save(model.clone(), path, external_data="model.data")  # pyright: ignore[reportUnknownMemberType]
-                    self.session = _session(path, options)
-            else:
-                self.session = _session(Path(model), options)
+            self.session = make()
         except Exception as error:  # onnxruntime's errors share no base class of their own
             raise OracleError(_one_line(error)) from error
         self.output_names: tuple[str, ...] = tuple(output.name for output in self.session.get_outputs())
@@ -75,6 +77,21 @@ class Oracle:
             return self.session.run(None, dict(feeds))
         except Exception as error:
             raise OracleError(_one_line(error)) from error
+
+
+def _loaded(model: str | os.PathLike[str] | onnx_ir.Model, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # idle threads that spin would take a core from whoever is measured next
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    if not isinstance(model, onnx_ir.Model):
+        return _session(Path(model), options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        onnx_ir.save(model.clone(), path, external_data="model.data")  # pyright: ignore[reportUnknownMemberType]
+        return _session(path, options)
 
 
 def _session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:

@@ -27,11 +27,12 @@ class ThreadPool:
 
     def __init__(self, threads: int) -> None:
         """Start the workers."""
+        self.threads = threads
         self._code = _pool_code()
         self._state = aligned_bytes(POOL_BYTES)
         self._state[...] = 0
         self._busy = threading.Lock()
-        address = address_of(self._state)
+        self._address = address = address_of(self._state)
         self._code.functions["prepare"](address, threads)
         work = self._code.functions["work"]
         workers = [threading.Thread(target=work, args=(address, number), daemon=True) for number in range(1, threads)]
@@ -39,12 +40,12 @@ class ThreadPool:
             worker.start()
         weakref.finalize(self, _close, self._code, self._state, workers)
 
-    def try_run(self, call: NDArray[np.uint64]) -> bool:
-        """Run a call (see `lowering/thread_pool.py`), or return False when another one is running."""
+    def try_run(self, call: int) -> bool:
+        """Run the call at an address (see `lowering/thread_pool.py`), or return False when another one is running."""
         if not self._busy.acquire(blocking=False):
             return False
         try:
-            self._code.functions["run"](address_of(self._state), address_of(call))
+            self._code.functions["run"](self._address, call)
         finally:
             self._busy.release()
         return True

@@ -24,9 +24,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "passes": {"dialect", "theory", "search"},
     "runtime": {"lowering"},
     "deploy": {"dialect", "lowering", "runtime"},
-    "distributed": {"dialect", "frontend", "lowering", "passes", "runtime", "theory", "redpebble"},
+    "distributed": {"dialect", "frontend", "lowering", "passes", "runtime", "search", "theory", "redpebble"},
     "models": {"export", "theory"},
-    "bench": {"frontend", "models", "runtime", "search", "theory", "redpebble"},
+    "bench": {"dialect", "frontend", "lowering", "models", "passes", "runtime", "search", "theory", "redpebble"},
 }
 """Folder -> the folders whose modules it may import; `redpebble` is src/redpebble, which may import from all."""
 

@@ -11,12 +11,17 @@ result = redpebble.optimize("model.onnx")
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from redpebble.calibrating import calibrate as calibrate
     from redpebble.compiler import Optimized as Optimized
     from redpebble.compiler import compile as compile  # noqa: A004
     from redpebble.compiler import optimize as optimize
+    from redpebble.deployment import get_library_path as get_library_path
+    from redpebble.deployment import session as session
     from redpebble.frontend.errors import InvalidModelError as InvalidModelError
     from redpebble.frontend.errors import ModelError as ModelError
     from redpebble.frontend.errors import UnsupportedModelError as UnsupportedModelError
+    from redpebble.provider import register as register
+    from redpebble.provider import unregister as unregister
     from redpebble.runtime.network import Network as Network
 
 __all__ = [
@@ -25,8 +30,13 @@ __all__ = [
     "Network",
     "Optimized",
     "UnsupportedModelError",
+    "calibrate",
     "compile",
+    "get_library_path",
     "optimize",
+    "register",
+    "session",
+    "unregister",
 ]
 
 _HOMES = {
@@ -35,8 +45,13 @@ _HOMES = {
     "Network": "redpebble.runtime.network",
     "Optimized": "redpebble.compiler",
     "UnsupportedModelError": "redpebble.frontend.errors",
+    "calibrate": "redpebble.calibrating",
     "compile": "redpebble.compiler",
+    "get_library_path": "redpebble.deployment",
     "optimize": "redpebble.compiler",
+    "register": "redpebble.provider",
+    "session": "redpebble.deployment",
+    "unregister": "redpebble.provider",
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx_ir
@@ -37,7 +37,7 @@ def compare_runs(plan: CheckPlan, model: onnx_ir.Model, expected: Run, actual: R
     """Return for each output of `model` how far `actual` is from `expected`, at worst over all inputs of the plan."""
     names = [output.name or "" for output in model.graph.outputs]
     comparisons = [
-        compare(name, np.asarray(right), np.asarray(wrong), plan.tolerance)
+        compare(name, _as_array(right), _as_array(wrong), plan.tolerance)
         for feeds in plan.feeds(model)
         for name, right, wrong in zip(names, expected(feeds), actual(feeds), strict=True)
     ]
@@ -47,3 +47,12 @@ def compare_runs(plan: CheckPlan, model: onnx_ir.Model, expected: Run, actual: R
 def agree(comparisons: Sequence[Comparison]) -> bool:
     """Return whether no value of any output is too far off."""
     return not any(comparison.mismatches for comparison in comparisons)
+
+
+def _as_array(output: object) -> NDArray[Any]:
+    """Return an output as an array; a sequence of maps, as classifiers yield, becomes a row of values a map."""
+    if isinstance(output, list):
+        entries = cast("list[object]", output)
+        if entries and all(isinstance(entry, dict) for entry in entries):
+            return np.array([list(cast("dict[object, float]", entry).values()) for entry in entries])
+    return np.asarray(output)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from redpebble.distributed_cli import partition, run, simulate
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -14,11 +16,15 @@ app = typer.Typer(
     help="Make pruned ONNX models fast on CPUs by moving less data.",
 )
 
+for _command in (partition, run, simulate):
+    app.command()(_command)
+
 
 class OptimizeTarget(StrEnum):
-    """What `optimize` writes for: any runtime that knows the standard operators."""
+    """What `optimize` writes: standard operators alone, or nodes of ours beside them, which hold these as functions."""
 
     PORTABLE = "portable"
+    ORT = "ort"
 
 
 class EvictionPolicy(StrEnum):
@@ -44,7 +50,13 @@ InputShapes = Annotated[
 def optimize(
     model: ModelPath,
     output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes.")],
-    target: Annotated[OptimizeTarget, typer.Option(help="What the result runs on.")] = OptimizeTarget.PORTABLE,
+    target: Annotated[
+        OptimizeTarget | None,
+        typer.Option(help="Standard operators alone, or sparse layers as nodes with functions; ort where it pays."),
+    ] = None,
+    library: Annotated[
+        bool, typer.Option("--library", help="Write native code for onnxruntime beside the model, as OUT.so.")
+    ] = False,
     batch: Batches = "1,7",
     check_runs: Annotated[int, typer.Option("--check", metavar="N", help="Compare with the original N times.")] = 0,
     rtol: Rtol = 1e-4,
@@ -55,14 +67,18 @@ def optimize(
     report: ReportPath = None,
     seed: Seed = 0,
 ) -> None:
-    """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is."""
+    """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is.
+
+    For the target ort, sparse layers become nodes that onnxruntime runs as they are, and fast where our library is
+    registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any program.
+    """
     from redpebble.checking import CheckPlan
-    from redpebble.commands import OptimizeRequest, optimize_model
+    from redpebble.commands import OptimizeRequest, OutputFiles, optimize_model
     from redpebble.runtime.oracle import Tolerance
 
-    del target  # there is one so far
     plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), shapes(input_shape))
-    request = OptimizeRequest(model, output, words(skip_passes), save_as_external_data or None, report)
+    files = OutputFiles(output, save_as_external_data or None, report, library)
+    request = OptimizeRequest(model, None if target is None else target.value, words(skip_passes), files)
     raise typer.Exit(0 if optimize_model(request, plan) else 1)
 
 
@@ -94,7 +110,9 @@ def bench(
     model: ModelPath,
     batch: Batches = "1,32,128",
     threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
-    against: Annotated[str, typer.Option(metavar="A,B", help="Engines to compare with.")] = "onnxruntime",
+    against: Annotated[
+        str, typer.Option(metavar="A,B", help="Engines to compare with: onnxruntime, scipy, mkl, torch.")
+    ] = "onnxruntime",
     seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
     report: ReportPath = None,
 ) -> None:
@@ -105,6 +123,20 @@ def bench(
 
     engines = ("redpebble", *words(against))
     bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds)), report)
+
+
+@app.command()
+def tune(
+    model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
+    seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
+) -> None:
+    """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
+
+    What the machine is like serves every later compilation; the times of kernels serve compile(..., tune=True).
+    """
+    from redpebble.tuning_commands import tune_and_print
+
+    tune_and_print(model, seconds)
 
 
 @app.command()
@@ -119,6 +151,9 @@ def explain(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html."),
     ] = None,
+    parts: Annotated[
+        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
@@ -127,6 +162,10 @@ def explain(
 
     rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
     explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), report)
+    if parts is not None:
+        from redpebble.partition_explaining import explain_partition_and_print
+
+        explain_partition_and_print(model, parts, seed)
 
 
 @app.command()
@@ -198,13 +237,20 @@ def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 def main() -> None:
     """Run the command line; what is wrong with the input is one line on standard error."""
+    try:
+        app()
+    except Exception as error:
+        if not isinstance(error, _reported_errors()):
+            raise
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _reported_errors() -> tuple[type[Exception], ...]:
+    """Return what is the input's fault; loaded when it is asked for, since ranks of `run` are to start quickly."""
     from xdsl.utils.exceptions import DiagnosticException
 
     from redpebble.frontend.errors import ModelError
     from redpebble.runtime.oracle import OracleError
 
-    try:
-        app()
-    except (ModelError, OracleError, DiagnosticException, ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(2) from None
+    return ModelError, OracleError, DiagnosticException, ValueError, OSError

@@ -3,21 +3,23 @@
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx_ir
 from rich.progress import track
 
-from redpebble.bench.model_bench import BenchPlan, bench_model, bench_report
+from redpebble.bench.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.checking import CheckPlan, Feeds, agree, compare_runs
+from redpebble.compiler import Optimized, optimize
 from redpebble.compiler import compile as compile_model
-from redpebble.compiler import optimize
+from redpebble.deployment import holds_networks, session, write_library
 from redpebble.explain_page import explain_page
 from redpebble.explaining import ExplainRequest, explain, explanation_report
 from redpebble.export.saving import save_model
+from redpebble.frontend.importing import Source
 from redpebble.frontend.reading import read_model
 from redpebble.models.zoo import build, list_recipes, save
 from redpebble.network_model import flat_model
@@ -26,6 +28,7 @@ from redpebble.rendering import (
     comparison_table,
     console,
     layer_table,
+    network_table,
     order_table,
     recipe_table,
     schedule_table,
@@ -37,40 +40,75 @@ from redpebble.whole_files import replacing
 
 
 @dataclass(frozen=True)
-class OptimizeRequest:
-    """What `optimize` was asked for."""
+class OutputFiles:
+    """What `optimize` writes: the model, maybe with its weights beside it, a report, and a library of native code."""
 
-    source: Path
-    output: Path
-    skip_passes: tuple[str, ...]
+    model: Path
     external_data: bool | None
     report: Path | None
+    library: bool
+
+
+@dataclass(frozen=True)
+class OptimizeRequest:
+    """What `optimize` was asked for; without a target, `ort` where sparse networks are found."""
+
+    source: Path
+    target: Literal["portable", "ort"] | None
+    skip_passes: tuple[str, ...]
+    files: OutputFiles
 
 
 def optimize_model(request: OptimizeRequest, plan: CheckPlan) -> bool:
-    """Write the optimized model and show what changed; return False, with nothing written, when a check fails."""
-    original = read_model(request.source)
-    result = optimize(request.source, skip_passes=request.skip_passes)
+    """Write the optimized model and show what changed; return False, with nothing written, when a check fails.
+
+    Raises:
+        ValueError: a library was asked for, and there is no sparse network to run in it.
+    """
+    original, files = read_model(request.source), request.files
+    result = optimize(request.source, target=request.target or "ort", skip_passes=request.skip_passes)
+    if files.library and not result.networks:
+        raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
     comparisons: list[Comparison] = []
     if plan.runs:
         comparisons = compare_runs(plan, original, Oracle(request.source).run, Oracle(result.model).run)
+        if result.networks:
+            comparisons += _compare_native(plan, (request.source, original), result.model)
         console.print(comparison_table(comparisons))
         if not agree(comparisons):
-            console.print(f"{request.output} is not written: the optimized model differs", highlight=False)
+            console.print(f"{files.model} is not written: the optimized model differs", highlight=False)
             return False
-    save_model(result.model, request.output, external_data=request.external_data)
-    before, after = _summary(original, request.source), _summary(result.model, request.output)
-    console.print(summary_table(before, after))
-    console.print(layer_table(result.report))
-    if request.report is not None:
-        content = {"modified": result.modified, "before": before, "after": after}
-        layers, outputs = [asdict(layer) for layer in result.report], [asdict(one) for one in comparisons]
-        _write_json(request.report, content | {"layers": layers, "outputs": outputs})
+    if files.library:
+        write_library(result.model, files.model.with_suffix(".so"))
+    save_model(result.model, files.model, external_data=files.external_data)
+    _show_optimized(request, result, (original, comparisons))
     return True
 
 
+def _show_optimized(
+    request: OptimizeRequest, result: Optimized, checked: tuple[onnx_ir.Model, Sequence[Comparison]]
+) -> None:
+    """Show what changed, and write it as a report."""
+    original, comparisons = checked
+    before, after = _summary(original, request.source), _summary(result.model, request.files.model)
+    console.print(summary_table(before, after))
+    console.print(layer_table(result.report))
+    if result.networks:
+        console.print(network_table(result.networks))
+    elif result.obstacle:
+        console.print(f"standard operators alone: {result.obstacle}", highlight=False)
+    if request.files.report is not None:
+        content = {"modified": result.modified, "before": before, "after": after, "obstacle": result.obstacle}
+        layers, outputs = [asdict(layer) for layer in result.report], [asdict(one) for one in comparisons]
+        networks = [asdict(network) for network in result.networks]
+        _write_json(request.files.report, content | {"layers": layers, "networks": networks, "outputs": outputs})
+
+
 def check_model(model: Path, against: Path | None, plan: CheckPlan, report: Path | None) -> bool:
-    """Compare our native code, or `against` in onnxruntime, with `model` in onnxruntime; return whether they agree."""
+    """Compare our native code, or `against` in onnxruntime, with `model` in onnxruntime; return whether they agree.
+
+    Where `against` holds sparse networks, it runs as it is, and once more with our library registered.
+    """
     read_model(model)  # says more about a broken file than onnxruntime does
     oracle = Oracle(model)
     if against is not None:
@@ -82,16 +120,29 @@ def check_model(model: Path, against: Path | None, plan: CheckPlan, report: Path
             return network.run(oracle.output_names, feeds)
 
     comparisons = compare_runs(plan, read_model(model), oracle.run, actual)
+    if against is not None and holds_networks(against):
+        comparisons += _compare_native(plan, (model, read_model(model)), against)
     console.print(comparison_table(comparisons))
     if report is not None:
         _write_json(report, {"outputs": [asdict(one) for one in comparisons]})
     return agree(comparisons)
 
 
+def _compare_native(plan: CheckPlan, original: tuple[Path, onnx_ir.Model], networks: Source) -> list[Comparison]:
+    """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
+    path, model = original
+    native = Oracle.of(lambda: session(networks))
+    comparisons = compare_runs(plan, model, Oracle(path).run, native.run)
+    return [replace(one, name=f"{one.name}, native") for one in comparisons]
+
+
 def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     """Measure and show a line for each engine, batch and number of threads."""
-    total = len(plan.batches) * len(plan.threads) * len({*plan.engines, "onnxruntime"})
-    measured = bench_model(model, plan)
+    loaded = load_model(model, plan)
+    for line in loaded.skipped:
+        console.print(line, highlight=False)
+    total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
+    measured = bench_model(loaded, plan)
     rows = list(track(measured, "measuring", total, console=console, transient=True, disable=not console.is_terminal))
     console.print(bench_table(rows))
     if report is not None:
@@ -150,7 +201,8 @@ def write_zoo_model(spec: str, output: Path | None, seed: int) -> None:
 
 def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
     """Return the numbers of nodes, stored weights and bytes of a model that lies at `path`."""
-    tensors = [value.const_value for value in model.graph.initializers.values() if value.const_value is not None]
+    constants = [value.const_value for value in model.graph.initializers.values() if value.const_value is not None]
+    tensors = [tensor for tensor in constants if tensor.dtype.is_floating_point()]
     data = path.with_name(f"{path.name}.data")
     files = [path, *([data] if data.exists() else [])]
     return {

@@ -208,7 +208,8 @@ def _ranks(neurons: NDArray[np.int64], keys: NDArray[np.int64], *, last: bool = 
 
 
 def _layer_table(layers: Sequence[LayerReport]) -> str:
-    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", "why")
+    times = ("predicted us", "measured us")
+    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "why")
     rows = [
         (
             "",
@@ -220,9 +221,11 @@ def _layer_table(layers: Sequence[LayerReport]) -> str:
                 f"{layer.density:.3f}",
                 layer.format,
                 layer.kernel,
+                ", ".join(f"{time:.3g}" for time in layer.predicted_us.values()),
+                ", ".join(f"{time:.3g}" for time in layer.measured_us.values()),
                 layer.reason,
             ),
         )
         for layer in layers
     ]
-    return _table(headers, rows, words=("format", "kernel", "why"))
+    return _table(headers, rows, words=("format", "kernel", *times, "why"))

@@ -2,23 +2,29 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.compiler import context, portable_passes
+from redpebble.compiler import context, simplifying_passes
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.movement import ReshapeOp
 from redpebble.dialect.network import NetworkOp
 from redpebble.frontend.importing import Source, import_model
 from redpebble.lowering.layer_report import LayerReport, layer_reports
+from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
+from redpebble.passes.choose_kernels import ChooseKernels
 from redpebble.passes.flatten_network import FlattenNetwork
 from redpebble.passes.network_view import network_of_op
 from redpebble.passes.pipeline import run_passes
+from redpebble.runtime.cache import default_folder
+from redpebble.runtime.machine_code import host_target
 from redpebble.theory.network import Network
+from redpebble.tuning import Tuning, measure_kernels
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,16 @@ class FlatModel:
         return f"{graphs}; no connections are: {what}" if what else graphs
 
 
-def flat_model(source: Source) -> FlatModel:
-    """Return the graphs of a model.
+def flat_model(source: Source, cache: Path | None = None) -> FlatModel:
+    """Return the graphs of a model; kernels are those of this machine, as far as `cache` (the user's) knows it.
 
     Raises:
         ModelError: the model is unreadable.
     """
     module = import_model(source, foreign="keep").module
-    run_passes(context(), module, portable_passes())
+    run_passes(context(), module, simplifying_passes())
+    known = Tuning.recalled(host_target(), default_folder() if cache is None else cache)
+    run_passes(context(), module, (ChooseKernels.on(known.machine, measure_kernels(module, known)), AnnotateIoBounds()))
     layers = layer_reports(module)
     run_passes(context(), module, (FlattenNetwork(),))
     networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from redpebble.bench.model_bench import BenchRow
 from redpebble.explaining import ExplainRequest, NetworkExplanation
+from redpebble.export.network_report import NetworkReport
 from redpebble.lowering.layer_report import LayerReport
 from redpebble.models.recipe import Recipe
 from redpebble.runtime.oracle import Comparison
@@ -21,11 +22,33 @@ console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 def layer_table(layers: Sequence[LayerReport]) -> Table:
-    """Return a line for each linear layer."""
-    table = _table("layer", "inputs", "outputs", "connections", "density", "format", "kernel", "why")
+    """Return a line for each linear layer; times in microseconds are of tiles of the widths that a kernel is for."""
+    times = ("predicted us", *(("measured us",) if any(layer.measured_us for layer in layers) else ()))
+    table = _table("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "why")
     for layer in layers:
         sizes = (str(layer.inputs), str(layer.outputs), f"{layer.connections:,}", f"{layer.density:.3f}")
-        table.add_row(layer.name, *sizes, layer.format, layer.kernel, layer.reason)
+        known = (layer.predicted_us, layer.measured_us)[: len(times)]
+        spans = ("\n".join(kernel_times(layer.kernel, one)) for one in known)
+        table.add_row(layer.name, *sizes, layer.format, layer.kernel.replace(", ", "\n"), *spans, layer.reason)
+    return table
+
+
+def kernel_times(kernel: str, times: Mapping[str, float]) -> list[str]:
+    """Return for each family of a kernel such as `walk from 1, panels from 8` its times from the first width on."""
+    starts = [int(word) for word in kernel.replace(",", "").split() if word.isdigit()] or [1]
+    texts: list[str] = []
+    for start, end in zip(starts, [*starts[1:], None], strict=True):
+        own = [time for width, time in times.items() if int(width) >= start and (end is None or int(width) < end)]
+        texts.append(" to ".join(dict.fromkeys(f"{time:.3g}" for time in (*own[:1], *own[-1:]))))
+    return texts
+
+
+def network_table(networks: Sequence[NetworkReport]) -> Table:
+    """Return a line for each sparse network."""
+    table = _table("sparse network", "operators", "layers", "connections", "density", "why")
+    for network in networks:
+        sizes = (str(network.operators), str(network.layers), f"{network.connections:,}", f"{network.density:.3f}")
+        table.add_row(network.name, *sizes, network.reason)
     return table
 
 
@@ -103,10 +126,13 @@ def _table(*headers: str) -> Table:
     words = {
         "",
         "layer",
+        "sparse network",
         "order",
         "start",
         "format",
         "kernel",
+        "predicted us",
+        "measured us",
         "why",
         "output",
         "verdict",
@@ -117,5 +143,8 @@ def _table(*headers: str) -> Table:
     }
     table = Table(box=None, header_style="bold", pad_edge=False)
     for header in headers:
-        table.add_column(header, justify="left" if header in words else "right", overflow="fold")
+        side = "left" if header in words else "right"
+        # a line of times belongs to the line of the kernel beside it
+        together = header in {"kernel", "predicted us", "measured us"}
+        table.add_column(header, justify=side, overflow="fold", no_wrap=together)
     return table

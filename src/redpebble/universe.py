@@ -17,13 +17,18 @@ PASSES = (
     "MergeDuplicateNeurons",
     "Sparsify",
     "PermuteNeurons",
+    "DiscoverStructure",
     "ChooseKernels",
     "AnnotateIoBounds",
+    "PartitionNeurons",
+    "FormSparseNetworks",
     "FlattenNetwork",
     "RestoreLayers",
     "ScheduleConnections",
     "PlanSteps",
+    "ScheduleWavefronts",
     "FormTiles",
+    "ShareTiles",
 )
 """Classes of passes; `FuseLayers` is in `passes/fuse_layers.py` and called `pebble-fuse-layers`."""
 

@@ -10,6 +10,7 @@ from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
 from redpebble.dialect.movement import TargetShapeAttr
+from redpebble.dialect.times import TimesAttr
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,9 @@ from redpebble.dialect.movement import TargetShapeAttr
         "#pebble.activation<leaky_relu(-1.0e-30)>",
         "#pebble.sparsity<csc, nonzeros = 205>",
         '#pebble.kernel<sparse_rows, "density 0.050 below 0.40">',
+        '#pebble.kernel<walk from 1, count_blocks from 8, predicted [1: 6.8, 8: 16.25], measured [1: 7.0], "why">',
+        "#pebble.times<[1: 6.8, 64: 113.0]>",
+        "#pebble.times<[]>",
         "#pebble.layout<feature_major>",
         "#pebble.io_bounds<reads = 9 to 12, writes = 2 to 4>",
         "#pebble.schedule<layer_by_layer, widths = [1, 16, 64]>",
@@ -116,3 +120,15 @@ def test_a_target_entry_that_is_no_size_is_refused() -> None:
 
 def test_a_kernel_keeps_its_reason() -> None:
     assert KernelAttr.of("dense", "density 0.9").reason.data == "density 0.9"
+
+
+@pytest.mark.parametrize("times", [{8: 1.0, 1: 2.0}, {0: 1.0}])
+def test_times_at_widths_that_do_not_ascend_are_refused(times: dict[int, float]) -> None:
+    with pytest.raises(VerifyException, match=r"^times at widths \[.*\], expected ascending positive ones with a time"):
+        TimesAttr.of(times)
+
+
+@pytest.mark.parametrize("time", [-1.0, math.nan])
+def test_times_below_zero_are_refused(time: float) -> None:
+    with pytest.raises(VerifyException, match=rf"^a time of {time} us at width 8, expected 0 or more$"):
+        TimesAttr.of({8: time})

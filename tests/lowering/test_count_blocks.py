@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -12,16 +12,9 @@ from redpebble.dialect.attributes import ActivationAttr, KernelAttr
 from redpebble.dialect.constants import ConstantOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
-from redpebble.lowering.count_block_packing import (
-    FETCH_STREAMS,
-    FIRST,
-    LAST,
-    MOST_CONNECTIONS,
-    OFFSET_UNIT,
-    RECORDS_AHEAD,
-    PackedBlocks,
-    pack_count_blocks,
-)
+from redpebble.lowering.block_pieces import FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD, PackedBlocks
+from redpebble.lowering.count_block_packing import MOST_CONNECTIONS, pack_count_blocks
+from redpebble.lowering.narrow_block_packing import STEPS, pack_narrow_blocks
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.machine_code import host_target
 
@@ -49,14 +42,16 @@ def pattern(name: str) -> Floats:
     return np.where(keep, weight, np.float32(0))
 
 
+each_family = pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks"])
+
 PATTERNS = ("uniform", "skewed rows", "one full row", "empty rows and columns", "banded", "blocks", "all zero", "dense")
 
 
-def layer(weight: Floats, bias: Floats, widths: Sequence[int], activation: ActivationAttr | None = None) -> ModuleOp:
+def layer(weight: Floats, bias: Floats, widths: Sequence[int], family: str) -> ModuleOp:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constants = [ConstantOp(weight), ConstantOp(bias)]
-        linear = LinearOp(arguments[0], *(constant.result for constant in constants), activation=activation)
-        linear.kernel = KernelAttr.of("count_blocks", "by the test")
+        linear = LinearOp(arguments[0], constants[0].result, constants[1].result)
+        linear.kernel = KernelAttr.of(family, "by the test")
         block.add_ops([*constants, linear])
         return [linear.result]
 
@@ -71,21 +66,26 @@ def assert_product(result: Floats, x: Floats, weight: Floats, bias: Floats) -> N
     assert np.all(np.abs(result - exact) <= (weight.shape[0] + 4) * 2.0**-24 * (magnitude + 1.0))
 
 
-def unpacked(packed: PackedBlocks, shape: tuple[int, int]) -> Floats:
-    """The matrix [inputs, outputs] as the kernel reads it, and one more output for rows without a partner."""
-    weight = np.zeros((shape[0], shape[1] + 1), dtype=np.float32)
+def unpacked(packed: PackedBlocks, shape: tuple[int, int], idle: int) -> Floats:
+    """The matrix [inputs, outputs] as the kernel reads it; the parts of a connection are added."""
+    weight = np.zeros(shape, dtype=np.float64)
     bases, place = np.repeat(packed.blocks[:, 1], packed.blocks[:, 0]), 0
     assert packed.blocks[-1].tolist() == [0, 0]
     assert len(bases) + RECORDS_AHEAD == len(packed.records)
     for base, (*rows, work) in zip(bases.astype(np.int64), packed.records.astype(np.int64), strict=False):
-        count = int(work & 0xFFFF)
-        offsets = packed.offsets[place : place + count].astype(np.int64)
-        for member, half in enumerate((offsets & 0xFFFF, offsets >> 16)):
-            inputs = (half + base) // OFFSET_UNIT
-            weight[inputs, rows[member] // OFFSET_UNIT] = packed.weights[place : place + count, member]
-        place += count
-    assert place == len(packed.weights) == len(packed.offsets)
-    return weight[:, :-1]
+        end = place + int(work & 0xFFFF)
+        offsets = packed.offsets[idle + place : idle + end].astype(np.int64)
+        for member in range(len(rows)):
+            row = rows[member] // OFFSET_UNIT
+            if rows[member] in rows[:member]:
+                first = rows.index(rows[member])
+                assert np.array_equal(packed.weights[place:end, member], packed.weights[place:end, first])
+                assert np.array_equal(offsets[:, member], offsets[:, first])
+                continue
+            np.add.at(weight[:, row], (offsets[:, member] + base) // OFFSET_UNIT, packed.weights[place:end, member])
+        place = end
+    assert place == len(packed.weights) == len(packed.offsets) - idle
+    return weight.astype(np.float32)
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,8 +96,9 @@ def unpacked(packed: PackedBlocks, shape: tuple[int, int]) -> Floats:
 )
 def test_packing_keeps_every_connection(shape: tuple[int, int], density: float, seed: int) -> None:
     weight = sparse_matrix(shape, density, seed)
-    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(shape[1], dtype=np.float32))
-    assert np.array_equal(unpacked(packed, shape), weight)
+    matrix, bias = CscMatrix.from_dense(weight), np.zeros(shape[1], dtype=np.float32)
+    assert np.array_equal(unpacked(pack_count_blocks(matrix, bias), shape, idle=0), weight)
+    assert np.array_equal(unpacked(pack_narrow_blocks(matrix, bias), shape, idle=STEPS), weight)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -106,7 +107,9 @@ def test_every_row_is_begun_once_and_completed_once(name: str) -> None:
     packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(90, dtype=np.float32))
     records = packed.records[:-RECORDS_AHEAD].astype(np.int64)
     assert np.all((records[:, 2] & 0xFFFF) <= MOST_CONNECTIONS)
-    rows, flags = (records[:, :2] // OFFSET_UNIT).ravel(), np.repeat(records[:, 2] >> 16, 2)
+    pairs, flags = records[:, :2] // OFFSET_UNIT, np.repeat(records[:, 2] >> 16, 2)
+    # a row without a partner has itself beside it
+    rows = np.where(np.stack([pairs[:, 0] < 0, pairs[:, 0] == pairs[:, 1]], axis=1), -1, pairs).ravel()
     for row in range(90):
         mine = flags[rows == row]
         assert mine[0] & FIRST
@@ -115,53 +118,58 @@ def test_every_row_is_begun_once_and_completed_once(name: str) -> None:
         assert not np.any(mine[:-1] & LAST)
 
 
-def test_packing_takes_about_six_bytes_a_connection() -> None:
+@pytest.mark.parametrize("pack", [pack_count_blocks, pack_narrow_blocks])
+def test_packing_takes_about_six_bytes_a_connection(pack: Callable[..., PackedBlocks]) -> None:
     weight = sparse_matrix((512, 512), 0.1, seed=2)
-    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(512, dtype=np.float32))
+    packed = pack(CscMatrix.from_dense(weight), np.zeros(512, dtype=np.float32))
     assert sum(array.nbytes for array in packed) < 7 * np.count_nonzero(weight)
 
 
 @each_target
-def test_every_tile_width_computes_the_product(target: CpuTarget) -> None:
+@each_family
+def test_every_tile_width_computes_the_product(target: CpuTarget, family: str) -> None:
     weight, bias = pattern("uniform"), np.linspace(-1, 1, 90, dtype=np.float32)
-    network = native(layer(weight, bias, [1, 4, 8, 16, 32, 64]), target)
+    network = native(layer(weight, bias, [1, 4, 8, 16, 32, 64], family), target)
     for batch in (1, 3, 8, 15, 32, 61, 123):
         x = np.random.default_rng(batch).standard_normal((batch, 300)).astype(np.float32)
         assert_product(network.run(None, {"x0": x})[0], x, weight, bias)
 
 
+@each_family
 @pytest.mark.parametrize("name", PATTERNS)
-def test_every_pattern_computes_the_product(name: str) -> None:
+def test_every_pattern_computes_the_product(name: str, family: str) -> None:
     weight, bias = pattern(name), np.linspace(-1, 1, 90, dtype=np.float32)
     x = np.random.default_rng(3).standard_normal((70, 300)).astype(np.float32)
-    (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, bias, family), host_target()).run(None, {"x0": x})
     assert_product(result, x, weight, bias)
 
 
+@each_family
 @pytest.mark.parametrize(("shape", "density"), [((5000, 9), 0.002), ((2049, 3), 0.5), ((60, 2100), 0.1)])
-def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int], density: float) -> None:
+def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int], density: float, family: str) -> None:
     weight, bias = sparse_matrix(shape, density, seed=4), np.linspace(-1, 1, shape[1], dtype=np.float32)
     x = np.random.default_rng(5).standard_normal((66, shape[0])).astype(np.float32)
-    (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, bias, family), host_target()).run(None, {"x0": x})
     assert_product(result, x, weight, bias)
 
 
-def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_product() -> None:
+@each_family
+def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_product(family: str) -> None:
     weight, bias = np.ones((1200, 1200), dtype=np.float32), np.zeros(1200, dtype=np.float32)
-    assert np.all(
-        pack_count_blocks(CscMatrix.from_dense(weight), bias).records[:-RECORDS_AHEAD, 2] >> 16 & FETCH_STREAMS
-    )
+    records = pack_count_blocks(CscMatrix.from_dense(weight), bias).records[:-RECORDS_AHEAD]
+    assert np.all(records[:, -1] >> 16 & FETCH_STREAMS)
     x = np.random.default_rng(6).standard_normal((9, 1200)).astype(np.float32)
-    (result,) = native(linear_layer(weight, bias, "count_blocks"), host_target()).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, bias, family), host_target()).run(None, {"x0": x})
     assert_product(result, x, weight, bias)
 
 
 @each_target
-def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(target: CpuTarget) -> None:
+@each_family
+def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(target: CpuTarget, family: str) -> None:
     weight = sparse_matrix((140, 31), 0.1, seed=7)
     x = np.random.default_rng(8).standard_normal((20, 140)).astype(np.float32)
     x[:, 5], x[:, 66] = np.inf, np.nan
-    (result,) = native(linear_layer(weight, None, "count_blocks"), target).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, None, family), target).run(None, {"x0": x})
     touched = (weight[5] != 0) | (weight[66] != 0)
     assert touched.any()
     assert not touched.all()
@@ -169,11 +177,14 @@ def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(ta
 
 
 @each_target
+@each_family
 @pytest.mark.parametrize("activation", [ActivationAttr.of("clip", -0.5, 0.75), ActivationAttr.of("tanh")])
-def test_an_activation_is_applied_once_to_complete_sums(target: CpuTarget, activation: ActivationAttr) -> None:
+def test_an_activation_is_applied_once_to_complete_sums(
+    target: CpuTarget, activation: ActivationAttr, family: str
+) -> None:
     weight, bias = pattern("skewed rows") * np.float32(0.1), np.linspace(-1, 1, 90, dtype=np.float32)
     x = np.random.default_rng(9).standard_normal((41, 300)).astype(np.float32)
-    (result,) = native(linear_layer(weight, bias, "count_blocks", activation), target).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, bias, family, activation), target).run(None, {"x0": x})
     sums = x.astype(np.float64) @ weight.astype(np.float64) + bias
     expected = np.tanh(sums) if activation.kind.data == "tanh" else np.clip(sums, -0.5, 0.75)
     assert np.allclose(result, expected, atol=1e-4)

@@ -5,6 +5,7 @@ from zoo_oracle import run, serialized
 
 from redpebble.models import zoo
 from redpebble.models.radixnet import BIASES, RadixNet, base_layer_count, radixnet_images
+from redpebble.models.radixnet_patterns import radixnet_patterns
 
 NEURONS = 1024
 CLASSES = NEURONS // 16
@@ -86,3 +87,11 @@ def test_images_are_binary_with_about_a_tenth_ones() -> None:
 def test_an_empty_batch_runs() -> None:
     (y,) = run(zoo.build("radixnet(layers=2)"), {"y0": np.zeros((0, NEURONS), dtype=np.float32)})
     assert y.shape == (0, NEURONS)
+
+
+def test_patterns_without_weights_are_those_of_the_challenge() -> None:
+    patterns = radixnet_patterns(RadixNet(NEURONS, 9), np.random.default_rng(2))
+    for pattern, weight in zip(patterns, challenge_layers(9, 2), strict=True):
+        outputs, inputs = np.nonzero(weight.T)
+        np.testing.assert_array_equal(pattern.outputs, outputs)
+        np.testing.assert_array_equal(pattern.inputs, inputs)

@@ -1,0 +1,132 @@
+"""Relocatable ELF64 objects, as LLVM emits them: sections, symbols and relocations, read with nothing but `struct`."""
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+EM_X86_64: Final = 62
+
+SHT_PROGBITS: Final = 1
+SHT_SYMTAB: Final = 2
+SHT_RELA: Final = 4
+SHT_NOBITS: Final = 8
+SHT_INIT_ARRAY: Final = 14
+
+SHF_WRITE: Final = 1
+SHF_ALLOC: Final = 2
+SHF_EXECINSTR: Final = 4
+SHF_TLS: Final = 0x400
+
+STB_LOCAL: Final = 0
+SHN_UNDEF: Final = 0
+SHN_ABS: Final = 0xFFF1
+SHN_COMMON: Final = 0xFFF2
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELA = struct.Struct("<QQq")
+
+
+class ElfError(ValueError):
+    """An object that cannot be read or linked; the message says what stands in the way."""
+
+
+class Relocation(NamedTuple):
+    """A place in a section that depends on the address of a symbol."""
+
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+class Symbol(NamedTuple):
+    """A name for a place in a section; `section` is an index, or one of the SHN_ numbers."""
+
+    name: str
+    section: int
+    value: int
+    is_local: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of an object: `size` bytes, of which a NOBITS section stores none."""
+
+    name: str
+    kind: int
+    flags: int
+    alignment: int
+    size: int
+    data: bytes
+    relocations: tuple[Relocation, ...]
+
+
+@dataclass(frozen=True)
+class ElfObject:
+    """An object file: its machine, its sections by index, and its symbols by index."""
+
+    machine: int
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+
+
+def read_object(image: bytes) -> ElfObject:
+    """Return the parts of a relocatable object.
+
+    Raises:
+        ElfError: the image is no little-endian 64-bit relocatable object, or is cut off.
+    """
+    if image[:6] != b"\x7fELF\x02\x01" or len(image) < _HEADER.size:
+        raise ElfError("object is no little-endian ELF64 file")
+    header: tuple[int, ...] = _HEADER.unpack_from(image)[1:]
+    kind, machine, section_offset, section_count, names_index = header[0], header[1], header[5], header[11], header[12]
+    if kind != 1:
+        raise ElfError(f"object has ELF type {kind}, expected 1 (relocatable)")
+    if section_offset + section_count * _SECTION.size > len(image):
+        raise ElfError(f"object is cut off after {len(image)} bytes")
+    rows = [_SECTION.unpack_from(image, section_offset + index * _SECTION.size) for index in range(section_count)]
+    for row in rows:
+        if row[1] != SHT_NOBITS and row[4] + row[5] > len(image):
+            raise ElfError(f"object is cut off after {len(image)} bytes")
+    contents: list[bytes] = [b"" if row[1] == SHT_NOBITS else image[row[4] : row[4] + row[5]] for row in rows]
+    relocations = [_relocations(index, rows, contents) for index in range(section_count)]
+    sections = tuple(
+        Section(
+            name=_text(contents[names_index], row[0]),
+            kind=row[1],
+            flags=row[2],
+            alignment=max(row[8], 1),
+            size=row[5],
+            data=contents[index],
+            relocations=relocations[index],
+        )
+        for index, row in enumerate(rows)
+    )
+    return ElfObject(machine, sections, _symbols(rows, contents))
+
+
+def _relocations(target: int, rows: list[tuple[int, ...]], contents: list[bytes]) -> tuple[Relocation, ...]:
+    """Return the relocations of section `target`."""
+    tables = [contents[index] for index, row in enumerate(rows) if row[1] == SHT_RELA and row[7] == target]
+    return tuple(
+        Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)
+        for table in tables
+        for offset, info, addend in _RELA.iter_unpack(table)
+    )
+
+
+def _symbols(rows: list[tuple[int, ...]], contents: list[bytes]) -> tuple[Symbol, ...]:
+    for index, row in enumerate(rows):
+        if row[1] == SHT_SYMTAB:
+            names = contents[row[6]]
+            return tuple(
+                Symbol(_text(names, name), section, value, info >> 4 == STB_LOCAL)
+                for name, info, _, section, value, _ in _SYMBOL.iter_unpack(contents[index])
+            )
+    return ()
+
+
+def _text(table: bytes, offset: int) -> str:
+    return table[offset : table.index(b"\0", offset)].decode()

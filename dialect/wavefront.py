@@ -1,0 +1,139 @@
+"""The attribute that holds a depth-first order of a network's neurons and the slots that their values share."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntAttr, IntegerType
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.tensors import dense_indices, indices_of
+
+if TYPE_CHECKING:
+    from redpebble.dialect.network import NetworkArrays
+
+Indices = NDArray[np.int64]
+
+
+@irdl_attr_definition
+class WavefrontAttr(ParametrizedAttribute):
+    """Neurons in blocks, each neuron after its sources, and a slot for every value.
+
+    ```mlir
+    #pebble.wavefront<blocks of 256, order dense<[2, 3]> : tensor<2xi64>, slots dense<[0, 1, 2, 0]> : tensor<4xi64>>
+    ```
+
+    `order` lists the neurons that are computed, no inputs; `slots` has an entry for every neuron, -1 where its value is
+    not needed. A value keeps its slot from the block that computes it, or reads it first if it is an input, until the
+    last block that reads it is over.
+    """
+
+    name = "pebble.wavefront"
+
+    block: IntAttr
+    order: DenseIntOrFPElementsAttr[IntegerType]
+    slots: DenseIntOrFPElementsAttr[IntegerType]
+
+    @staticmethod
+    def of(order: Indices, slots: Indices, block: int) -> "WavefrontAttr":
+        """Return the attribute for an order, the slot of every neuron, and the neurons of a block."""
+        return WavefrontAttr(IntAttr(block), dense_indices(order), dense_indices(slots))
+
+    @property
+    def slot_count(self) -> int:
+        """The number of slots."""
+        return int(indices_of(self.slots).max(initial=-1)) + 1
+
+    def verify(self) -> None:
+        if self.block.data < 1:
+            raise VerifyException(f"blocks of {self.block.data}, expected 1 or more")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            parser.parse_keyword("blocks")
+            parser.parse_keyword("of")
+            block = parser.parse_integer(allow_negative=False)
+            arrays: list[Attribute] = []
+            for word in ("order", "slots"):
+                parser.parse_punctuation(",")
+                parser.parse_keyword(word)
+                array = parser.parse_attribute()
+                if not isa(array, DenseIntOrFPElementsAttr[IntegerType]):
+                    parser.raise_error(f"expected the {word} as dense integers")
+                arrays.append(array)
+        return (IntAttr(block), *arrays)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"blocks of {self.block.data}")
+            for word, array in (("order", self.order), ("slots", self.slots)):
+                printer.print_string(f", {word} ")
+                printer.print_attribute(array)
+
+
+class Lifetimes(NamedTuple):
+    """The first and last block in which each value is alive, [neurons]; -1 where it never is."""
+
+    first: Indices
+    last: Indices
+
+
+def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> Lifetimes:
+    """Return when values are alive: neurons from the block that computes them on, inputs from their first reader's."""
+    order = indices_of(wavefront.order)
+    block_of = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
+    block_of[order] = np.arange(len(order)) // wavefront.block.data
+    used = block_of[arrays.targets] >= 0
+    sources, readers = arrays.sources[used], block_of[arrays.targets[used]]
+    last = block_of.copy()
+    np.maximum.at(last, sources, readers)
+    never = np.iinfo(np.int64).max
+    first = np.where(block_of >= 0, block_of, never)
+    np.minimum.at(first, sources, np.where(sources < input_count, readers, never))
+    return Lifetimes(np.where(first == never, -1, first), last)
+
+
+def verify_wavefront(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> None:
+    """Check that each neuron comes after its sources, that outputs are computed, and that no slot is needed twice.
+
+    Raises:
+        VerifyException: something is wrong; names a neuron or a slot.
+    """
+    neuron_count = input_count + len(arrays.biases)
+    order, slots = indices_of(wavefront.order), indices_of(wavefront.slots)
+    if len(slots) != neuron_count:
+        raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
+    if len(np.unique(order)) != len(order) or np.any((order < input_count) | (order >= neuron_count)):
+        raise VerifyException("the order names a neuron twice, an input, or a neuron that does not exist")
+    place = np.full(neuron_count, neuron_count, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    place[:input_count] = -1
+    missing = arrays.outputs[place[arrays.outputs] == neuron_count]
+    if len(missing):
+        raise VerifyException(f"output {missing[0]} is not in the order")
+    computed = place[arrays.targets] < neuron_count
+    early = np.flatnonzero(computed & (place[arrays.sources] >= place[arrays.targets]))
+    if len(early):
+        source, target = arrays.sources[early[0]], arrays.targets[early[0]]
+        raise VerifyException(f"neuron {target} is computed before its source {source}")
+    _verify_slots(lifetimes_of(input_count, arrays, wavefront), slots)
+
+
+def _verify_slots(lifetimes: Lifetimes, slots: Indices) -> None:
+    alive = np.flatnonzero(lifetimes.first >= 0)
+    homeless = alive[slots[alive] < 0]
+    if len(homeless):
+        raise VerifyException(f"neuron {homeless[0]} has no slot")
+    ordered = alive[np.lexsort((lifetimes.first[alive], slots[alive]))]
+    before, after = ordered[:-1], ordered[1:]
+    clash = np.flatnonzero((slots[before] == slots[after]) & (lifetimes.first[after] <= lifetimes.last[before]))
+    if len(clash):
+        one, other = before[clash[0]], after[clash[0]]
+        raise VerifyException(f"neurons {one} and {other} are alive in slot {slots[one]} at the same time")

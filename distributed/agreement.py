@@ -1,0 +1,31 @@
+"""What all ranks must agree on before they go on: an error of one is the error of all, so that none waits."""
+
+from typing import TYPE_CHECKING
+
+from redpebble.distributed.errors import PartError
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def agree(comm: "Intracomm", error: str | None) -> None:
+    """Return on all ranks, or raise on all.
+
+    Raises:
+        PartError: a rank has an error; the message is that of the first such rank.
+    """
+    errors = [entry for entry in comm.allgather(error) if entry is not None]
+    if errors:
+        raise PartError(errors[0])
+
+
+def agree_on(comm: "Intracomm", value: object, what: str) -> None:
+    """Check that all ranks have the same value.
+
+    Raises:
+        PartError: they have not; the message names `what` and two ranks.
+    """
+    values = comm.allgather(value)
+    other = next((rank for rank, found in enumerate(values) if found != values[0]), None)
+    if other is not None:
+        raise PartError(f"ranks disagree on {what}: {values[0]} on rank 0, {values[other]} on rank {other}")

@@ -1,0 +1,156 @@
+"""From a scheduled module and a partition to a folder of parts, complete or not there at all."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+
+from redpebble.dialect.symbolic import symbolic_shapes
+from redpebble.distributed.batch_axis import check_batch_axis
+from redpebble.distributed.module_text import take_constants, text_of
+from redpebble.distributed.ownership import Ownership, weight_for
+from redpebble.distributed.part_file import Part, write_part
+from redpebble.distributed.plan_file import PartEntry, PlanFile, PortShape, write_plan
+from redpebble.distributed.rank_program import rank_program
+from redpebble.distributed.row_graph import RowGraph, port_names
+from redpebble.passes.weights import connection_count
+from redpebble.theory.partition import Partition
+
+WIDEST_BLOCK = 64
+"""Samples of a block of feature-major values."""
+
+TILE_PRODUCTS = 12_000_000
+"""Multiplications of a rank, layer and batch tile: about 0.3 ms, long against what a message costs by itself."""
+
+MOST_TILE = 512
+"""Samples: more of them leave the second-level cache before the next layer reads them."""
+
+
+@dataclass(frozen=True)
+class PartsRequest:
+    """How a module is split: `rows` and `layers` by a partition, `batch` into `part_count` slices of every batch."""
+
+    kind: str
+    part_count: int
+    partition: Partition | None = None
+    model: str = ""
+    note: str = ""
+
+
+def write_parts(module: ModuleOp, request: PartsRequest, folder: Path) -> PlanFile:
+    """Write the parts of a module, whose row-wise ops are in tiles, into the new folder `folder`.
+
+    Raises:
+        UnsupportedModelError: the module cannot be split like this.
+        ValueError: the partition is of another network, or `folder` exists and holds no parts.
+        OSError: the folder cannot be written.
+    """
+    _check_target(folder)
+    temporary = folder.absolute().with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        plan = _write_into(temporary, module, request)
+        write_plan(temporary, plan)
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.replace(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return plan
+
+
+def _check_target(folder: Path) -> None:
+    if not folder.absolute().parent.is_dir():
+        raise FileNotFoundError(f"cannot write {folder}: {folder.absolute().parent} is no folder")
+    if folder.exists() and not (folder.is_dir() and ((folder / "plan.json").exists() or not any(folder.iterdir()))):
+        raise ValueError(f"{folder} exists and holds no parts, accepted is a new folder or one of parts")
+
+
+def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFile:
+    inputs, outputs = _ports(module)
+    if request.partition is None:
+        check_batch_axis(module)
+        entries = tuple(_batch_parts(folder, module, request.part_count))
+        return PlanFile("batch", request.part_count, request.model, 0, 0, inputs, outputs, entries, request.note)
+    graph = RowGraph.of(module)
+    ownership = Ownership.of(graph, request.partition)
+    entries = tuple(_rank_parts(folder, ownership))
+    return PlanFile(
+        request.kind,
+        request.part_count,
+        request.model,
+        _batch_tile(graph, request),
+        ownership.volume,
+        inputs,
+        outputs,
+        entries,
+        request.note,
+    )
+
+
+def _ports(module: ModuleOp) -> tuple[tuple[PortShape, ...], tuple[PortShape, ...]]:
+    func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
+    shapes, end = symbolic_shapes(func), func.body.block.last_op
+    returned = end.operands if isinstance(end, ReturnOp) else ()
+    inputs = zip(port_names(func.arg_attrs, len(func.args)), func.args, strict=True)
+    outputs = zip(port_names(func.res_attrs, len(returned)), returned, strict=True)
+    return (
+        tuple(PortShape(name, shapes[value]) for name, value in inputs),
+        tuple(PortShape(name, shapes[value]) for name, value in outputs),
+    )
+
+
+def _rank_parts(folder: Path, ownership: Ownership) -> Iterator[PartEntry]:
+    """Write one part after the other, so that there is one in memory at a time."""
+    for rank in range(ownership.part_count):
+        program = rank_program(ownership, rank)
+        program.module.verify()
+        constants = tuple(take_constants(program.module))
+        part = Part(
+            rank=rank,
+            part_count=ownership.part_count,
+            whole=False,
+            text=text_of(program.module),
+            constants=constants,
+            buffers=program.buffers,
+            steps=program.steps,
+            inputs=program.inputs,
+            outputs=program.outputs,
+        )
+        name = f"part-{rank:04}.pebble"
+        yield PartEntry(name, write_part(folder / name, part))
+
+
+def _batch_parts(folder: Path, module: ModuleOp, part_count: int) -> Iterator[PartEntry]:
+    """Write the whole network once for every rank; on one machine the files are one."""
+    copy = module.clone()
+    constants = tuple(take_constants(copy))
+    first = folder / "part-0000.pebble"
+    digest = write_part(first, Part(-1, part_count, whole=True, text=text_of(copy), constants=constants))
+    yield PartEntry(first.name, digest)
+    for rank in range(1, part_count):
+        name = f"part-{rank:04}.pebble"
+        try:
+            os.link(first, folder / name)
+        except OSError:
+            shutil.copyfile(first, folder / name)
+        yield PartEntry(name, digest)
+
+
+def _batch_tile(graph: RowGraph, request: PartsRequest) -> int:
+    """Return how many samples travel together: enough work a layer that a message is short against it."""
+    counts = [connection_count(weight_for(layer)) for layer in graph.layers]
+    return batch_tile(counts, request.part_count if request.kind == "rows" else 1)
+
+
+def batch_tile(connection_counts: Sequence[int], share: int) -> int:
+    """Return how many samples travel together, for the connections of each layer and the parts that share a layer."""
+    products = sum(connection_counts) / max(len(connection_counts), 1) / share
+    tile = TILE_PRODUCTS / max(products, 1.0)
+    return min(MOST_TILE, max(1, round(tile / WIDEST_BLOCK)) * WIDEST_BLOCK)

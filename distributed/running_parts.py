@@ -1,0 +1,155 @@
+"""What `run` does: the ranks of mpiexec run the parts of a network together, on slices of files."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.distributed.agreement import agree, agree_on
+from redpebble.distributed.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.liveness import EXIT_CODE, end_all, watched
+from redpebble.distributed.network import Network, RunOptions
+from redpebble.whole_files import replacing
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+Floats = NDArray[np.float32]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What `run` was asked for; `inputs` and `outputs` are `FILE` or `NAME=FILE`."""
+
+    parts: Path
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    options: RunOptions
+    patience: float
+    report: Path | None = None
+
+
+def run_parts(request: RunRequest) -> int:
+    """Run the parts on the ranks of this process's MPI world; return the exit code.
+
+    Raises:
+        ValueError: there is no MPI.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise ValueError(f"run needs MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})") from error
+    comm = MPI.COMM_WORLD
+    run = _Run(comm, request)
+    with watched(comm, request.patience, run.clean_up):
+        try:
+            run.run()
+        except PartError as error:
+            # raised on all ranks alike: one of them says it
+            if comm.rank == 0:
+                run.clean_up()
+                print(f"error: {error}", file=sys.stderr)
+            return EXIT_CODE
+        except Exception as error:  # of one rank alone: the others would wait for it
+            text = " ".join(str(error).split()) or type(error).__name__
+            end_all(comm, f"rank {comm.rank}: {text}", run.clean_up)
+    return 0
+
+
+class _Run:
+    """One run of the command on one rank."""
+
+    def __init__(self, comm: "Intracomm", request: RunRequest) -> None:
+        self.comm, self.request = comm, request
+        self.outputs: list[OutputFile] = []
+
+    def clean_up(self) -> None:
+        """Remove outputs that are not complete."""
+        for output in self.outputs:
+            output.remove()
+
+    def run(self) -> None:
+        """Read, run, write, report.
+
+        Raises:
+            PartError: on all ranks.
+        """
+        network = Network(self.comm, self.request.parts, self.request.options)
+        started = time.perf_counter()
+        inputs = self._agreed(lambda: self._open_inputs(network))
+        symbols = self._agreed(lambda: sizes_of(network.plan.inputs, inputs))
+        agree_on(self.comm, symbols, "the sizes of the inputs")
+        samples = self._samples(next(iter(inputs.values())).shape[0])
+        self.outputs = self._agreed(lambda: self._create_outputs(network, symbols))
+        slices = [read_slice(inputs[entry.port.name], entry, samples) for entry in network.inputs]
+        read = time.perf_counter()
+        results = network.run(*slices)
+        ran = time.perf_counter()
+        for output, entry, values in zip(
+            self.outputs, network.outputs, results if isinstance(results, list) else [results], strict=True
+        ):
+            output.write(entry, values, samples[0])
+        self.comm.Barrier()
+        self._agreed(self._finish)
+        network.report.seconds |= {"reading": read - started, "writing": time.perf_counter() - ran}
+        self._report(network)
+
+    def _open_inputs(self, network: Network) -> dict[str, Floats]:
+        files = files_by_name(self.request.inputs, network.plan.inputs, "input")
+        files_by_name(self.request.outputs, network.plan.outputs, "output")
+        return {name: open_input(path) for name, path in files.items()}
+
+    def _samples(self, batch: int) -> tuple[int, int]:
+        """Return the samples of this rank where the batch is cut."""
+        rank, size = self.comm.rank, self.comm.size
+        return batch * rank // size, batch * (rank + 1) // size
+
+    def _create_outputs(self, network: Network, symbols: dict[str, int]) -> list[OutputFile]:
+        files = files_by_name(self.request.outputs, network.plan.outputs, "output")
+        outputs = [
+            OutputFile(files[port.name], tuple(size.evaluate(symbols) for size in port.shape))
+            for port in network.plan.outputs
+        ]
+        if self.comm.rank == 0:
+            self.outputs = outputs
+            for output in outputs:
+                output.create()
+        return outputs
+
+    def _finish(self) -> None:
+        if self.comm.rank == 0:
+            for output in self.outputs:
+                output.finish()
+
+    def _agreed(self, work: Callable[[], Result]) -> Result:
+        """Return what `work` returns on this rank, after it was done without an error on all of them."""
+        results, message = list[Result](), None
+        try:
+            results.append(work())
+        except (PartError, OSError, ValueError) as error:
+            message = " ".join(str(error).split())
+        agree(self.comm, message)
+        return results[0]
+
+    def _report(self, network: Network) -> None:
+        reports = self.comm.gather(network.report.as_json())
+        if self.comm.rank != 0 or reports is None:
+            return
+        slowest = max(report["seconds"].get("running", 0.0) for report in reports)
+        sent = sum(report["row_bytes_sent"] + report["flag_bytes_sent"] for report in reports)
+        print(f"{network.plan.kind} on {self.comm.size} ranks: {slowest:.3f} s, {sent:,} bytes sent")
+        if self.request.report is not None:
+            content = {
+                "plan": asdict(network.plan) | {"inputs": None, "outputs": None, "parts": None},
+                "ranks": reports,
+            }
+            with replacing(self.request.report) as file:
+                file.write((json.dumps(content, indent=2) + "\n").encode())

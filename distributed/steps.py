@@ -1,0 +1,60 @@
+"""What one rank does with a batch tile: native functions on buffers, sends and receives, in one fixed order."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+
+
+class Buffer(NamedTuple):
+    """Features of a value, and where they lie: feature-major blocks, or a row-major input or output of the network."""
+
+    features: int
+    place: str
+    """`blocks`, `zeros` (blocks of zeros), `input` or `output`."""
+    port: int
+    """Number of the input or output, else -1."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Run a native function on its arguments, then its results: (buffer, first row) each."""
+
+    function: str
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def buffers(self) -> tuple[int, ...]:
+        """The numbers of the buffers."""
+        return tuple(buffer for buffer, _ in self.places)
+
+
+class Route(NamedTuple):
+    """Rows that travel between two ranks: the other rank, and the row numbers in the buffer here."""
+
+    rank: int
+    rows: Indices
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send rows of a buffer; `tag` is the number of the value, the same on all ranks."""
+
+    tag: int
+    buffer: int
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Wait for the rows of a value; each sender's become rows of a buffer that follow each other."""
+
+    tag: int
+    buffer: int
+    routes: tuple[Route, ...]
+
+
+Step = Call | Send | Receive

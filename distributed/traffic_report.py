@@ -1,0 +1,28 @@
+"""What a rank counted and measured while it ran."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class RankReport:
+    """Of one rank; a row is one value of a block of samples."""
+
+    rank: int
+    messages_sent: int = 0
+    rows_sent: int = 0
+    rows_left_out: int = 0
+    """Zero for a whole block, so not sent."""
+    row_bytes_sent: int = 0
+    flag_bytes_sent: int = 0
+    row_bytes_received: int = 0
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    """Of loading, reading, running, waiting for messages (a part of running), writing."""
+
+    def spent(self, word: str, seconds: float) -> None:
+        """Add to the seconds of some work."""
+        self.seconds[word] = self.seconds.get(word, 0.0) + seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a report file holds."""
+        return asdict(self)

@@ -1,0 +1,79 @@
+"""A call whose arrays are known beforehand: what is left to do is the call itself."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.lowering.program import Program
+from redpebble.runtime.memory import address_of, aligned_bytes
+from redpebble.runtime.workspace import Workspace
+
+Floats = NDArray[np.float32]
+
+
+class BoundCall:
+    """A network with its inputs and outputs; `run` reads and writes these arrays, whatever they hold by then.
+
+    One thread at a time may run it; several bound calls of one network may run at once.
+    """
+
+    def __init__(self, workspace: Workspace, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
+        """Write the addresses of the arrays into the call; they stay alive as long as it does."""
+        for index, array in enumerate((*inputs, *outputs)):
+            workspace.buffers[index] = address_of(array)
+        self._workspace = workspace
+        self._call = workspace.call
+        self.inputs = tuple(inputs)
+        """In the order of `Network.get_inputs`."""
+        self.outputs = list(outputs)
+        """In the order of `Network.get_outputs`."""
+
+    def run(self) -> list[Floats]:
+        """Compute the outputs, and return the arrays that hold them."""
+        self._call()
+        return self.outputs
+
+
+def bound_inputs(program: Program, feeds: Mapping[str, Floats]) -> list[Floats]:
+    """Return the arrays of `feeds`, which has all inputs, in their order.
+
+    Raises:
+        ValueError: an array cannot be read in place.
+    """
+    inputs = [feeds[tensor.name] for tensor in program.inputs]
+    for tensor, array in zip(program.inputs, inputs, strict=True):
+        _check(f"input {tensor.name!r}", array)
+    return inputs
+
+
+def bound_outputs(program: Program, given: Mapping[str, Floats], shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
+    """Return the arrays of `given`, and new ones for outputs that it lacks, in the order of the outputs.
+
+    Raises:
+        ValueError: a name is unknown, or an array cannot be written in place.
+    """
+    known = [tensor.name for tensor in program.outputs]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"unknown output {name!r}, expected {', '.join(known)}")
+    outputs: list[Floats] = []
+    for name, shape in zip(known, shapes, strict=True):
+        array = given.get(name)
+        if array is None:
+            size = 4 * int(np.prod(shape, dtype=np.int64))
+            array = aligned_bytes(size)[:size].view(np.float32).reshape(shape)
+        _check(f"output {name!r}", array)
+        if array.shape != tuple(shape):
+            raise ValueError(f"output {name!r} has shape {array.shape}, expected {tuple(shape)}")
+        if not array.flags.writeable:
+            raise ValueError(f"output {name!r} is read-only, expected an array to write to")
+        outputs.append(array)
+    return outputs
+
+
+def _check(what: str, array: Floats) -> None:
+    if array.dtype != np.float32:
+        raise ValueError(f"{what} has dtype {array.dtype}, expected float32")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{what} has strides {array.strides}, expected a contiguous array")

@@ -1,0 +1,37 @@
+"""Small results on disk, as JSON with a format version; a file that cannot be used counts as none."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+FORMAT_VERSION = 1
+"""Of all that is remembered; raised when its meaning changes."""
+
+Json = Any
+"""What the json module reads and writes."""
+
+
+def recall(folder: Path, name: str) -> Json | None:
+    """Return what was remembered under `name`; None where there is nothing, or nothing of this format."""
+    try:
+        content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        return content["content"] if content["format"] == FORMAT_VERSION else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def remember(folder: Path, name: str, content: Json) -> None:
+    """Keep `content` under `name`; a folder that cannot be written to is no error, it will be worked out again."""
+    text = json.dumps({"format": FORMAT_VERSION, "content": content}, indent=1)
+    temporary = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=name, suffix=".part")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(folder / f"{name}.json")
+    except OSError:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)

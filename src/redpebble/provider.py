@@ -1,0 +1,134 @@
+"""The execution provider: models that nobody changed run their sparse networks with our code, inside onnxruntime.
+
+```python
+devices = redpebble.register()
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices(devices, {})
+session = onnxruntime.InferenceSession("model.onnx", options)
+```
+"""
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+import onnx_ir
+import onnxruntime
+from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from redpebble.compiler import context, native_code, portable_passes
+from redpebble.deploy.ep_graph import Boundary
+from redpebble.deploy.ep_host import ProviderHost, provider_host
+from redpebble.deploy.ep_library import provider_library
+from redpebble.dialect.provenance import value_name
+from redpebble.dialect.sparse_network import SparseNetworkOp
+from redpebble.frontend.errors import ModelError
+from redpebble.frontend.importing import import_model
+from redpebble.lowering.ep_api import EP_VERSION
+from redpebble.lowering.ep_library import EP_NAME
+from redpebble.passes.form_sparse_networks import FormSparseNetworks
+from redpebble.passes.pipeline import run_passes
+from redpebble.runtime.artefact import Artefact
+
+if TYPE_CHECKING:
+    # what is older than 1.23 does not have it, and shall say so in one line
+    from onnxruntime import OrtEpDevice
+
+REGISTRATION: Final = "redpebble"
+"""The name by which onnxruntime knows the library."""
+
+
+class SparseNetworkCompiler:
+    """Serves the provider with what the compiler says."""
+
+    @property
+    def cpus(self) -> int:
+        """How many threads onnxruntime may give to a node: code that is cut for them runs on fewer as well."""
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+        """Return inputs and outputs of the networks that are predicted to gain; none of a model that is not read."""
+        try:
+            module = import_model(model, foreign="keep").module
+        except ModelError:
+            return []
+        run_passes(context(), module, (*portable_passes(), FormSparseNetworks()))
+        return [
+            (tuple(map(_name, op.operands)), tuple(map(_name, op.results)))
+            for op in module.walk()
+            if isinstance(op, SparseNetworkOp)
+        ]
+
+    def compile(self, model: onnx_ir.Model) -> Artefact | None:
+        """Return native code for a network as a model of its own, None where it is not covered."""
+        try:
+            return native_code(onnx_ir.to_proto(model), threads=self.cpus)
+        except ModelError:
+            return None
+
+
+def _name(value: SSAValue) -> str:
+    """Return what a value is called in the model; a name that none has where the passes made it."""
+    if not isinstance(value, BlockArgument):
+        return value_name(value)
+    func = value.block.parent_op()
+    if not isinstance(func, FuncOp) or func.arg_attrs is None:
+        return ""
+    name = func.arg_attrs.data[value.index].data.get("pebble.name")
+    return name.data if isinstance(name, StringAttr) else ""
+
+
+def minor_version(version: str) -> int:
+    """Return the 23 of onnxruntime "1.23.0".
+
+    Raises:
+        ValueError: it is too old for a provider.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    major, minor = (int(found[1]), int(found[2])) if found else (0, 0)
+    if (major, minor) < (1, EP_VERSION):
+        raise ValueError(f"the execution provider needs onnxruntime 1.{EP_VERSION} or newer, this is {version}")
+    return minor
+
+
+def register() -> "list[OrtEpDevice]":
+    """Return the devices for `SessionOptions.add_provider_for_devices`: the CPU, with our code for sparse networks.
+
+    Nodes are compiled when a session is made, or come from the user's cache; all others stay with onnxruntime.
+
+    Raises:
+        ValueError: onnxruntime is older than 1.23, or this machine is no x86-64.
+    """
+    minor = minor_version(onnxruntime.__version__)
+    devices = _devices()
+    if not devices:
+        host().open(SparseNetworkCompiler(), minor)
+        onnxruntime.register_execution_provider_library(REGISTRATION, str(provider_library()))
+        devices = _devices()
+    return devices
+
+
+def unregister() -> None:
+    """Take the provider out of onnxruntime; sessions with it must be gone before.
+
+    Raises:
+        ValueError: there is a session with it.
+    """
+    if not _devices():
+        return
+    count = host().ep_count
+    if count:
+        raise ValueError(f"the execution provider is in use by {count} sessions, expected 0")
+    onnxruntime.unregister_execution_provider_library(REGISTRATION)
+
+
+def host() -> ProviderHost:
+    """Return what the provider of this process holds."""
+    return provider_host(provider_library())
+
+
+def _devices() -> "list[OrtEpDevice]":
+    return [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]

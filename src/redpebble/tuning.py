@@ -1,0 +1,163 @@
+"""Measure the few kernels that are predicted to be best for each layer and tile width, and remember what was found."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from rich.console import Console
+from rich.progress import track
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from redpebble.calibrating import calibrate, is_calibrated, machine_for, packed_layer
+from redpebble.dialect.layers import LinearOp
+from redpebble.lowering.repeated_kernels import RepeatedKernel
+from redpebble.lowering.target import CpuTarget
+from redpebble.passes.choose_kernels import predicted_times
+from redpebble.passes.layer_costs import Measurement, layer_key, layers_of
+from redpebble.runtime.calibration import machine_name
+from redpebble.runtime.kernel_timing import KernelClock
+from redpebble.runtime.machine_code import host_target, missing_features
+from redpebble.runtime.remembered import Json, recall, remember
+from redpebble.theory.kernel_cost import Machine
+from redpebble.theory.kernel_work import Layer
+
+CANDIDATES: Final = 3
+WITHIN: Final = 1.6
+"""Kernels that are worth measuring: so many at most, each predicted to take less than this times the least."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A machine, and how long to measure on it: all layers together take `seconds`, beside packing.
+
+    What was measured is kept in `folder`, or forgotten where there is none. Without seconds nothing is measured, and
+    without `recalls` what was measured before does not count either: then the cost model decides.
+    """
+
+    target: CpuTarget
+    machine: Machine
+    folder: Path | None
+    seconds: float = 5.0
+    recalls: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < float("inf"):
+            raise ValueError(f"{self.seconds} seconds to tune, expected 0 or more")
+
+    @staticmethod
+    def on(target: CpuTarget, folder: Path | None, seconds: float = 5.0) -> "Tuning":
+        """Return the tuning of this machine, which is calibrated first where it never was.
+
+        Raises:
+            ValueError: this machine cannot run code for the target.
+        """
+        if missing := missing_features(target):
+            raise ValueError(f"cannot tune for a target that needs {', '.join(missing)}, which this machine lacks")
+        if folder is not None and target == host_target() and not is_calibrated(folder):
+            calibrate(folder)
+        return Tuning(target, machine_for(target, folder), folder, seconds)
+
+    @staticmethod
+    def recalled(target: CpuTarget, folder: Path | None) -> "Tuning":
+        """Return what measures nothing, and takes from `folder` what was measured before."""
+        return Tuning(target, machine_for(target, folder), folder, seconds=0.0)
+
+    @staticmethod
+    def predicted(target: CpuTarget, folder: Path | None) -> "Tuning":
+        """Return what measures nothing, and takes no more from `folder` than what this machine is."""
+        return Tuning(target, machine_for(target, folder), folder, seconds=0.0, recalls=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The kernels to measure for a layer."""
+
+    key: str
+    weight: SSAValue
+    layer: Layer
+    kernels: tuple[RepeatedKernel, ...]
+
+
+def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]:
+    """Return the times of the best candidates for the linear layers of a module whose weights are final.
+
+    What was measured on this machine before is read from disk; what is missing is measured now, and remembered.
+    """
+    if not tuning.recalls:
+        return ()
+    file = f"tuning-{machine_name(tuning.target)}"
+    known = _recalled(recall(tuning.folder, file)) if tuning.folder is not None else {}
+    wanted = _candidates(module, tuning.machine)
+    missing = [one for one in wanted if not all(_place(one, kernel) in known for kernel in one.kernels)]
+    if missing and tuning.seconds:
+        found = _measured(missing, tuning)
+        known |= found
+        if tuning.folder is not None:
+            everything = _recalled(recall(tuning.folder, file)) | found  # another process may have added something
+            remember(tuning.folder, file, [str(one) for one in everything.values()])
+    places = dict.fromkeys(_place(one, kernel) for one in wanted for kernel in one.kernels)
+    return tuple(known[place] for place in places if place in known)
+
+
+def _place(one: Candidates, kernel: RepeatedKernel) -> tuple[str, int, str]:
+    return one.key, kernel.width, kernel.family
+
+
+def _recalled(content: Json) -> dict[tuple[str, int, str], Measurement]:
+    """Return measurements by layer, width and family; what cannot be read is left out."""
+    known: dict[tuple[str, int, str], Measurement] = {}
+    for text in cast("list[object]", content) if isinstance(content, list) else ():
+        try:
+            one = Measurement.parse(str(text))
+        except ValueError:
+            continue
+        known[one.layer, one.width, one.family] = one
+    return known
+
+
+def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
+    """Return what is worth measuring, each layer once however often its pattern occurs."""
+    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
+    found: dict[str, Candidates] = {}
+    for linear, layer in zip(linears, layers_of([linear.weight for linear in linears]), strict=True):
+        key = layer_key(linear.weight, layer)
+        if key in found or not layer.inputs or not layer.outputs:
+            continue
+        times = predicted_times(layer, machine)
+        kernels = [RepeatedKernel(family, width) for width, known in times.items() for family in _best(known)]
+        found[key] = Candidates(key, linear.weight, layer, tuple(kernels))
+    return list(found.values())
+
+
+def _best(times: Mapping[str, float]) -> list[str]:
+    ranked = sorted(times, key=times.__getitem__)[:CANDIDATES]
+    return [family for family in ranked if times[family] <= WITHIN * times[ranked[0]]]
+
+
+def _shown(layers: Sequence[Candidates]) -> Iterable[Candidates]:
+    """Go through layers; a terminal shows how far it is."""
+    console = Console(stderr=True)
+    return track(layers, "measuring kernels", console=console, transient=True, disable=not console.is_terminal)
+
+
+def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[tuple[str, int, str], Measurement]:
+    """Return the times of all candidates; each layer gets an equal part of the seconds that are left."""
+    clock = KernelClock((kernel for one in missing for kernel in one.kernels), tuning.target)
+    found: dict[tuple[str, int, str], Measurement] = {}
+    spent = 0.0
+    for number, one in enumerate(_shown(missing)):
+        packed = {
+            family: packed_layer(family, one.weight, one.layer.other_bytes)
+            for family in dict.fromkeys(kernel.family for kernel in one.kernels)
+        }
+        start = time.perf_counter()
+        samples = {kernel.symbol: clock.sample(kernel, packed[kernel.family]) for kernel in one.kernels}
+        least = clock.fastest(samples, max(0.0, tuning.seconds - spent) / (len(missing) - number), least_rounds=3)
+        spent += time.perf_counter() - start
+        for kernel in one.kernels:
+            measurement = Measurement(one.key, kernel.width, kernel.family, float(f"{least[kernel.symbol]:.4g}"))
+            found[_place(one, kernel)] = measurement
+    return found

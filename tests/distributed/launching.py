@@ -1,0 +1,82 @@
+"""Parts of models on disk with what onnxruntime makes of random inputs, and ranks that run them under mpiexec."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+from simple_partitions import layer_groups
+
+from redpebble.compiler import build_module
+from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.row_graph import RowGraph
+from redpebble.models.feeds import inputs_for
+from redpebble.runtime.oracle import Oracle
+from redpebble.theory.partition import Partition
+
+PROGRAM = Path(__file__).with_name("rank_program.py")
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+BATCHES = (0, 1, 7, 17, 65)
+
+
+def random_rows(graph: RowGraph, part_count: int, rng: np.random.Generator) -> Partition:
+    """Owners at random; some parts may own nothing of a level."""
+    owners = [rng.integers(0, part_count, width).astype(np.int32) for width in graph.level_widths]
+    return Partition(part_count, tuple(owners))
+
+
+def partition_for(graph: RowGraph, kind: str, part_count: int) -> Partition | None:
+    if kind == "batch":
+        return None
+    if kind == "layers":
+        return layer_groups(graph, part_count)
+    return random_rows(graph, part_count, np.random.default_rng(part_count))
+
+
+class Case(NamedTuple):
+    """How a model is split and run."""
+
+    kind: str
+    part_count: int
+    batches: Sequence[int] = BATCHES
+    options: Mapping[str, int] = MappingProxyType({})
+    """Of `RunOptions`."""
+
+
+def write_case(folder: Path, model: ir.Model, case: Case) -> None:
+    """Write the parts of a model, and inputs and outputs for each batch."""
+    kind, part_count = case.kind, case.part_count
+    module = build_module(model)
+    partition = None if kind == "batch" else partition_for(RowGraph.of(module), kind, part_count)
+    folder.mkdir(parents=True)
+    write_parts(module, PartsRequest(kind, part_count, partition), folder / "parts")
+    oracle, arrays = Oracle(model), dict[str, NDArray[Any]]()
+    for batch in case.batches:
+        feeds = inputs_for(model, batch, np.random.default_rng(batch))
+        arrays |= {f"in{index}.{batch}": array for index, array in enumerate(feeds.values())}
+        arrays |= {f"out{index}.{batch}": array for index, array in enumerate(oracle.run(feeds))}
+    (folder / "options.json").write_text(json.dumps(dict(case.options)))
+    with zipfile.ZipFile(folder / "feeds.npz", "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, array)
+
+
+def mpiexec(ranks: int, *command: str | Path, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Run a command on some ranks of this machine."""
+    words = [str(MPIEXEC), "-n", str(ranks), *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def assert_ranks_agree(folder: Path, ranks: int, seconds: float = 120.0) -> None:
+    """All cases of a folder have the outputs that onnxruntime has."""
+    done = mpiexec(ranks, sys.executable, PROGRAM, folder, seconds=seconds)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,64 @@
+"""Every model of the zoo computes on several ranks what it computes in onnxruntime, however it is split."""
+
+from pathlib import Path
+
+import pytest
+from launching import Case, assert_ranks_agree, write_case
+
+from redpebble.models.zoo import build
+
+KINDS = ("rows", "batch", "layers")
+
+SMALL = (
+    "digits",
+    "ffnn(depth=3, width=33, density=0.02, skip=True)",
+    "ffnn(depth=2, width=20, density=1.0)",
+    "resmlp(depth=1, width=32)",
+)
+"""Chains, values with several readers, weights stored dense, layers without a connection, several outputs."""
+
+ALL = (
+    *SMALL,
+    "bert_ffn",
+    "bert_layer",
+    "compact(widths=(16, 24, 16), density=0.3, memory=32)",
+    "ffnn",
+    "masked_mlp(width=48)",
+    "radixnet(layers=12)",
+    "resmlp",
+    "structured(width=64)",
+    "structured(pattern='block16x1', width=64, shuffled=True)",
+)
+
+
+TILES = {"batch_tile": 16}
+THREADS = {"batch_tile": 64, "threads": 2}
+
+
+def test_two_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
+    for spec in SMALL:
+        write_case(tmp_path / spec, build(spec), Case("rows", 2, (0, 33)))
+    heads, chain = build("resmlp(depth=1, width=32)"), build("ffnn(depth=2, width=40, density=0.2)")
+    write_case(tmp_path / "batch", heads, Case("batch", 2, (0, 7)))
+    write_case(tmp_path / "layers", heads, Case("layers", 2, (1, 33)))
+    write_case(tmp_path / "many tiles", chain, Case("rows", 2, (300,), TILES))
+    write_case(tmp_path / "threads", chain, Case("rows", 2, (300,), THREADS))
+    write_case(tmp_path / "whole blocks", chain, Case("rows", 2, (128,)))
+    write_case(tmp_path / "a pipeline", chain, Case("layers", 2, (300,), TILES))
+    assert_ranks_agree(tmp_path, 2)
+
+
+def test_three_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
+    model = build("resmlp(depth=1, width=32)")
+    for kind in KINDS:
+        write_case(tmp_path / kind, model, Case(kind, 3, (7,)))
+    assert_ranks_agree(tmp_path, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_model_agrees_with_onnxruntime(kind: str, ranks: int, tmp_path: Path) -> None:
+    for spec in ALL:
+        write_case(tmp_path / spec, build(spec), Case(kind, ranks))
+    assert_ranks_agree(tmp_path, ranks, seconds=1200.0)

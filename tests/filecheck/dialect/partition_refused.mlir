@@ -1,0 +1,39 @@
+// RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
+
+func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
+  // CHECK: 0 parts, expected 1 or more
+  %y = pebble.linear %x, %w partition <0 parts, owners = dense<0> : tensor<1xi32>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
+  // CHECK: owner 2, expected 0 to 1
+  %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 2]> : tensor<2xi32>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
+  // CHECK: owners of type tensor<2xi64>, expected 32-bit integers of rank 1
+  %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 1]> : tensor<2xi64>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
+  // CHECK: volume -1, expected 0 or more
+  %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 1]> : tensor<2xi32>, volume = -1, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
+  // CHECK: owners of 3 outputs, expected 2
+  %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 1, 0]> : tensor<3xi32>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return
+}

@@ -1,0 +1,35 @@
+// RUN: xdsl-opt %s -p 'pebble-share-tiles{threads=2}' --split-input-file | filecheck %s
+// RUN: xdsl-opt %s -p 'pebble-share-tiles{threads=1}' --split-input-file | filecheck %s --check-prefix ONE
+
+// A layer that takes long is cut; a tile of one column does not take long enough. One thread cuts nothing.
+// CHECK-LABEL: @long
+// ONE-LABEL: @long
+func.func @long(%x: tensor<?x16xf32>) -> tensor<?x64xf32> {
+  %w = pebble.constant dense<1.0> : tensor<16x64xf32>
+  // CHECK: schedule <layer_by_layer, widths = [1, 64], pieces = 2, alone [1: 0.2104, 64: 100.7], together [64: 50.71]>
+  // ONE: schedule <layer_by_layer, widths = [1, 64], alone [1: 0.2104, 64: 100.7]>
+  %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [1, 64]> : (tensor<?x16xf32>) -> tensor<?x64xf32> {
+  ^bb0(%t: tensor<?x16xf32>):
+    // CHECK: kernel <count_blocks, predicted [1: 0.2, 64: 100.0], "why"> cut [0, 32, 64]
+    // ONE-NOT: cut
+    %h = pebble.linear %t, %w kernel <count_blocks, predicted [1: 0.2, 64: 100.0], "why"> : (tensor<?x16xf32>, tensor<16x64xf32>) -> tensor<?x64xf32>
+    pebble.yield %h : tensor<?x64xf32>
+  }
+  func.return %y : tensor<?x64xf32>
+}
+
+// -----
+
+// Too little work: only the times are noted, by which threads take whole tiles.
+// CHECK-LABEL: @short
+func.func @short(%x: tensor<?x16xf32>) -> tensor<?x64xf32> {
+  %w = pebble.constant dense<1.0> : tensor<16x64xf32>
+  // CHECK: schedule <layer_by_layer, widths = [64], alone [64: 1.079]>
+  %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [64]> : (tensor<?x16xf32>) -> tensor<?x64xf32> {
+  ^bb0(%t: tensor<?x16xf32>):
+    // CHECK-NOT: cut
+    %h = pebble.linear %t, %w kernel <count_blocks, predicted [64: 0.4], "why"> : (tensor<?x16xf32>, tensor<16x64xf32>) -> tensor<?x64xf32>
+    pebble.yield %h : tensor<?x64xf32>
+  }
+  func.return %y : tensor<?x64xf32>
+}

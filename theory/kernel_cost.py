@@ -1,0 +1,181 @@
+"""What a linear layer costs on a tile of batch columns, for each kernel family and on a given machine.
+
+`time = (core^2 + far^2)^(1/2)`: core is the time of the instructions where the second-level cache holds all that is
+read, a sum of units of work at a price each; far is the time of weights that come from farther away. A stream overlaps
+with arithmetic in part: neither term is lost, the larger one counts most.
+
+A family is a line in `FAMILY_COSTS`. Its prices, in nanoseconds, were fitted to the times of kernels on a Xeon with
+AVX-512 at about 3 GHz with 48 KiB and 2 MiB of cache a core, which ran the code for AVX-512, AVX2 and SSE in turn;
+`Machine` holds what another machine does differently.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import hypot
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from redpebble.theory import kernel_work
+from redpebble.theory.kernel_work import Layer, Stored, Tile, Work, misses
+
+WIDTHS: Final = (1, 8, 16, 32, 64)
+"""Tile widths in batch columns for which kernels have code."""
+
+MOST_TILE_SHARE: Final = 0.5
+"""Of the second-level cache: what a tile's values take from the weights; what does not fit is read again anyway."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a CPU does differently from others: its vectors, its caches, and how fast each kernel family is on it.
+
+    The defaults are the machine of the prices.
+    """
+
+    lanes: int = 16
+    """Floats in a vector: 16 for AVX-512, 8 for AVX2, 4 for all else."""
+    l1_bytes: int = 48 << 10
+    l2_bytes: int = 2 << 20
+    l3_bytes: int = 12 << 20
+    """That one core gets to itself: less than what several cores, or other machines on the same host, share."""
+    l3_ns: float = 0.033
+    """Time of a byte that is streamed from the last-level cache, by one core."""
+    dram_ns: float = 0.066
+    """Time of a byte that is streamed from memory, by one core."""
+    paces: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Measured over predicted time of instructions, for kernels such as `count_blocks@64`; 1 where there is none."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
+        if self.lanes not in (4, 8, 16):
+            raise ValueError(f"{self.lanes} lanes, accepted are 4, 8 and 16")
+        if not 0 < sizes[0] <= sizes[1] <= sizes[2]:
+            raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
+        for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns), *self.paces.items()):
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{name} is {value}, expected a positive number")
+
+    def far_ns(self, own_bytes: float, loop_bytes: float) -> float:
+        """Return the time to stream `own_bytes`, a part of what is read in a loop over `loop_bytes`."""
+        from_l3, from_dram = misses(loop_bytes, self.l2_bytes), misses(loop_bytes, self.l3_bytes)
+        return own_bytes * (from_l3 * self.l3_ns + from_dram * max(0.0, self.dram_ns - self.l3_ns))
+
+
+class FamilyCost(NamedTuple):
+    """What layers and tiles a family is for, how its work follows from them, and what it costs.
+
+    prices, by lanes: nanoseconds of each unit, and last the time for weights from beyond the second-level cache over
+    that of a plain stream. A family that is for dense layers computes what a dense product does, 0 * inf included.
+    """
+
+    widths: tuple[int, ...]
+    stored: tuple[Stored, ...]
+    work: Callable[[Layer, Tile], Work]
+    prices: Mapping[int, tuple[float, ...]]
+
+
+ROW: Final = (1,)
+TILES: Final = (8, 16, 32, 64)
+NARROW: Final = (1, 8, 16)
+ANY: Final[tuple[Stored, ...]] = ("dense", "sparse", "panels")
+SPARSE: Final[tuple[Stored, ...]] = ("sparse", "panels")
+PANELS: Final[tuple[Stored, ...]] = ("panels",)
+
+FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
+    {
+        "walk": FamilyCost(ROW, SPARSE, kernel_work.walk, {16: (0, 1.06, 5.11, 2.39, 1.09)}),
+        "compact_walk": FamilyCost(ROW, SPARSE, kernel_work.compact_walk, {16: (2.2, 2.11, 4.76, 0, 1.11)}),
+        "sell_gather": FamilyCost(
+            ROW,
+            SPARSE,
+            kernel_work.sell_gather,
+            {16: (4.7, 2.7, 2.0, 1.41), 8: (2.4, 5.43, 6.9, 3.1), 4: (4.8, 6.35, 6.6, 4.0)},
+        ),
+        "dense_rows": FamilyCost(
+            ROW,
+            ANY,
+            kernel_work.dense_rows,
+            {16: (0, 0.00335, 0.00362, 0.0391, 1.0), 8: (0, 0.005, 0.0021, 0, 1.27), 4: (0, 0.0117, 0, 0, 1.61)},
+        ),
+        "count_blocks": FamilyCost(
+            TILES,
+            SPARSE,
+            kernel_work.count_blocks,
+            {
+                16: (0, 0.194, 0.147, 0.932, 0.305, 1.64, 0.00168, 0.00248, 1.64),
+                8: (8.2, 0.158, 0.263, 0.778, 0.576, 0, 0.00174, 0.00147, 1.08),
+                4: (7.4, 0.195, 0.558, 0.401, 1.3, 0, 0.00293, 0, 0.493),
+            },
+        ),
+        "narrow_blocks": FamilyCost(
+            NARROW,
+            SPARSE,
+            kernel_work.narrow_blocks,
+            {
+                16: (11, 0.221, 0.102, 2.5, 0.73, 0.00104, 0, 1.67),
+                8: (19, 0.252, 0.136, 2.06, 0.19, 0.00231, 0, 2.17),
+                4: (36, 0.224, 0.709, 0.965, 0.838, 0, 0, 2.0),
+            },
+        ),
+        "panels": FamilyCost(
+            TILES,
+            PANELS,
+            kernel_work.panels,
+            {
+                16: (215, 0.388, 0.109, 0.06, 0, 0, 2.3),
+                8: (208, 0.343, 0.026, 0.269, 0, 0.00065, 2.6),
+                4: (0, 0.299, 0.0276, 0.921, 0.825, 0, 0.86),
+            },
+        ),
+        "sparse_rows": FamilyCost(
+            TILES,
+            SPARSE,
+            kernel_work.sparse_rows,
+            {
+                16: (0, 0.527, 0.112, 0.389, 0.00205, 1.86),
+                8: (0, 0.524, 0.143, 0.471, 0.00149, 1.88),
+                4: (4.0, 0.507, 0.277, 0.453, 0.00219, 1.17),
+            },
+        ),
+        "dense_panels": FamilyCost(
+            TILES,
+            ANY,
+            kernel_work.dense_panels,
+            {
+                16: (52, 0.132, 0, 0.000316, 0.81),
+                8: (0, 0.117, 1.04, 0.00239, 1.07),
+                4: (0, 0.208, 0.169, 0.000172, 1.15),
+            },
+        ),
+    }
+)
+"""The families that can be chosen. A new one is a line: what it is for, its work, and prices by lanes."""
+
+
+def candidates(layer: Layer, width: int, lanes: int) -> tuple[str, ...]:
+    """Return the families that can compute a layer on tiles of `width` columns in vectors of `lanes` floats."""
+    return tuple(
+        name
+        for name, cost in FAMILY_COSTS.items()
+        if width in cost.widths and lanes in cost.prices and layer.stored in cost.stored
+    )
+
+
+def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> float:
+    """Return the microseconds of a tile of `width` columns.
+
+    Raises:
+        ValueError: there is no such family, or it has no code for the layer, the width or the machine's vectors.
+    """
+    known = candidates(layer, width, machine.lanes)
+    if family not in known:
+        place = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
+        raise ValueError(f"no cost of {family} for {place}, accepted are {', '.join(known)}")
+    cost = FAMILY_COSTS[family]
+    work = cost.work(layer, Tile(width, machine.lanes, machine.l1_bytes))
+    *prices, exposure = cost.prices[machine.lanes]
+    core = sum(units * price for units, price in zip(work.units, prices, strict=True))
+    tile_bytes = min(4 * width * (layer.inputs + layer.outputs), MOST_TILE_SHARE * machine.l2_bytes)
+    loop_bytes = layer.other_bytes + work.stream_bytes + tile_bytes
+    far = exposure * machine.far_ns(work.stream_bytes * work.passes, loop_bytes)
+    return hypot(core * machine.paces.get(f"{family}@{width}", 1.0), far) / 1000

@@ -1,0 +1,212 @@
+"""How much work kernels have with a linear layer on a tile of batch columns: a function for each way to store weights.
+
+Work is counted in units that a kernel family prices (see `kernel_cost`): instructions by what they are for, and bytes
+that the first-level cache does not deliver. The numbers follow from the connections of each output, as if they were
+spread evenly over the inputs; they mirror the packing in `lowering`, which itself would take far longer.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Stored = Literal["dense", "sparse", "panels"]
+
+MISSES_FROM, MISSES_ALL = 0.85, 1.5
+"""A loop over more than the first of a cache's sizes begins to miss, beyond the second one it misses always."""
+
+WALK_DENSITIES: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 1.0)
+WALK_STEPS: Final = (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.19, 1.07, 1.03, 1.007, 1.0, 1.0)
+WALK_GATHERS: Final = (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.043, 0.031, 0.016, 0.003, 0.0, 0.0)
+COMPACT_STEPS: Final = (0.0, 0.1, 1.6, 2.78, 2.09, 1.43, 1.24, 1.1, 1.03, 1.007, 1.0, 1.0)
+COMPACT_GATHERS: Final = (1.0, 1.0, 0.64, 0.09, 0.06, 0.076, 0.03, 0.024, 0.014, 0.003, 0.0, 0.0)
+"""Steps and gathers of a walk for each connection of its fullest row, by the density of that row: see walk_packing."""
+
+MOST_IN_PIECE: Final = 32
+"""Connections of a row that a pair of rows takes at once: see count_block_packing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A linear layer as its cost sees it.
+
+    counts [outputs] are the connections of each output; other_bytes are the weights of all other layers, which are
+    read between two uses of this one. A layer that is stored dense has to be computed so; one with panels has outputs
+    that share inputs, and panel_reads counts an input once for all outputs of a panel that share it.
+    """
+
+    inputs: int
+    counts: Counts
+    other_bytes: float = 0.0
+    stored: Stored = "sparse"
+    panel_reads: float = 0.0
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return len(self.counts)
+
+    @property
+    def connections(self) -> int:
+        """The number of connections."""
+        return int(self.counts.sum())
+
+    @property
+    def density(self) -> float:
+        """The share of connections among all that there could be; 0 where there could be none."""
+        return self.connections / max(1, self.inputs * self.outputs)
+
+    def fullest(self, rows: int) -> Counts:
+        """Return the largest count in each group of `rows` outputs, where outputs are sorted by count."""
+        return np.sort(self.counts)[::-1][::rows]
+
+
+class Tile(NamedTuple):
+    """A tile of `width` columns, in vectors of `lanes` floats, and the first-level cache that its rows pass."""
+
+    width: int
+    lanes: int
+    l1_bytes: int
+
+    @property
+    def passes(self) -> int:
+        """How often weights are read: once for each four vectors of columns."""
+        return max(1, -(-self.width // (4 * self.lanes)))
+
+    @property
+    def line(self) -> float:
+        """The columns in lines of 16 floats."""
+        return self.width / 16
+
+    def far_share(self, rows: float) -> float:
+        """Return the share of `rows` rows, read again and again, that the first-level cache does not hold."""
+        return misses(4 * self.width * rows, self.l1_bytes)
+
+
+class Work(NamedTuple):
+    """Units of work in the order of a family's prices, and the bytes of weights and indices that it streams."""
+
+    units: tuple[float, ...]
+    stream_bytes: float
+    passes: int = 1
+
+
+def misses(loop_bytes: float, cache_bytes: float) -> float:
+    """Return the share of a loop over `loop_bytes` that a cache of `cache_bytes` does not deliver, 0 to 1."""
+    share = (loop_bytes / cache_bytes - MISSES_FROM) / (MISSES_ALL - MISSES_FROM)
+    return min(1.0, max(0.0, share))
+
+
+def walk(layer: Layer, _: Tile) -> Work:
+    """Return the work for a call, steps of 32 rows, gathers for 32 rows, panels."""
+    steps, gathers, panels = _walk_length(layer, WALK_STEPS, WALK_GATHERS)
+    return Work((1.0, steps, gathers, panels), 153 * steps + 256 * gathers + 264 * panels)
+
+
+def compact_walk(layer: Layer, _: Tile) -> Work:
+    """Return the same where stored zeros are left out."""
+    steps, gathers, panels = _walk_length(layer, COMPACT_STEPS, COMPACT_GATHERS)
+    return Work((1.0, steps, gathers, panels), 4 * layer.connections + 29 * steps + 132 * gathers + 264 * panels)
+
+
+def _walk_length(layer: Layer, steps: tuple[float, ...], gathers: tuple[float, ...]) -> tuple[float, float, int]:
+    """Return the steps, gathers and panels of a layer's walks; whole chunks of six steps cost three for each panel."""
+    densities = layer.fullest(32) / max(1, layer.inputs)
+    totals = [
+        layer.inputs * float(np.interp(densities, WALK_DENSITIES, np.multiply(ratio, WALK_DENSITIES)).sum())
+        for ratio in (steps, gathers)
+    ]
+    return totals[0] + 3.0 * len(densities), totals[1], len(densities)
+
+
+def sell_gather(layer: Layer, _: Tile) -> Work:
+    """Return the work for a call, gathers for 16 rows, groups of 16 rows."""
+    groups = layer.fullest(16)
+    gathers = float(groups.sum())
+    return Work((1.0, gathers, len(groups)), 96 * gathers + 132 * len(groups))
+
+
+def dense_rows(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, bytes of weights, those from beyond the first-level cache, inputs of panels."""
+    groups = -(-layer.outputs // 16)
+    stream = 64.0 * layer.inputs * groups
+    inputs = float(layer.inputs * (groups // 2 + groups % 2))
+    return Work((1.0, stream, stream * misses(stream, tile.l1_bytes), inputs), stream)
+
+
+def dense_panels(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, weights and multiply-adds, whichever is more, lines of y, bytes of x again."""
+    panels = -(-layer.outputs // 6)
+    weights = 6.0 * panels * layer.inputs
+    # a weight takes an instruction of its own and one for each vector of columns, on ports apart: the larger counts
+    steps = (1 + (tile.width / tile.lanes / tile.passes) ** 4) ** 0.25
+    again = 4.0 * panels * layer.inputs * tile.width * tile.far_share(layer.inputs)
+    units = (1.0, weights * tile.passes * steps, 6.0 * panels * tile.line, again)
+    return Work(units, 4 * weights, tile.passes)
+
+
+def panels(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, lines of x, weights, their multiply-adds, lines of y, bytes of x again."""
+    reads, weights = layer.panel_reads, float(layer.connections)
+    again = 4 * reads * tile.width * tile.far_share(layer.inputs)
+    units = (1.0, reads * tile.line, weights * tile.passes, weights * tile.line, layer.outputs * tile.line, again)
+    return Work(units, 4 * weights + 4 * reads + 8 * layer.outputs, tile.passes)
+
+
+def sparse_rows(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, weights, their multiply-adds, rows, bytes of x again."""
+    weights = float(layer.connections)
+    again = 4 * weights * tile.width * tile.far_share(layer.inputs)
+    units = (1.0, weights * tile.passes, weights * tile.line, float(layer.outputs * tile.passes), again)
+    return Work(units, 8 * weights + 12 * layer.outputs, tile.passes)
+
+
+def count_blocks(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, weights, their multiply-adds, pairs, their lines, kinds, bytes of x and y again."""
+    weights = float(layer.connections)
+    wanted = min(max(14 / layer.density, 128), 2048) if weights else 2048
+    blocks = max(1, round(layer.inputs / wanted), -(-layer.inputs // 2048))
+    kinds = _kinds(layer, blocks)
+    pairs = _pieces(layer, blocks, MOST_IN_PIECE) / 2 + kinds / 4
+    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks)
+    y_again = 16 * pairs * tile.width * tile.far_share(layer.outputs)
+    lines = (pairs * tile.line, kinds * tile.passes, x_again, y_again)
+    units = (1.0, weights * tile.passes, weights * tile.line, pairs * tile.passes, *lines)
+    return Work(units, 6 * weights + 12 * pairs, tile.passes)
+
+
+def narrow_blocks(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
+    wanted = min(max(50 / layer.density, 512), 1024) if layer.connections else 1024
+    blocks = max(1, round(layer.inputs / wanted))
+    pieces = _pieces(layer, blocks, layer.inputs + 1)
+    groups, kinds = pieces / 4, _kinds(layer, blocks)
+    # counts are rounded up so that rows find partners
+    weights = layer.connections + pieces
+    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks)
+    y_again = 32 * groups * tile.width * tile.far_share(layer.outputs)
+    units = (1.0, weights * tile.passes, weights * tile.line, groups * tile.passes, kinds, x_again, y_again)
+    return Work(units, 6 * weights + 20 * groups, tile.passes)
+
+
+def _kinds(layer: Layer, blocks: int) -> float:
+    """Return the different counts of pieces: each is a jump that was not predicted, and leaves a piece alone or none.
+
+    Counts spread by about five deviations.
+    """
+    mean = layer.connections / max(1, layer.outputs * blocks)
+    return blocks * min(layer.outputs / 2, 5 * mean**0.5 + 1)
+
+
+def _pieces(layer: Layer, blocks: int, most: int) -> float:
+    """Return how many pieces of up to `most` connections rows have in `blocks` blocks, connections spread evenly."""
+    mean = layer.counts / blocks
+    touched = -blocks * np.expm1(-mean) if blocks > 1 else np.ones(len(mean))
+    further = np.zeros(len(mean))
+    # counts in a block are about normal; a logistic curve with 0.55 of the deviation is the chance to pass a border
+    spread = 0.55 * np.sqrt(mean * np.maximum(0.0, 1 - layer.counts / max(1, layer.inputs))) + 1e-3
+    for border in range(most, int(mean.max(initial=0)) + 2 * most, most):
+        further += 1 / (1 + np.exp(np.clip((border + 0.5 - mean) / spread, -50, 50)))
+    return float((touched + blocks * further).sum())

@@ -1,0 +1,253 @@
+"""Which part owns each neuron of a chain of layers, and what that costs: values sent, messages, balance.
+
+The part that owns an output computes it, so it needs every input that the output is connected with. Each input is
+sent once to every part that uses it and does not own it: over a layer, the sum over inputs of (parts that use or own
+it - 1), the "connectivity - 1" of hypergraph partitioning. A message is all that one part sends to another in a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Owners = NDArray[np.int32]
+"""The part of every neuron of a level."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Which inputs each output of a layer is connected with: those of n are `inputs[pointers[n]:pointers[n + 1]]`.
+
+    Raises:
+        ValueError: pointers or the inputs of an output do not ascend, or an input is out of range.
+    """
+
+    input_count: int
+    pointers: NDArray[np.int64]
+    """[outputs + 1]."""
+    inputs: NDArray[np.int64] | NDArray[np.int32]
+    """[connections], ascending for each output."""
+
+    def __post_init__(self) -> None:
+        """Check that the arrays fit each other."""
+        pointers = self.pointers
+        if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != len(self.inputs) or np.any(np.diff(pointers) < 0):
+            raise ValueError(f"pointers do not ascend from 0 to {len(self.inputs)} connections")
+        if len(self.inputs) and not 0 <= self.inputs.min() <= self.inputs.max() < self.input_count:
+            wrong = self.inputs.max() if self.inputs.min() >= 0 else self.inputs.min()
+            raise ValueError(f"a connection to input {wrong}, outside 0 .. {self.input_count - 1}")
+        is_first = np.zeros(len(self.inputs) + 1, dtype=np.bool_)
+        is_first[pointers] = True
+        inputs = self.inputs.astype(np.int64, copy=False)
+        falls = np.flatnonzero((np.diff(inputs) <= 0) & ~is_first[1:-1]) + 1
+        if len(falls):
+            output = int(self.outputs[falls[0]])
+            raise ValueError(f"the inputs of output {output} do not ascend")
+
+    @property
+    def output_count(self) -> int:
+        """Outputs of the layer."""
+        return len(self.pointers) - 1
+
+    @property
+    def connection_counts(self) -> NDArray[np.int64]:
+        """Connections of each output, [outputs]."""
+        return np.diff(self.pointers)
+
+    @property
+    def connection_count(self) -> int:
+        """Connections of the layer."""
+        return len(self.inputs)
+
+    @property
+    def outputs(self) -> NDArray[np.int64]:
+        """The output of each connection, [connections]."""
+        return np.repeat(np.arange(self.output_count), self.connection_counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The owners of every neuron of a chain of L layers, for `part_count` parts.
+
+    `owners[k][i]` is the part that owns neuron i of level k: level 0 are the inputs of the network, level k = 1 .. L
+    the outputs of layer k.
+
+    Raises:
+        ValueError: no part, fewer than two levels, or an owner that is no part.
+    """
+
+    part_count: int
+    owners: tuple[Owners, ...]
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.part_count < 1:
+            raise ValueError(f"{self.part_count} parts, at least 1 is needed")
+        if len(self.owners) < 2:
+            raise ValueError(f"owners of {len(self.owners)} levels, a layer has 2")
+        for level, owners in enumerate(self.owners):
+            if owners.dtype != np.int32 or owners.ndim != 1:
+                raise ValueError(
+                    f"owners of level {level} are {owners.dtype} of rank {owners.ndim}, not int32 of rank 1"
+                )
+            outside = owners[(owners < 0) | (owners >= self.part_count)]
+            if len(outside):
+                raise ValueError(f"level {level} has an owner {outside[0]}, outside 0 .. {self.part_count - 1}")
+
+    @property
+    def layer_count(self) -> int:
+        """L."""
+        return len(self.owners) - 1
+
+    def neurons(self, level: int, part: int) -> NDArray[np.int64]:
+        """The neurons of a level that a part owns, ascending."""
+        return np.flatnonzero(self.owners[level] == part)
+
+
+class LayerTraffic(NamedTuple):
+    """What one layer costs under a partition; volumes are values for a batch of one."""
+
+    volume: int
+    """Values sent: the sum over inputs of the parts, other than its owner, that use it."""
+    messages: int
+    """Pairs (from, to) of different parts with a value to send."""
+    imbalance: float
+    """Connections of the fullest part / mean of the parts - 1; 0 without any connection."""
+    most_sent: int
+    """Values that the busiest part sends to all others."""
+    most_received: int
+    """Values that the busiest part receives from all others."""
+    most_messages: int
+    """Messages that the busiest part sends or receives, whichever is more."""
+    most_connections: int
+    """Connections of the fullest part."""
+
+
+class LayerShare(NamedTuple):
+    """What each part does in a layer."""
+
+    sent: NDArray[np.int64]
+    """Values that each part sends to each other, [from, to]."""
+    connections: NDArray[np.int64]
+    """Of the outputs that each part owns, [parts]."""
+    local: NDArray[np.int64]
+    """Those of them whose input the part owns, too: they need not wait, [parts]."""
+
+
+def count_sent(pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int) -> NDArray[np.int64]:
+    """Return how many values each part sends to each other part, [from, to]; the diagonal is 0.
+
+    Raises:
+        ValueError: there are not as many owners as inputs or outputs.
+    """
+    _check_lengths(pattern, input_owners, output_owners)
+    used = used_by(pattern, output_owners, part_count)
+    sent = np.zeros((part_count, part_count), dtype=np.int64)
+    values, receivers = np.nonzero(used)
+    np.add.at(sent, (input_owners[values], receivers), 1)
+    np.fill_diagonal(sent, 0)
+    return sent
+
+
+def used_by(pattern: Pattern, output_owners: Owners, part_count: int) -> NDArray[np.bool_]:
+    """Return whether an output of each part uses each input, [inputs, parts]."""
+    used = np.zeros((pattern.input_count, part_count), dtype=np.bool_)
+    used[pattern.inputs, np.repeat(output_owners, pattern.connection_counts)] = True
+    return used
+
+
+def connections_of_parts(pattern: Pattern, output_owners: Owners, part_count: int) -> NDArray[np.int64]:
+    """Return the connections of the outputs of each part, [parts]."""
+    weights = pattern.connection_counts.astype(np.float64)
+    return np.bincount(output_owners, weights=weights, minlength=part_count).astype(np.int64)
+
+
+def local_connections(
+    pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int
+) -> NDArray[np.int64]:
+    """Return the connections of each part whose input it owns as well, [parts]."""
+    of_outputs = np.repeat(output_owners, pattern.connection_counts)
+    return np.bincount(of_outputs[input_owners[pattern.inputs] == of_outputs], minlength=part_count).astype(np.int64)
+
+
+def layer_traffic(pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int) -> LayerTraffic:
+    """Return what a layer costs.
+
+    Raises:
+        ValueError: there are not as many owners as inputs or outputs.
+    """
+    sent = count_sent(pattern, input_owners, output_owners, part_count)
+    return traffic_of(sent, connections_of_parts(pattern, output_owners, part_count))
+
+
+def traffic_of(sent: NDArray[np.int64], connections: NDArray[np.int64]) -> LayerTraffic:
+    """Return what a layer costs, for the values sent [from, to] and the connections of each part."""
+    pairs = sent > 0
+    return LayerTraffic(
+        volume=int(sent.sum()),
+        messages=int(pairs.sum()),
+        imbalance=imbalance_of(connections),
+        most_sent=int(sent.sum(axis=1).max()),
+        most_received=int(sent.sum(axis=0).max()),
+        most_messages=int(max(pairs.sum(axis=1).max(), pairs.sum(axis=0).max())),
+        most_connections=int(connections.max()),
+    )
+
+
+def dense_pattern(input_count: int, output_count: int) -> Pattern:
+    """Return the connections of a layer that has all of them."""
+    every: NDArray[np.int64] = np.arange(input_count * output_count, dtype=np.int64) % max(input_count, 1)
+    return Pattern(input_count, np.arange(output_count + 1, dtype=np.int64) * input_count, every)
+
+
+def all_sent(width: int, part_count: int) -> NDArray[np.int64]:
+    """Return how many values each part sends to each other where every part needs all of a level cut into slices."""
+    own = np.bincount(slices(width, part_count), minlength=part_count)
+    sent = np.repeat(own[:, None], part_count, axis=1)
+    np.fill_diagonal(sent, 0)
+    return sent
+
+
+def imbalance_of(connections: NDArray[np.int64]) -> float:
+    """Return by how much the fullest of the parts is above their mean: 0.03 is 3 %."""
+    total = int(connections.sum())
+    return float(connections.max()) * len(connections) / total - 1 if total else 0.0
+
+
+def traffic(patterns: Sequence[Pattern], partition: Partition) -> tuple[LayerTraffic, ...]:
+    """Return what each layer of a chain costs.
+
+    Raises:
+        ValueError: the partition is of another chain.
+    """
+    if len(patterns) != partition.layer_count:
+        raise ValueError(f"a partition of {partition.layer_count} layers for a chain of {len(patterns)}")
+    return tuple(
+        layer_traffic(pattern, partition.owners[layer], partition.owners[layer + 1], partition.part_count)
+        for layer, pattern in enumerate(patterns)
+    )
+
+
+def random_rows(patterns: Sequence[Pattern], part_count: int, rng: np.random.Generator) -> Partition:
+    """Return a partition that deals the neurons of each level to the parts at random, as evenly as possible."""
+    widths = [patterns[0].input_count, *(pattern.output_count for pattern in patterns)]
+    owners = [rng.permutation(np.arange(width, dtype=np.int32) % np.int32(part_count)) for width in widths]
+    return Partition(part_count, tuple(owners))
+
+
+def slices(width: int, part_count: int) -> Owners:
+    """Return the owners of a level that is cut into contiguous slices, whose sizes differ by one at most."""
+    return (np.arange(width, dtype=np.int64) * part_count // max(width, 1)).astype(np.int32)
+
+
+def _check_lengths(pattern: Pattern, input_owners: Owners, output_owners: Owners) -> None:
+    for name, owners, count in (
+        ("inputs", input_owners, pattern.input_count),
+        ("outputs", output_owners, pattern.output_count),
+    ):
+        if len(owners) != count:
+            raise ValueError(f"owners of {len(owners)} {name} for a layer of {count}")

@@ -1,0 +1,203 @@
+"""Neurons that read the same inputs, or nearly the same: found by hashing, without comparing all pairs.
+
+Equal lists of inputs have equal fingerprints. Nearly equal ones agree in most entries of a MinHash signature (with one
+permutation): the inputs are put in a random order that is cut into ranges, and an entry is the first input of the list
+in a range. Two lists agree in an entry about as often as an input of either is one of both, their Jaccard similarity J:
+the first of all their inputs in the range is equally likely to be any of them. Two entries agree with probability J^2,
+r of them with J^r, so that bands of r entries separate similar lists from those of random masks, whose J is smaller,
+once (number of rows) * (random J)^r < 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+
+SIGNATURE = 64
+"""Entries of a signature."""
+
+LONGEST_BAND = 8
+
+LEAST_SIMILARITY = 0.35
+"""J from which rows count as similar: lists that share half of their inputs have a J of a third."""
+
+HEIGHTS = (8, 4, 2)
+"""Rows of a panel, the most first."""
+
+LEAST_SHARED = 0.4
+"""Share of the connections that a panel's rows must have in common."""
+
+
+class Rows(NamedTuple):
+    """The inputs of each row: row n reads `inputs[pointers[n] : pointers[n + 1]]`, ascending, of `input_count`."""
+
+    pointers: Indices
+    inputs: Indices
+    input_count: int
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return len(self.pointers) - 1
+
+    def of(self, row: int) -> Indices:
+        """Return the inputs of one row."""
+        return self.inputs[self.pointers[row] : self.pointers[row + 1]]
+
+
+class Panel(NamedTuple):
+    """Rows that are computed together, and how many inputs all of them read."""
+
+    rows: tuple[int, ...]
+    shared: int
+
+
+def panels_of(rows: Rows, rng: np.random.Generator) -> list[Panel]:
+    """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none."""
+    panels: list[Panel] = []
+    left = np.flatnonzero(np.diff(rows.pointers) > 0)
+    alike = first_alike(rows)[left]
+    classes = _classes(alike, left)
+    lone: list[int] = []
+    for members in classes:
+        rest = _cut(members, HEIGHTS[:1], rows, panels)
+        lone.extend(rest.tolist())
+    for members in similar_rows(rows, np.array(sorted(lone), dtype=np.int64), rng):
+        _cut(nearest_together(rows, members), HEIGHTS, rows, panels)
+    return sorted(panels, key=lambda panel: (-len(panel.rows), panel.rows))
+
+
+def _cut(members: Indices, heights: tuple[int, ...], rows: Rows, panels: list[Panel]) -> Indices:
+    """Cut panels of `heights` off `members` as long as they share enough; return the rows that are left."""
+    refused: list[Indices] = []
+    for height in heights:
+        while len(members) >= height:
+            taken, members = members[:height], members[height:]
+            shared = shared_inputs(rows, taken)
+            connections = int(np.diff(rows.pointers)[taken].sum())
+            if height * len(shared) >= LEAST_SHARED * connections:
+                panels.append(Panel(tuple(taken.tolist()), len(shared)))
+            else:
+                refused.append(taken)
+        members = np.concatenate([members, *refused]) if refused else members
+        refused = []
+    return members
+
+
+def shared_inputs(rows: Rows, members: Indices) -> Indices:
+    """Return the inputs that all of `members` read, ascending."""
+    together = np.concatenate([rows.of(int(row)) for row in members])
+    inputs, counts = np.unique(together, return_counts=True)
+    return inputs[counts == len(members)]
+
+
+def first_alike(rows: Rows) -> Indices:
+    """Return for each row the first one that reads the same inputs, [rows]."""
+    lengths, prints = np.diff(rows.pointers), _fingerprints(rows)
+    first = np.arange(rows.row_count)
+    order = np.lexsort((first, lengths, prints))
+    same = (prints[order[1:]] == prints[order[:-1]]) & (lengths[order[1:]] == lengths[order[:-1]])
+    for place in np.flatnonzero(same):
+        leader, row = int(first[order[place]]), int(order[place + 1])
+        # two lists may have one fingerprint, if hardly ever
+        if np.array_equal(rows.of(leader), rows.of(row)):
+            first[row] = leader
+    return first
+
+
+def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[Indices]:
+    """Return classes of two or more of the `chosen` rows: each row is similar to another one of its class."""
+    if len(chosen) < 2:
+        return []
+    signatures = _signatures(rows, chosen, rng)
+    leaders = np.arange(len(chosen))
+    random = random_similarity(rows)
+    least = min(max(LEAST_SIMILARITY, 1.5 * random), 0.9)
+    length = int(min(LONGEST_BAND, max(1, np.ceil(np.log(len(chosen)) / -np.log(random)))))
+    for start in range(0, SIGNATURE - length + 1, length):
+        band = signatures[:, start : start + length]
+        order = np.lexsort(band.T)
+        equal = (band[order[1:]] == band[order[:-1]]).all(axis=1)
+        pairs = np.column_stack([order[:-1][equal], order[1:][equal]])
+        similarity = (signatures[pairs[:, 0]] == signatures[pairs[:, 1]]).mean(axis=1)
+        for left, right in pairs[similarity >= least]:
+            _join(leaders, int(left), int(right))
+    roots = np.array([_root(leaders, row) for row in range(len(chosen))])
+    return [members for members in _classes(roots, chosen) if len(members) > 1]
+
+
+def random_similarity(rows: Rows) -> float:
+    """Return the J of two random rows of this density d: d^2 over 2 d - d^2."""
+    density = len(rows.inputs) / max(1, rows.row_count * rows.input_count)
+    return min(max(density / (2 - density), 1e-6), 0.99)
+
+
+def nearest_together(rows: Rows, members: Indices) -> Indices:
+    """Return the members of a class in an order in which the rows of a panel share many inputs.
+
+    The first row left and those nearest to it come next, as many as the tallest panel has.
+    """
+    height, order, left = HEIGHTS[0], list[int](), members
+    mask = np.zeros(rows.input_count, dtype=bool)
+    while len(left) > height:
+        mask[:] = False
+        mask[rows.of(int(left[0]))] = True
+        common = np.array([np.count_nonzero(mask[rows.of(int(row))]) for row in left])
+        lengths = np.diff(rows.pointers)[left]
+        nearest = np.argsort(-common / (lengths + lengths[0] - common), kind="stable")[:height]
+        order.extend(left[np.sort(nearest)].tolist())
+        left = np.delete(left, nearest)
+    return np.array([*order, *left.tolist()], dtype=np.int64)
+
+
+def _signatures(rows: Rows, chosen: Indices, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Return the signatures [chosen, SIGNATURE]; a range without inputs takes the entry of the next one that has some.
+
+    Rows without any inputs are alike.
+    """
+    places = rng.permutation(rows.input_count)
+    lengths = np.diff(rows.pointers)[chosen]
+    starts = np.cumsum(lengths) - lengths
+    entries = np.repeat(rows.pointers[chosen] - starts, lengths) + np.arange(int(lengths.sum()))
+    place = places[rows.inputs[entries]]
+    cell = np.repeat(np.arange(len(chosen)), lengths) * SIGNATURE + place * SIGNATURE // rows.input_count
+    signatures = np.full(len(chosen) * SIGNATURE, rows.input_count, dtype=np.int32)
+    # the last write wins: the smallest place is written last
+    order = np.argsort(-place, kind="stable")
+    signatures[cell[order]] = place[order]
+    entries_of = signatures.reshape(len(chosen), SIGNATURE)
+    for entry in (*range(SIGNATURE - 1, -1, -1), *range(SIGNATURE - 1, -1, -1)):
+        empty = entries_of[:, entry] == rows.input_count
+        entries_of[empty, entry] = entries_of[empty, (entry + 1) % SIGNATURE]
+    return entries_of
+
+
+def _fingerprints(rows: Rows) -> NDArray[np.uint64]:
+    """Return a number for each row [rows]: the sum of its scrambled inputs, modulo 2^64."""
+    words = np.arange(1, rows.input_count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    words ^= words >> np.uint64(31)
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    ends = np.concatenate((np.zeros(1, np.uint64), np.cumsum(words[rows.inputs])))
+    return ends[rows.pointers[1:]] - ends[rows.pointers[:-1]]
+
+
+def _classes(labels: Indices, members: Indices) -> list[Indices]:
+    """Return the members of each label, ascending, by the first of them."""
+    order = np.lexsort((members, labels))
+    ends = np.flatnonzero(np.diff(labels[order])) + 1
+    return sorted(np.split(members[order], ends), key=lambda some: int(some[0])) if len(members) else []
+
+
+def _root(leaders: Indices, row: int) -> int:
+    while leaders[row] != row:
+        leaders[row] = leaders[leaders[row]]
+        row = int(leaders[row])
+    return row
+
+
+def _join(leaders: Indices, left: int, right: int) -> None:
+    first, second = sorted((_root(leaders, left), _root(leaders, right)))
+    leaders[second] = first
