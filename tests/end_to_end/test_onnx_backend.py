@@ -71,7 +71,7 @@ def show(mode: str, counts: Counts) -> Counter[Outcome]:
     return total
 
 
-@pytest.mark.parametrize("mode, floor", [("as they are", 145), ("frozen", 145)])
+@pytest.mark.parametrize("mode, floor", [("as they are", 145), pytest.param("frozen", 145, marks=pytest.mark.slow)])
 def test_a_node_test_of_a_covered_operator_passes_or_is_refused_in_one_line(mode: str, floor: int) -> None:
     counts: Counts = defaultdict(Counter[Outcome])
     problems: list[str] = []

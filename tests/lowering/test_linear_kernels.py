@@ -45,7 +45,7 @@ def test_a_linear_layer_is_the_product_in_float64_up_to_rounding(
         assert np.all(np.abs(result - exact) <= error_bound(x, weight))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     inputs=st.integers(1, 40),
     outputs=st.integers(1, 40),
