@@ -130,7 +130,9 @@ def transpose(draft: GraphDraft, x: Value) -> Value | None:
     order = list(range(len(x.shape)))
     if draft.flip():
         order = list(draft.permutation(len(x.shape)))
-        return draft.node("Transpose", [x], [x.shape[axis] for axis in order], perm=order)
+        # an empty list of axes has no type in onnx; without one a scalar stays what it is
+        axes = {"perm": order} if order else {}
+        return draft.node("Transpose", [x], [x.shape[axis] for axis in order], **axes)
     return draft.node("Transpose", [x], list(reversed(x.shape)))
 
 
