@@ -39,6 +39,7 @@ def _source_folders() -> list[Path]:
     import redpebble.frontend
     import redpebble.lowering
     import redpebble.passes
+    import redpebble.search
     import redpebble.theory
 
     packages = (
@@ -47,6 +48,7 @@ def _source_folders() -> list[Path]:
         redpebble.frontend,
         redpebble.lowering,
         redpebble.passes,
+        redpebble.search,
         redpebble.theory,
     )
     return [Path(folder) for package in packages for folder in package.__path__]

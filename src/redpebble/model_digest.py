@@ -1,8 +1,15 @@
-"""A digest of a model's content, external data included: the key under which its native code is kept."""
+"""A digest of a model's content, external data included: the key under which its native code is kept.
+
+A file's digest is remembered beside its size, its times of change and its inode. It is taken for granted while those
+are the same, as make and git do: reading and hashing a large model would take longer than all else.
+"""
 
 import hashlib
 import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import onnx
 import onnx_ir
@@ -11,10 +18,21 @@ from google.protobuf.message import EncodeError
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.importing import Source
 from redpebble.frontend.reading import read_model
+from redpebble.frontend.sparse_tensor import SparseTensor
+from redpebble.runtime.remembered import recall, remember
+
+SETTLED_SECONDS: Final = 2.0
+"""Since a file's last change, before its digest is remembered: the coarsest clock of a file system counts by 2 s."""
+
+Stamp = list[str | int]
+"""A file's name relative to the model's folder, size, inode, and when content and state changed, in ns."""
 
 
-def model_digest(source: Source) -> bytes | None:
-    """Return the digest, or None for a model that has no bytes of its own to go by (then nothing is cached)."""
+def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
+    """Return the digest, or None for a model that has no bytes of its own to go by (then nothing is cached).
+
+    Digests of files are remembered in the folder `memory`.
+    """
     match source:
         case bytes():
             return None if _mentions_external_data(source) else hashlib.sha256(source).digest()
@@ -23,7 +41,10 @@ def model_digest(source: Source) -> bytes | None:
         case onnx_ir.Model():
             return None
         case _:
-            return _digest_of_file(Path(os.fspath(source)))
+            try:
+                return _digest_of_path(Path(os.fspath(source)), memory)
+            except (OSError, ModelError):  # what is wrong with the model is said by the frontend, which reads it next
+                return None
 
 
 def _digest_of_proto(model: onnx.ModelProto) -> bytes | None:
@@ -33,20 +54,42 @@ def _digest_of_proto(model: onnx.ModelProto) -> bytes | None:
         return None
 
 
-def _digest_of_file(path: Path) -> bytes | None:
-    """Return the digest of a model file and of the files that hold its external data, None where one is unreadable.
+def _digest_of_path(path: Path, memory: Path | None) -> bytes:
+    """Return the digest of a file as it was remembered, or work it out and remember it."""
+    if memory is None:
+        return _digest_of_files(path)[0]
+    name = f"digest-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:40]}"
+    known = recall(memory, name)
+    if known is not None and known["stamps"] == _stamps(path, [str(stamp[0]) for stamp in known["stamps"][1:]]):
+        return bytes.fromhex(known["digest"])
+    begun = time.time_ns()
+    digest, external = _digest_of_files(path)
+    stamps = _stamps(path, external)
+    # a file that changes again within the same tick of its clock would look the same
+    if all(int(stamp[-1]) < begun - SETTLED_SECONDS * 1e9 for stamp in stamps):
+        remember(memory, name, {"digest": digest.hex(), "stamps": stamps})
+    return digest
 
-    What is wrong with such a model is said by the frontend, which reads it next.
+
+def _stamps(path: Path, external: Sequence[str]) -> list[Stamp]:
+    """Return what tells a model's files from what they were, the model itself first."""
+    files = [(name, (path.parent / name).stat()) for name in (path.name, *external)]
+    return [[name, stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns] for name, stat in files]
+
+
+def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:
+    """Return the digest of a model file and of the files that hold its external data, and the names of those.
+
+    Raises:
+        OSError: one cannot be read.
+        ModelError: the model cannot be read.
     """
-    try:
-        data = path.read_bytes()
-        digest = hashlib.sha256(data)
-        for name in _external_files(path) if _mentions_external_data(data) else ():
-            with (path.parent / name).open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    except (OSError, ModelError):
-        return None
-    return digest.digest()
+    data = path.read_bytes()
+    digest, external = hashlib.sha256(data), _external_files(path) if _mentions_external_data(data) else []
+    for name in external:
+        with (path.parent / name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.digest(), external
 
 
 def _mentions_external_data(data: bytes) -> bool:
@@ -59,7 +102,8 @@ def _external_files(path: Path) -> list[str]:
     tensors = (value.const_value for graph in read_model(path).graphs() for value in graph.initializers.values())
     names: set[str] = set()
     for tensor in tensors:
-        if isinstance(tensor, onnx_ir.ExternalTensor):
-            # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here
-            names.add(str(tensor.location))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        for part in tensor.parts if isinstance(tensor, SparseTensor) else (tensor,):
+            if isinstance(part, onnx_ir.ExternalTensor):
+                # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here
+                names.add(str(part.location))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     return sorted(names)
