@@ -6,12 +6,11 @@ NaN and infinities come out as onnxruntime's: NaN stays NaN in every activation,
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import pi, sqrt
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from redpebble.dialect.attributes import ActivationAttr
 
@@ -39,9 +38,20 @@ def _elu(x: Floats, alpha: float) -> Floats:
     return np.where(x >= 0, x, alpha * np.expm1(x))
 
 
+def _special() -> ModuleType:
+    """Return scipy's special functions, imported late: with them xdsl-opt would need half as long again to start."""
+    from scipy import special
+
+    return special
+
+
+def _erf(x: Floats) -> Floats:
+    return _special().erf(x)
+
+
 def _gelu(x: Floats) -> Floats:
     # the normal distribution's ndtr(x) is (1 + erf(x / sqrt(2))) / 2 without its cancellation for negative x
-    return x * special.ndtr(x)
+    return x * _special().ndtr(x)
 
 
 def _gelu_tanh(x: Floats) -> Floats:
@@ -69,7 +79,7 @@ def _selu(x: Floats, alpha: float, gamma: float) -> Floats:
 
 
 def _sigmoid(x: Floats) -> Floats:
-    return special.expit(x)
+    return _special().expit(x)
 
 
 def _silu(x: Floats, alpha: float) -> Floats:
@@ -86,7 +96,7 @@ REFERENCE_ACTIVATIONS: Final[Mapping[str, Callable[..., Floats]]] = MappingProxy
         "celu": _celu,
         "clip": _clip,
         "elu": _elu,
-        "erf": special.erf,
+        "erf": _erf,
         "exp": np.exp,
         "gelu": _gelu,
         "gelu_tanh": _gelu_tanh,

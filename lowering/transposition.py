@@ -6,15 +6,46 @@ tile of one column is a row as it is.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 
 from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.strided import Strided, copy_values, emit_strided
+from redpebble.lowering.vectors import Lanes
 
 ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
 
 Block = Callable[[ir.Value], None]
+"""Emits what is done to the features from one on."""
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Some columns of a tile, from `first` on, and the addresses of the rows that they stand for."""
+
+    builder: ir.IRBuilder
+    vectors: Lanes
+    columns: ir.Value
+    """A feature-major buffer of `width` columns; a vector holds the wanted columns of a feature."""
+    width: ir.Value
+    first: ir.Value
+    lines: Sequence[ir.Value]
+
+    def load(self, feature: ir.Value) -> ir.Value:
+        return self.vectors.load(self._address(feature), FLOAT_BYTES * self.vectors.width)
+
+    def store(self, value: ir.Value, feature: ir.Value) -> None:
+        self.vectors.store(value, self._address(feature), FLOAT_BYTES * self.vectors.width)
+
+    def _address(self, feature: ir.Value) -> ir.Value:
+        place = self.builder.add(self.builder.mul(feature, self.width), self.first)
+        return float_at(self.builder, self.columns, place)
+
+
+Move = Callable[[_Columns, ir.Value], None]
+"""Emits the way of the features from one on."""
 
 
 def rows_to_columns(code: Code, width: int) -> ir.Function:
@@ -23,33 +54,7 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
     It makes columns[k][t] = rows[min(t, row_count - 1)][k].
     The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
-    lanes = code.column_lanes(width)
-
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        rows, columns, stride, features, count, columns_count = args
-        vectors = code.lanes(builder, lanes)
-        if lanes == 1:
-            _emit_copy(code, builder, (rows, columns, features))
-            return
-        with counted_loop(builder, columns_count, lanes) as first:
-            lines = _lines(builder, (rows, stride, count), (first, lanes))
-
-            def turn(feature: ir.Value) -> None:
-                block = [vectors.load(float_at(builder, line, feature)) for line in lines]
-                for offset, vector in enumerate(_turned(builder, block)):
-                    place = (builder.add(feature, i64(offset)), columns_count, first)
-                    vectors.store(vector, _cell(builder, columns, place), FLOAT_BYTES * lanes)
-
-            def gather(feature: ir.Value) -> None:
-                vector: ir.Value = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
-                for lane, line in enumerate(lines):
-                    value = builder.load(float_at(builder, line, feature), typ=FLOAT)
-                    vector = builder.insert_element(vector, value, ir.Constant(I32, lane))
-                vectors.store(vector, _cell(builder, columns, (feature, columns_count, first)), FLOAT_BYTES * lanes)
-
-            _for_each_block(builder, features, lanes, (turn, gather))
-
-    return code.function(f"rows_to_columns_{lanes}", ARGUMENTS, body)
+    return _turning(code, width, "rows_to_columns", (_turn_in, _gather))
 
 
 def columns_to_rows(code: Code, width: int) -> ir.Function:
@@ -58,39 +63,53 @@ def columns_to_rows(code: Code, width: int) -> ir.Function:
     It makes rows[t][k] = columns[k][t] for t < row_count.
     The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
-    lanes = code.column_lanes(width)
+    return _turning(code, width, "columns_to_rows", (_turn_out, _scatter))
+
+
+def _turning(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.Function:
+    """Return a function of so many features at once as a vector holds columns (the first move), or of one."""
+    lanes, inward = code.column_lanes(width), name == "rows_to_columns"
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        columns, rows, stride, features, count, columns_count = args
-        vectors = code.lanes(builder, lanes)
+        source, target, stride, features, count, columns_count = args
         if lanes == 1:
-            _emit_copy(code, builder, (columns, rows, features))
+            _emit_copy(code, builder, (source, target, features))
             return
-        with counted_loop(builder, count, lanes) as first:
+        rows, columns = (source, target) if inward else (target, source)
+        with counted_loop(builder, columns_count if inward else count, lanes) as first:
             lines = _lines(builder, (rows, stride, count), (first, lanes))
+            block = _Columns(builder, code.lanes(builder, lanes), columns, columns_count, first, lines)
+            many, one = moves
+            _for_each_block(builder, features, lanes, (partial(many, block), partial(one, block)))
 
-            def turn(feature: ir.Value) -> None:
-                places = [(builder.add(feature, i64(k)), columns_count, first) for k in range(lanes)]
-                block = [vectors.load(_cell(builder, columns, place), FLOAT_BYTES * lanes) for place in places]
-                for line, vector in zip(lines, _turned(builder, block), strict=True):
-                    vectors.store(vector, float_at(builder, line, feature))
-
-            def scatter(feature: ir.Value) -> None:
-                address = _cell(builder, columns, (feature, columns_count, first))
-                vector = vectors.load(address, FLOAT_BYTES * lanes)
-                for lane, line in enumerate(lines):
-                    value = builder.extract_element(vector, ir.Constant(I32, lane))
-                    builder.store(value, float_at(builder, line, feature))
-
-            _for_each_block(builder, features, lanes, (turn, scatter))
-
-    return code.function(f"columns_to_rows_{lanes}", ARGUMENTS, body)
+    return code.function(f"{name}_{lanes}", ARGUMENTS, body)
 
 
-def _cell(builder: ir.IRBuilder, columns: ir.Value, place: tuple[ir.Value, ir.Value, ir.Value]) -> ir.Value:
-    """Return the address of (feature, width, column) in a feature-major buffer whose width the call knows."""
-    feature, width, column = place
-    return float_at(builder, columns, builder.add(builder.mul(feature, width), column))
+def _turn_in(block: _Columns, feature: ir.Value) -> None:
+    rows = [block.vectors.load(float_at(block.builder, line, feature)) for line in block.lines]
+    for offset, vector in enumerate(_turned(block.builder, rows)):
+        block.store(vector, block.builder.add(feature, i64(offset)))
+
+
+def _gather(block: _Columns, feature: ir.Value) -> None:
+    vector: ir.Value = ir.Constant(block.vectors.float_vector, ir.Undefined)
+    for lane, line in enumerate(block.lines):
+        value = block.builder.load(float_at(block.builder, line, feature), typ=FLOAT)
+        vector = block.builder.insert_element(vector, value, ir.Constant(I32, lane))
+    block.store(vector, feature)
+
+
+def _turn_out(block: _Columns, feature: ir.Value) -> None:
+    columns = [block.load(block.builder.add(feature, i64(offset))) for offset in range(block.vectors.width)]
+    for line, vector in zip(block.lines, _turned(block.builder, columns), strict=True):
+        block.vectors.store(vector, float_at(block.builder, line, feature))
+
+
+def _scatter(block: _Columns, feature: ir.Value) -> None:
+    vector = block.load(feature)
+    for lane, line in enumerate(block.lines):
+        value = block.builder.extract_element(vector, ir.Constant(I32, lane))
+        block.builder.store(value, float_at(block.builder, line, feature))
 
 
 def _emit_copy(code: Code, builder: ir.IRBuilder, copy: tuple[ir.Value, ir.Value, ir.Value]) -> None:
