@@ -87,7 +87,7 @@ def assert_agrees(proto: onnx.ModelProto, x: NDArray[np.float32], target: CpuTar
 
 
 @pytest.mark.parametrize("density", [1.0, 0.1])
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("place", [0, 3, *(pytest.param(place, marks=pytest.mark.slow) for place in (1, 2, 4, 5))])
 def test_a_weight_or_bias_that_is_no_number_agrees(place: int, density: float) -> None:
     made = arrays(density)
     for index, number in enumerate(SPECIAL):

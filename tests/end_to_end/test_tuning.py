@@ -54,7 +54,7 @@ def copied(folder: Path, target: Path) -> Path:
 
 def test_times_by_the_clock_are_in_the_report_beside_predicted_ones(model: onnx_ir.Model, folder: Path) -> None:
     for layer in tuned(model, folder):
-        assert set(layer.measured_us) == set(layer.predicted_us) == {"1", "8", "16", "32", "64"}
+        assert set(layer.measured_us) == set(layer.predicted_us) >= {"1", "8", "16", "32", "64"}
         assert min(*layer.measured_us.values(), *layer.predicted_us.values()) > 0
 
 
@@ -84,7 +84,7 @@ def test_the_fastest_by_the_clock_is_chosen(model: onnx_ir.Model, folder: Path, 
 )
 def test_damaged_times_are_measured_again(model: onnx_ir.Model, folder: Path, content: str, tmp_path: Path) -> None:
     file_of(copied(folder, tmp_path), "tuning").write_text(content)
-    assert all(len(layer.measured_us) == 5 for layer in tuned(model, tmp_path))
+    assert all(set(layer.measured_us) == set(layer.predicted_us) for layer in tuned(model, tmp_path))
     assert json.loads(file_of(tmp_path, "tuning").read_text())["content"]
 
 
