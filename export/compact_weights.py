@@ -48,10 +48,13 @@ def compact(weight: CscMatrix, *, transposed: bool) -> CompactWeight:
     else:
         shape, places = (inputs, outputs), rows * outputs + columns
     order = np.argsort(places, kind="stable")
-    gaps = np.diff(places[order], prepend=0)
-    return min(
-        (_with_gaps(shape, values[order], gaps, kind) for kind in GAP_TYPES), key=lambda candidate: candidate.nbytes
-    )
+    return compact_entries(shape, places[order], values[order])
+
+
+def compact_entries(shape: tuple[int, int], places: NDArray[np.int64], values: NDArray[np.float32]) -> CompactWeight:
+    """Return the matrix of `shape` with `values` at `places`, ascending ones of the matrix read row by row."""
+    gaps = np.diff(places, prepend=0)
+    return min((_with_gaps(shape, values, gaps, kind) for kind in GAP_TYPES), key=lambda candidate: candidate.nbytes)
 
 
 def _with_gaps(

@@ -10,6 +10,7 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
+from redpebble.frontend.sparse_tensor import SparseTensor
 
 OLDEST_OPSET = 7
 
@@ -107,8 +108,12 @@ def check_tensors(model: onnx_ir.Model) -> None:
 
 
 def _check_tensor(name: str, tensor: onnx_ir.TensorProtocol) -> None:
-    if isinstance(tensor, onnx_ir.ExternalTensor):
-        _check_file(name, cast("_Stored", tensor))
+    for part in (tensor, *(tensor.parts if isinstance(tensor, SparseTensor) else ())):
+        if isinstance(part, onnx_ir.ExternalTensor):
+            _check_file(name, cast("_Stored", part))
+    if isinstance(tensor, SparseTensor):
+        tensor.entries()
+        return
     if tensor.dtype == onnx_ir.DataType.UNDEFINED:
         raise InvalidModelError(f"tensor {name}: no element type")
     if tensor.dtype == onnx_ir.DataType.STRING:

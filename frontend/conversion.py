@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.constants import ConstantOp
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.symbolic import SymbolicShape
-from redpebble.dialect.tensors import F32Tensor
+from redpebble.dialect.tensors import CscMatrix, F32Tensor
 from redpebble.frontend.scope import ValueScope
 from redpebble.frontend.shape_values import ShapeValue
 from redpebble.frontend.sizes import is_known, shape_words, target_of
+from redpebble.frontend.sparse_tensor import SparseTensor
 from redpebble.frontend.types import describe
 
 Op = TypeVar("Op", bound=Operation)
@@ -39,7 +40,7 @@ class Conversion:
         """The version of the operator set that the node's domain has in the model."""
         self.scope = scope
         self.ops: list[Operation] = []
-        self.constants: dict[str, ConstantOp] = {}
+        self.constants: dict[str, ConstantOp | SparseConstantOp] = {}
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer attribute."""
@@ -78,6 +79,12 @@ class Conversion:
         """Return the numbers of an f32 constant input, else None."""
         array = self.any_constant(index)
         return None if array is None or array.dtype != np.float32 else array.astype(np.float32, copy=False)
+
+    def weight(self, index: int) -> NDArray[np.float32] | SparseTensor | None:
+        """Return the numbers of an f32 constant input, else None; a sparse matrix stays sparse."""
+        value = self.input(index)
+        sparse = None if value is None else self.scope.sparse_matrix_of(value)
+        return self.constant(index) if sparse is None else sparse
 
     def integers(self, index: int) -> tuple[int, ...] | None:
         """Return the integers of a constant input, else None."""
@@ -132,6 +139,15 @@ class Conversion:
         set_provenance(op, "", [name])
         self.constants[key if name else f"{variant}:#{len(self.constants)}"] = op
         return op.result
+
+    def emit_sparse(self, weight: Callable[[], CscMatrix], name: str, variant: str) -> SSAValue:
+        """Return a sparse weight as `emit_constant` does; it is made only where there is none yet."""
+        key = f"{variant}:{name}"
+        known = self.scope.emitted_constant(key) or self.constants.get(key)
+        if known is None:
+            known = self.constants[key] = SparseConstantOp(weight())
+            set_provenance(known, "", [name])
+        return known.result
 
     def reshape(self, x: SSAValue, sizes: SymbolicShape) -> SSAValue:
         """Return `x` in another shape.

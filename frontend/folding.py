@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 import onnx_ir
-from numpy.typing import NDArray
 
 from redpebble.frontend.constants import initializer_of, is_constant
 from redpebble.frontend.evaluation import evaluate
+from redpebble.frontend.sparse_folding import sparse_matrices
 
 RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -33,14 +33,28 @@ def fold_constants(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) 
         return frozenset()
     chosen = set(nodes)
     frontier = [value for node in nodes for value in node.outputs if _is_read_outside(value, chosen)]
-    arrays = evaluate(model, nodes, frontier)
-    grown = frozenset(
-        value.name or "" for value in frontier if value in arrays and _grows(value, arrays[value], model.ir_version)
-    )
-    for value, array in arrays.items():
-        _replace(model.graph, value, onnx_ir.tensor(array, name=value.name))
+    tensors = _folded(model, nodes, frontier)
+    grown = frozenset(value.name or "" for value, tensor in tensors.items() if _grows(value, tensor, model.ir_version))
+    for value, tensor in tensors.items():
+        _replace(model.graph, value, tensor)
     _drop_unused(model.graph, nodes)
     return grown
+
+
+def _folded(
+    model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node], frontier: Sequence[onnx_ir.Value]
+) -> dict[onnx_ir.Value, onnx_ir.TensorProtocol]:
+    """Return what values of the frontier hold; matrices that are put together from entries stay sparse."""
+    sparse = sparse_matrices(nodes)
+    found: dict[onnx_ir.Value, onnx_ir.TensorProtocol] = {
+        value: sparse[value] for value in frontier if value in sparse and not value.is_graph_output()
+    }
+    dense = [value for value in frontier if value not in found]
+    needed = _cones(model.graph, {value.name or "" for value in dense})
+    if dense:
+        arrays = evaluate(model, [node for node in nodes if node in needed], dense)
+        found |= {value: onnx_ir.tensor(array, name=value.name) for value, array in arrays.items()}
+    return found
 
 
 def _lift_constants(graph: onnx_ir.Graph) -> None:
@@ -119,8 +133,8 @@ def _is_read_outside(value: onnx_ir.Value, nodes: Set[onnx_ir.Node]) -> bool:
     return value.is_graph_output() or any(use.node not in nodes for use in value.uses())
 
 
-def _grows(value: onnx_ir.Value, array: NDArray[np.generic], ir_version: int) -> bool:
-    """Return whether the array is larger than all the initializers it was computed from."""
+def _grows(value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol, ir_version: int) -> bool:
+    """Return whether the tensor, with its zeros, is larger than all the initializers it was computed from."""
     pending, seen, total = [value.producer()], set[onnx_ir.Node](), 0
     leaves: dict[onnx_ir.Value, int] = {}
     while pending:
@@ -133,7 +147,7 @@ def _grows(value: onnx_ir.Value, array: NDArray[np.generic], ir_version: int) ->
                 leaves[operand] = operand.const_value.nbytes
             pending.append(operand.producer())
     total = sum(leaves.values())
-    return array.nbytes > total + SLACK
+    return tensor.nbytes > total + SLACK
 
 
 def _replace(graph: onnx_ir.Graph, value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol) -> None:

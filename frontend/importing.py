@@ -3,7 +3,7 @@
 ```
 read_model          any source, checked                                   reading.py, checking.py, sparse.py
 inline_functions    no model-local functions (refuse only)                functions.py
-fold_constants      what depends on weights alone becomes a weight        folding.py
+fold_constants      what depends on weights alone becomes a weight        folding.py, sparse_folding.py
 translate           a node at a time, by the table of converters          translation.py, converters.py
 ```
 """

@@ -18,6 +18,9 @@ KEEPING_SHAPES: Final = frozenset(("ai.onnx.ml", name) for name in (*YIELDING_FL
 LARGE = 4096
 """Bytes from which an initializer's values are left out of what ONNX's inference gets to see."""
 
+LONGEST: Final = 1 << 16
+"""A list of more integers gets no length: ONNX's inference would keep a symbol of a hundred bytes for each of them."""
+
 FAULT: Final = re.compile(r"\(op_type:(?P<operator>\w+)(?:, node name: (?P<node>[^)]*))?\): (?P<reason>[^\n]*)")
 
 
@@ -107,7 +110,9 @@ def _skeleton(model: onnx_ir.Model) -> onnx.ModelProto:
         tensor = value.const_value
         if tensor is None or tensor.nbytes < LARGE:
             continue
-        value.dtype, value.shape = tensor.dtype, onnx_ir.Shape(tensor.shape.numpy())
+        sizes = tensor.shape.numpy()
+        is_long = len(sizes) == 1 and sizes[0] > LONGEST and tensor.dtype.is_integer()
+        value.dtype, value.shape = tensor.dtype, onnx_ir.Shape([None] if is_long else sizes)
         del copy.graph.initializers[value.name or ""]
         value.const_value = None
         if not value.is_graph_input():

@@ -1,6 +1,7 @@
 """MatMul and Gemm with a constant weight, in every form that ONNX allows."""
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.conversion import Conversion, NotCovered
 from redpebble.frontend.elementwise import broadcast
 from redpebble.frontend.sizes import ONE
+from redpebble.frontend.sparse_tensor import SparseTensor
 
 STACK_LIMIT = 256
 """A stack of more matrices than this would make more layers than a graph should have."""
@@ -21,10 +23,10 @@ STACK_LIMIT = 256
 
 def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     """Return x weight or weight x; 1-D operands are promoted, leading axes broadcast, as in numpy's matmul."""
-    weight = conversion.constant(1)
+    weight = conversion.weight(1)
     if weight is not None:
         return [_times_weight(conversion, conversion.tensor(0), Stack(weight, _name(conversion, 1), mirrored=False))]
-    weight = conversion.constant(0)
+    weight = conversion.weight(0)
     if weight is None:
         raise NotCovered("neither operand is a float constant, accepted is a constant weight")
     return [_times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))]
@@ -33,18 +35,29 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
 class Stack:
     """A constant operand of MatMul as matrices [..., K, N] for rows on the left; `mirrored` if it stood on the left."""
 
-    def __init__(self, array: NDArray[np.float32], name: str, *, mirrored: bool) -> None:
+    def __init__(self, weight: NDArray[np.float32] | SparseTensor, name: str, *, mirrored: bool) -> None:
         self.name = name
         self.mirrored = mirrored
-        self.vector = array.ndim == 1
+        self._weight = weight
+        shape = tuple(weight.shape.numpy()) if isinstance(weight, SparseTensor) else weight.shape
+        self.vector = len(shape) == 1
         """Whether the axis of outputs was not there and is to be dropped."""
-        if array.ndim == 0:
+        if not shape:
             raise NotCovered(f"weight {name} is a scalar, accepted is rank 1 or more")
-        if self.vector:
-            self.matrices = array[:, np.newaxis]
-        else:
-            self.matrices = array.swapaxes(-1, -2) if mirrored else array
+        self.lead = shape[:-2]
         self.variant = "" if not self.vector and not mirrored else "column" if self.vector else "transposed"
+
+    def emit(self, conversion: Conversion, index: tuple[int, ...]) -> SSAValue:
+        """Return the matrix at `index` of the stack as a constant."""
+        weight = self._weight
+        if isinstance(weight, SparseTensor):
+            return conversion.emit_sparse(lambda: weight.weight(transposed=self.mirrored), self.name, self.variant)
+        if self.vector:
+            weight = weight[:, np.newaxis]
+        elif self.mirrored:
+            weight = weight.swapaxes(-1, -2)
+        variant = ",".join([self.variant, *map(str, index)])
+        return conversion.emit_constant(weight[index], self.name, variant if index else self.variant)
 
 
 def _times_weight(conversion: Conversion, x: SSAValue, stack: Stack) -> SSAValue:
@@ -78,11 +91,10 @@ def _without_promoted(conversion: Conversion, result: SSAValue, *, x_is_vector: 
 
 def _stacked(conversion: Conversion, rows: SSAValue, stack: Stack) -> SSAValue:
     """Return rows times the matrices of a stack; leading axes of the weight pair up with those of the rows."""
-    lead = stack.matrices.shape[:-2]
-    if int(np.prod(lead)) > STACK_LIMIT:
-        raise NotCovered(f"weight {stack.name} stacks {int(np.prod(lead))} matrices, accepted are {STACK_LIMIT}")
+    if prod(stack.lead) > STACK_LIMIT:
+        raise NotCovered(f"weight {stack.name} stacks {prod(stack.lead)} matrices, accepted are {STACK_LIMIT}")
     sizes = conversion.sizes(rows)
-    missing = len(stack.matrices.shape) - len(sizes)
+    missing = len(stack.lead) + 2 - len(sizes)
     if missing > 0:
         rows = conversion.reshape(rows, (ONE,) * missing + sizes)
     return _slices(conversion, rows, stack, ())
@@ -90,11 +102,9 @@ def _stacked(conversion: Conversion, rows: SSAValue, stack: Stack) -> SSAValue:
 
 def _slices(conversion: Conversion, rows: SSAValue, stack: Stack, index: tuple[int, ...]) -> SSAValue:
     """Return rows times the part of the stack at `index`, whose leading axes are cut one after the other."""
-    lead = stack.matrices.shape[:-2]
+    lead = stack.lead
     if len(index) == len(lead):
-        variant = ",".join([stack.variant, *map(str, index)])
-        weight = conversion.emit_constant(stack.matrices[index], stack.name, variant if index else stack.variant)
-        return conversion.emit(LinearOp(rows, weight)).result
+        return conversion.emit(LinearOp(rows, stack.emit(conversion, index))).result
     count = lead[len(index)]
     if count == 1:
         return _slices(conversion, rows, stack, (*index, 0))
@@ -119,9 +129,10 @@ def _cut(conversion: Conversion, rows: SSAValue, axis: int, count: int) -> Seque
 def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
     """Return alpha A B + beta C with A and B transposed or not; one of A and B is a constant."""
     alpha, beta = np.float32(conversion.number("alpha", 1.0)), np.float32(conversion.number("beta", 1.0))
-    right = conversion.constant(1) is not None
-    weight = conversion.constant(1 if right else 0)
-    if weight is None or weight.ndim != 2:
+    weight = conversion.weight(1)
+    right = weight is not None
+    weight = weight if right else conversion.weight(0)
+    if weight is None or len(weight.shape) != 2:
         raise NotCovered("neither A nor B is a float constant of rank 2, accepted is a constant weight")
     name = _name(conversion, 1 if right else 0)
     x = conversion.tensor(0 if right else 1)
@@ -131,11 +142,13 @@ def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
     turned = (conversion.integer("transA", 0) != 0) if right else (conversion.integer("transB", 0) == 0)
     if turned:
         x = conversion.transpose(x, (1, 0))
-    matrix = weight.T if flipped else weight
-    if alpha != 1.0:
-        matrix = matrix * alpha
     variant = ("transposed" if flipped else "") + ("" if alpha == 1.0 else f"*{float(alpha)!r}")
-    emitted = conversion.emit_constant(matrix, name, variant)
+    if isinstance(weight, SparseTensor):
+        scaled = weight.scaled(alpha)
+        emitted = conversion.emit_sparse(lambda: scaled.weight(transposed=flipped), name, variant)
+    else:
+        matrix = weight.T if flipped else weight
+        emitted = conversion.emit_constant(matrix if alpha == 1.0 else matrix * alpha, name, variant)
     if right:
         return [_with_addend(conversion, LinearInput(x, emitted), beta)]
     product = conversion.emit(LinearOp(x, emitted)).result

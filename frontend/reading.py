@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from redpebble.frontend.checking import check_names, check_order, check_tensors, check_versions
 from redpebble.frontend.errors import InvalidModelError, first_line
 from redpebble.frontend.map_types import remember_map_types, without_map_types
-from redpebble.frontend.sparse import densify, holds_sparse_tensors
+from redpebble.frontend.sparse import SparseModel, holds_sparse_tensors, without_sparse_tensors
 
 
 class _ExternalData(Protocol):
@@ -25,7 +25,7 @@ class _ExternalData(Protocol):
 def read_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model) -> onnx_ir.Model:
     """Return the model as onnx-ir holds it, a copy whose nodes are sorted; weights in files of their own stay there.
 
-    Sparse initializers and sparse constants become dense ones.
+    Sparse matrices stay sparse, see `redpebble.frontend.sparse_tensor`; other sparse tensors become dense ones.
 
     Raises:
         InvalidModelError: the source is unreadable, or the model contradicts itself.
@@ -55,15 +55,15 @@ def _from_proto(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onn
         raise InvalidModelError("the model has no graph, accepted is an ONNX model")
     check_versions(proto.ir_version, {entry.domain: entry.version for entry in proto.opset_import})
     check_names(proto.graph)
-    if holds_sparse_tensors(proto):
-        proto = densify(proto)
-    proto, map_types = without_map_types(proto)
+    sparse = without_sparse_tensors(proto) if holds_sparse_tensors(proto) else SparseModel(proto, {})
+    proto, map_types = without_map_types(sparse.proto)
     try:
         model = onnx_ir.from_proto(proto)
     except (onnx_ir.serde.SerdeError, ValueError, TypeError, KeyError) as error:
         raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
     remember_map_types(model, map_types)
     cast("_ExternalData", onnx_ir.external_data).set_base_dir(model.graph, folder)
+    sparse.put_matrices(model, folder)
     return model
 
 

@@ -6,13 +6,14 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.constants import ConstantOp
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.symbolic import Size, SymbolicShape
 from redpebble.dialect.tensors import F32Tensor
-from redpebble.frontend.constants import constant_array
+from redpebble.frontend.constants import constant_array, is_constant, sparse_matrix
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.shape_values import ShapeQuery, ShapeValue, shape_value_of_constant, shape_value_of_node
 from redpebble.frontend.sizes import SizeTable
+from redpebble.frontend.sparse_tensor import SparseTensor
 from redpebble.frontend.types import dimension_names, named_sizes
 
 
@@ -25,7 +26,7 @@ class ValueScope:
         self._values: dict[onnx_ir.Value, SSAValue] = {}
         self._refusals: dict[onnx_ir.Value, ModelError] = {}
         self._shape_values: dict[onnx_ir.Value, ShapeValue] = {}
-        self._constants: dict[str, ConstantOp] = {}
+        self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self._sizes = SizeTable()
 
     def define(self, value: onnx_ir.Value, ssa: SSAValue) -> None:
@@ -46,7 +47,7 @@ class ValueScope:
         """Return why one of the node's inputs is not there: the cause of what the node then lacks."""
         return next((self._refusals[value] for value in filter(None, node.inputs) if value in self._refusals), None)
 
-    def keep_constant(self, key: str, op: ConstantOp) -> None:
+    def keep_constant(self, key: str, op: ConstantOp | SparseConstantOp) -> None:
         """Record a constant for later nodes."""
         self._constants[key] = op
 
@@ -62,9 +63,8 @@ class ValueScope:
         return known is not None
 
     def _sizes_of_onnx_value(self, value: onnx_ir.Value) -> SymbolicShape | None:
-        array = constant_array(value, self._model.ir_version)
-        if array is not None:
-            return tuple(Size.known(extent) for extent in array.shape)
+        if is_constant(value, self._model.ir_version) and value.const_value is not None:
+            return tuple(Size.known(extent) for extent in value.const_value.shape.numpy())
         ssa = self._values.get(value)
         return self._sizes[ssa] if ssa is not None and isa(ssa.type, F32Tensor) else self.named_sizes(value.shape)
 
@@ -82,9 +82,13 @@ class ValueScope:
         """Return the numbers of a constant, or None for anything else."""
         return constant_array(value, self._model.ir_version)
 
+    def sparse_matrix_of(self, value: onnx_ir.Value) -> SparseTensor | None:
+        """Return a constant that is kept sparse, or None for anything else."""
+        return sparse_matrix(value, self._model.ir_version)
+
     def shape_value_of(self, value: onnx_ir.Value) -> ShapeValue | None:
         """Return what is known of the integers in a value."""
-        array = self.constant_of(value)
+        array = None if self.sparse_matrix_of(value) is not None else self.constant_of(value)
         return self._shape_values.get(value) if array is None else shape_value_of_constant(array)
 
     def declared_sizes(self, value: onnx_ir.Value) -> SymbolicShape | None:
@@ -95,6 +99,6 @@ class ValueScope:
         """Return the sizes of an f32 tensor."""
         return self._sizes[value]
 
-    def emitted_constant(self, key: str) -> ConstantOp | None:
+    def emitted_constant(self, key: str) -> ConstantOp | SparseConstantOp | None:
         """Return the constant that an earlier node emitted under this key."""
         return self._constants.get(key)

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.constants import ConstantOp
+from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp, ForeignType
 from redpebble.dialect.provenance import set_provenance, value_name
 from redpebble.dialect.symbolic import DIMS, NAME, described_by
@@ -170,9 +170,8 @@ class _Translation:
         module = ModuleOp([function])
         dce(module)
         module.verify()
-        return Translated(
-            module, frozenset(value_name(op.result) for op in module.walk() if isinstance(op, ConstantOp))
-        )
+        constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
+        return Translated(module, frozenset(value_name(op.result) for op in constants))
 
     def _check_arguments(self) -> None:
         """Refuse an input that no code could take; where a node reads it, the node's refusal came first."""

@@ -12,10 +12,14 @@ On disk a base layer is the 2 C column numbers of its core, a later layer its pe
 makes the matrices when the model is loaded:
 
     ScatterElements(zeros[C, C], columns[C, 2], 1/16)  ->  Tile 16 x 16  ->  Gather(permutation), later layers only
+
+With `compact` a layer holds the values and gaps of its connections, 6 bytes each, as `redpebble optimize` writes them.
+Our frontend makes sparse weights of both forms without a dense one in between, at any width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -24,14 +28,14 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from redpebble.export.compact_weights import CompactWeight, compact_entries
+from redpebble.export.external import remember_external_weights
 from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.radixnet_patterns import COPIES, base_layer_count, layer_patterns
 from redpebble.models.recipe import require, require_at_least
 
 BIASES: Final = MappingProxyType({1024: -0.30, 4096: -0.35, 16384: -0.40, 65536: -0.45})
 """Neurons of a layer -> bias of the challenge."""
-
-COPIES: Final = 16
-"""Neurons of a class; also 1 / weight."""
 
 CLAMP: Final = 32.0
 
@@ -42,11 +46,13 @@ _DRAWN_SIDE: Final = 32
 class RadixNet:
     """Sparse DNN Graph Challenge: `layers` layers of 1024, 4096, 16384 or 65536 `neurons`, 32 connections each.
 
-    Small on disk, but a dense layer is 4 bytes * neurons^2 once folded: 4 MB, 64 MB, 1 GB, 17 GB.
+    Small on disk, but a dense layer is 4 bytes * neurons^2 once a runtime folds it: 4 MB, 64 MB, 1 GB, 17 GB. With
+    `compact` every connection is on disk, in a data file: 24 MB, 94 MB, 377 MB and 1.5 GB for 120 layers.
     """
 
     neurons: int = 1024
     layers: int = 120
+    compact: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -61,22 +67,34 @@ class RadixNet:
         bias = builder.constant("bias", np.full(self.neurons, BIASES[self.neurons], dtype=np.float32))
         limits = {"min": 0.0, "max": CLAMP}
         bounds = [builder.constant(name, np.array(limit, dtype=np.float32)) for name, limit in limits.items()]
+        for layer, weight in enumerate(self._weights(builder, rng)):
+            if self.compact:
+                value = builder.op("Gemm", [value, weight, bias], f"/layers.{layer}/Gemm", {"transB": 1})
+            else:
+                value = builder.op("MatMul", [value, weight], f"/layers.{layer}/MatMul")
+                value = builder.op("Add", [value, bias], f"/layers.{layer}/Add")
+            value = builder.op("Clip", [value, *bounds], f"/layers.{layer}/Clip")
+        model = builder.model("radixnet", {"y": (value, dims)})
+        if self.compact:
+            remember_external_weights(model)
+        return model
+
+    def _weights(self, builder: GraphBuilder, rng: np.random.Generator) -> Iterator[ir.Value]:
+        """The matrices: [outputs, inputs] of compact layers, [inputs, outputs] of the others."""
+        if self.compact:
+            decoder = _Decoder.start(builder, self.neurons)
+            for layer, pattern in enumerate(layer_patterns(self, rng)):
+                places = pattern.outputs * self.neurons + pattern.inputs
+                values = np.full(len(places), 1 / COPIES, dtype=np.float32)
+                yield decoder.add(compact_entries((self.neurons, self.neurons), places, values), f"layers.{layer}")
+            return
         base_count = base_layer_count(self.neurons)
         cores = _BaseLayers.start(builder, self.neurons)
         bases = [cores.add(k) for k in range(min(base_count, self.layers))]
         for layer in range(self.layers):
             weight = bases[layer % base_count]
-            if layer >= base_count:
-                weight = _permuted(builder, weight, rng.permutation(self.neurons), f"layers.{layer}")
-            value = builder.op("MatMul", [value, weight], f"/layers.{layer}/MatMul")
-            value = builder.op("Add", [value, bias], f"/layers.{layer}/Add")
-            value = builder.op("Clip", [value, *bounds], f"/layers.{layer}/Clip")
-        return builder.model("radixnet", {"y": (value, dims)})
-
-
-def base_layer_count(neurons: int) -> int:
-    """K: the number of layers before strides repeat."""
-    return (neurons // COPIES).bit_length() - 1
+            permutation = rng.permutation(self.neurons) if layer >= base_count else None
+            yield weight if permutation is None else _permuted(builder, weight, permutation, f"layers.{layer}")
 
 
 def radixnet_images(neurons: int, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -138,6 +156,38 @@ class _BaseLayers:
         operands = [self.zeros, indices, self.values]
         core = self.builder.op("ScatterElements", operands, f"/base.{k}/ScatterElements", {"axis": 1})
         return self.builder.op("Tile", [core, self.repeats], f"/base.{k}/Tile")
+
+
+@dataclass(frozen=True)
+class _Decoder:
+    """Writes matrices as values and gaps, and the nodes that put them together, which share their zeros."""
+
+    builder: GraphBuilder
+    zeros: ir.Value
+    shape: ir.Value
+    axis: ir.Value
+
+    @staticmethod
+    def start(builder: GraphBuilder, neurons: int) -> _Decoder:
+        size = builder.constant("weight.size", np.array([neurons * neurons], dtype=np.int64))
+        return _Decoder(
+            builder=builder,
+            zeros=builder.op("ConstantOfShape", [size], "/weight/ConstantOfShape"),
+            shape=builder.constant("weight.shape", np.array([neurons, neurons], dtype=np.int64)),
+            axis=builder.constant("weight.axis", np.array(0, dtype=np.int64)),
+        )
+
+    def add(self, weight: CompactWeight, name: str) -> ir.Value:
+        """The matrix that the gaps and values are of."""
+        gaps, values = (
+            self.builder.constant(f"{name}.gaps", weight.gaps),
+            self.builder.constant(f"{name}.values", weight.values),
+        )
+        wide = self.builder.op("Cast", [gaps], f"/{name}/Cast", {"to": ir.DataType.INT64})
+        places = self.builder.op("CumSum", [wide, self.axis], f"/{name}/CumSum")
+        operands = [self.zeros, places, values]
+        filled = self.builder.op("ScatterElements", operands, f"/{name}/ScatterElements", {"axis": 0})
+        return self.builder.op("Reshape", [filled, self.shape], f"/{name}/Reshape")
 
 
 def _permuted(builder: GraphBuilder, weight: ir.Value, permutation: NDArray[np.int64], name: str) -> ir.Value:

@@ -9,8 +9,10 @@
 ```
 
 Ops are evaluated by the dialect's reference semantics in single precision. Foreign nodes stay: only onnxruntime knows
-what they compute.
+what they compute. So does what reads a wide sparse weight, as the reference semantics need its zeros.
 """
+
+from typing import Final
 
 import numpy as np
 from typing_extensions import override
@@ -35,6 +37,9 @@ from redpebble.dialect.layers import (
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.passes.evaluation import evaluate
+
+MOST_DENSE: Final = 1 << 24
+"""Values of a sparse weight, zeros included, up to which it is worth making dense once."""
 
 FOLDED = (
     LinearOp
@@ -69,6 +74,9 @@ class FoldConstants(ModulePass):
 
 def _fold(op: Operation) -> None:
     if not all(isinstance(operand.owner, ConstantOp | SparseConstantOp) for operand in op.operands):
+        return
+    weights = [operand.owner.weight for operand in op.operands if isinstance(operand.owner, SparseConstantOp)]
+    if any(weight.shape[0] * weight.shape[1] > MOST_DENSE for weight in weights):
         return
     arrays = [constant_array(operand) for operand in op.operands]
     results = evaluate(op, tuple(array for array in arrays if array is not None), np.float32)

@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from zoo_oracle import run, serialized
 
+from redpebble.dialect.constants import SparseConstantOp
+from redpebble.frontend.importing import import_model
 from redpebble.models import zoo
 from redpebble.models.radixnet import BIASES, RadixNet, base_layer_count, radixnet_images
 from redpebble.models.radixnet_patterns import radixnet_patterns
@@ -67,6 +71,26 @@ def test_networks_are_small_on_disk(neurons: int, layers: int, largest: int) -> 
     """The dense weights would be 503 MB, 8 GB and 412 GB."""
     model = RadixNet(neurons, layers).build(np.random.default_rng(0))
     assert len(serialized(model)) <= largest
+
+
+def test_the_compact_form_is_the_same_network() -> None:
+    images = {"y0": radixnet_images(NEURONS, 20, np.random.default_rng(0))}
+    (expected,) = run(zoo.build("radixnet(layers=8)", seed=2), images)
+    (y,) = run(zoo.build("radixnet(layers=8, compact=True)", seed=2), images)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_wide_networks_are_read_connection_by_connection(compact: bool, tmp_path: Path) -> None:
+    """A dense layer would take 17 GB."""
+    zoo.save(zoo.build(f"radixnet(neurons=65536, layers=1, compact={compact})"), tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx.data").exists() == compact
+    module = import_model(tmp_path / "m.onnx", foreign="refuse").module
+    (weight,) = (op.weight for op in module.walk() if isinstance(op, SparseConstantOp))
+    (pattern,) = radixnet_patterns(RadixNet(65536, 1), np.random.default_rng(0))
+    np.testing.assert_array_equal(weight.pointers, pattern.pointers)
+    np.testing.assert_array_equal(weight.rows, pattern.inputs)
+    assert set(weight.values.tolist()) == {1 / 16}
 
 
 def test_base_layers_are_written_once() -> None:

@@ -1,0 +1,104 @@
+"""Sparse matrices among the weights of a model: who asks for the numbers of one gets it dense, with its zeros.
+
+A `SparseTensor` is a tensor like any other; code that knows it takes `weight`, which holds no more than the entries.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir
+from numpy.typing import NDArray
+
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.frontend.errors import InvalidModelError, first_line
+
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+class Entries(NamedTuple):
+    """The entries of an array, all others are 0; `places` are their flat indices, ascending, each once."""
+
+    places: Indices
+    values: Floats
+
+    @staticmethod
+    def of(places: Indices, values: Floats, shape: Sequence[int]) -> "Entries":
+        """Return entries of an array of `shape` that are given in any order; of those at one place the last counts.
+
+        Raises:
+            ValueError: one is outside, or a place has no value.
+        """
+        if len(places) and not 0 <= places.min() <= places.max() < prod(shape):
+            raise ValueError(f"an index outside of shape {list(shape)}")
+        if len(places) != len(values):
+            raise ValueError(f"{len(values)} values and {len(places)} indices")
+        if np.all(places[1:] > places[:-1]):
+            return Entries(places, values)
+        order = np.argsort(places, kind="stable")
+        last = np.append(np.diff(places[order]) > 0, True)
+        return Entries(places[order][last], values[order][last])
+
+
+class SparseTensor(onnx_ir.LazyTensor):
+    """A float matrix whose entries are read, or computed, whenever they are asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int],
+        compute: Callable[[], Entries],
+        parts: Iterable[onnx_ir.TensorProtocol] = (),
+    ) -> None:
+        """Make a matrix; `parts` are the stored tensors that `compute` reads."""
+        super().__init__(self._dense, onnx_ir.DataType.FLOAT, onnx_ir.Shape(shape), name=name)
+        self._compute = compute
+        self.parts = tuple(parts)
+
+    def _dense(self) -> onnx_ir.TensorProtocol:
+        dense = np.zeros(self.shape.numpy(), dtype=np.float32)
+        places, values = self.entries()
+        dense.reshape(-1)[places] = values
+        return onnx_ir.tensor(dense, name=self.name)
+
+    def renamed(self, name: str) -> "SparseTensor":
+        """Return the same matrix under another name."""
+        return SparseTensor(name, self.shape.numpy(), self._compute, self.parts)
+
+    def scaled(self, factor: np.float32) -> "SparseTensor":
+        """Return the matrix times a number."""
+
+        def scaled() -> Entries:
+            places, values = self.entries()
+            return Entries(places, values if factor == 1.0 else values * factor)
+
+        return SparseTensor(self.name or "", self.shape.numpy(), scaled, self.parts)
+
+    def entries(self) -> Entries:
+        """Return the entries of the matrix, row by row.
+
+        Raises:
+            InvalidModelError: they contradict each other or the shape.
+        """
+        try:
+            return self._compute()
+        except (ValueError, TypeError, IndexError, OSError) as error:
+            raise InvalidModelError(f"sparse tensor {self.name}: {first_line(error)}") from error
+
+    def weight(self, *, transposed: bool) -> CscMatrix:
+        """Return the matrix, or its transpose, as a weight [inputs, outputs], without the entries that are 0."""
+        rows, columns = self.shape.numpy()
+        places, values = self.entries()
+        if not values.all():
+            places, values = places[values != 0], values[values != 0]
+        # row by row in this matrix is column by column in its transpose
+        pointers = np.searchsorted(places, np.arange(rows + 1, dtype=np.int64) * columns)
+        inner = places % max(columns, 1)
+        if transposed:
+            return CscMatrix((columns, rows), pointers.astype(np.int64, copy=False), inner, values)
+        order = np.argsort(inner, kind="stable")
+        outer = np.repeat(np.arange(rows), np.diff(pointers))
+        ends = np.cumsum(np.bincount(inner, minlength=columns))
+        return CscMatrix((rows, columns), np.append(0, ends), outer[order], values[order])
