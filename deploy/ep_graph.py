@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from redpebble.deploy.ort_node import DTYPES, OrtError, OrtFunctions
 from redpebble.lowering.ep_api import AttributeKind, GraphSlot
 from redpebble.lowering.ort_api import Slot
+from redpebble.runtime.memory import address_of, aligned_bytes
 
 TENSOR: Final = 1
 """`ONNX_TYPE_TENSOR`."""
+
+UNREAD: Final = {"ep_cache_context"}
+"""Attributes that hold code, or what else only a provider can read: megabytes that make no model."""
 
 OPAQUE: Final = "redpebble.opaque"
 """Domain of nodes that stand for those we cannot read: with subgraphs, or attributes of other kinds."""
@@ -36,6 +40,11 @@ class GraphNode:
     attributes: tuple[onnx_ir.Attr, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    @property
+    def boundary(self) -> Boundary:
+        """Its inputs and outputs."""
+        return self.inputs, self.outputs
 
 
 @dataclass(frozen=True)
@@ -120,9 +129,21 @@ class GraphReader:
         """Return whether a graph is the body of a node."""
         return self.functions.word(GraphSlot.Graph_GetParentNode, graph) != 0
 
+    def name(self, node: int) -> str:
+        """Return the name of an `OrtNode`."""
+        return self._text(GraphSlot.Node_GetName, node)
+
     def outputs(self, node: int) -> tuple[str, ...]:
         """Return the outputs of an `OrtNode`."""
         return self._names(GraphSlot.Node_GetNumOutputs, GraphSlot.Node_GetOutputs, node)
+
+    def payload(self, node: int, name: str) -> NDArray[np.uint8] | None:
+        """Return a text attribute of an `OrtNode` as bytes at a cache line, None where it has none."""
+        for found, attribute in self._attributes(node):
+            if found == name:
+                kind = self.functions.word(GraphSlot.OpAttr_GetType, attribute) & 0xFFFFFFFF
+                return self._content(attribute, kind) if kind == AttributeKind.Text else None
+        return None
 
     def inputs(self, node: int) -> tuple[str, ...]:
         """Return the inputs of an `OrtNode`."""
@@ -150,18 +171,19 @@ class GraphReader:
     def _node(self, node: int) -> GraphNode:
         implicit = self._names(GraphSlot.Node_GetNumImplicitInputs, GraphSlot.Node_GetImplicitInputs, node)
         operator = (self._text(GraphSlot.Node_GetDomain, node), self._text(GraphSlot.Node_GetOperatorType, node))
-        handles = self._list(GraphSlot.Node_GetNumAttributes, GraphSlot.Node_GetAttributes, node)
-        attributes = [self._attribute(handle) for handle in handles]
+        attributes = [self._attribute(name, handle) for name, handle in self._attributes(node) if name not in UNREAD]
         known = [attribute for attribute in attributes if attribute is not None]
         if implicit or len(known) != len(attributes):
             known, operator = [], (OPAQUE, operator[1])
         inputs = (*self.inputs(node), *implicit)
         number = self.functions.word(GraphSlot.Node_GetId, node)
-        name = self._text(GraphSlot.Node_GetName, node)
-        return GraphNode(node, number, name, operator, tuple(known), inputs, self.outputs(node))
+        return GraphNode(node, number, self.name(node), operator, tuple(known), inputs, self.outputs(node))
 
-    def _attribute(self, attribute: int) -> onnx_ir.Attr | None:
-        name = self._text(GraphSlot.OpAttr_GetName, attribute)
+    def _attributes(self, node: int) -> list[tuple[str, int]]:
+        handles = self._list(GraphSlot.Node_GetNumAttributes, GraphSlot.Node_GetAttributes, node)
+        return [(self._text(GraphSlot.OpAttr_GetName, handle), handle) for handle in handles]
+
+    def _attribute(self, name: str, attribute: int) -> onnx_ir.Attr | None:
         kind = self.functions.word(GraphSlot.OpAttr_GetType, attribute) & 0xFFFFFFFF
         if kind not in set(AttributeKind):
             return None
@@ -170,30 +192,31 @@ class GraphReader:
         content = self._content(attribute, kind)
         match AttributeKind(kind):
             case AttributeKind.Integer:
-                return onnx_ir.AttrInt64(name, int(np.frombuffer(content, np.int64)[0]))
+                return onnx_ir.AttrInt64(name, int(content.view(np.int64)[0]))
             case AttributeKind.Integers:
-                return onnx_ir.AttrInt64s(name, np.frombuffer(content, np.int64).tolist())
+                return onnx_ir.AttrInt64s(name, content.view(np.int64).tolist())
             case AttributeKind.Float:
-                return onnx_ir.AttrFloat32(name, float(np.frombuffer(content, np.float32)[0]))
+                return onnx_ir.AttrFloat32(name, float(content.view(np.float32)[0]))
             case AttributeKind.Floats:
-                return onnx_ir.AttrFloat32s(name, np.frombuffer(content, np.float32).tolist())
+                return onnx_ir.AttrFloat32s(name, content.view(np.float32).tolist())
             case AttributeKind.Text:
-                return onnx_ir.AttrString(name, content.rstrip(b"\0").decode(errors="replace"))
+                return onnx_ir.AttrString(name, content.tobytes().rstrip(b"\0").decode(errors="replace"))
             case _:
-                return onnx_ir.AttrStrings(name, [text.decode(errors="replace") for text in content.split(b"\0")[:-1]])
+                texts = content.tobytes().split(b"\0")[:-1]
+                return onnx_ir.AttrStrings(name, [text.decode(errors="replace") for text in texts])
 
-    def _content(self, attribute: int, kind: int) -> bytes:
+    def _content(self, attribute: int, kind: int) -> NDArray[np.uint8]:
         size = ctypes.c_size_t(0)
         try:
             self.functions.call(Slot.ReadOpAttr, attribute, kind, None, 0, ctypes.addressof(size))
         except OrtError:
             if not size.value:
                 raise  # otherwise it only says how much room there must be
-        buffer = ctypes.create_string_buffer(max(size.value, 1))
+        content = aligned_bytes(size.value)
         if size.value:
-            place = ctypes.addressof(buffer)
+            place = address_of(content)
             self.functions.call(Slot.ReadOpAttr, attribute, kind, place, size.value, ctypes.addressof(size))
-        return buffer.raw[: size.value]
+        return content[: size.value]
 
     def _tensor_attribute(self, name: str, attribute: int) -> onnx_ir.Attr | None:
         value = self.functions.word(GraphSlot.OpAttr_GetTensorAttributeAsOrtValue, attribute)

@@ -2,18 +2,18 @@
 
 import atexit
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import onnx_ir
-
-from redpebble.deploy.ep_graph import Boundary, GraphReader, OrtGraph, in_order, part_of
-from redpebble.deploy.ep_memory import OrtMemory, put_word, word_at
+from redpebble.deploy.ep_context import compatibility_of, compatibility_text, is_context
+from redpebble.deploy.ep_graph import GraphNode, GraphReader
+from redpebble.deploy.ep_memory import put_word, word_at
+from redpebble.deploy.ep_networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
+from redpebble.deploy.ep_runtime import Runtime, runtime_of
+from redpebble.deploy.ep_settings import read_settings
 from redpebble.deploy.ort_host import LoadedNetwork, load_network
-from redpebble.deploy.ort_node import OrtFunctions
 from redpebble.lowering.ep_api import (
     COMPUTE_INFO_WORDS,
     EP_VERSION,
@@ -26,9 +26,8 @@ from redpebble.lowering.ep_api import (
     GraphSlot,
 )
 from redpebble.lowering.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCTIONS, RELEASE
-from redpebble.lowering.ort_api import ARENA_ALLOCATOR, DEFAULT_MEMORY, SHAPE_VERSION, Slot
+from redpebble.lowering.ort_api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
 from redpebble.lowering.ort_compute import KERNEL_BYTES, Kernel
-from redpebble.runtime.artefact import Artefact
 from redpebble.runtime.memory import address_of
 
 CPU_DEVICE: Final = 0
@@ -41,43 +40,6 @@ DROP_CONSTANTS: Final = EP_VERSION | 1 << 32
 """`OrtNodeFusionOptions`: the version, and that the constants are not needed during a run."""
 
 
-class Compiler(Protocol):
-    """What the provider asks: where sparse networks lie in a model, and native code for one."""
-
-    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
-        """Return inputs and outputs of the networks that are predicted to gain."""
-        ...
-
-    def compile(self, model: onnx_ir.Model) -> Artefact | None:
-        """Return native code for a network as a model of its own, None where it is not covered."""
-        ...
-
-    @property
-    def cpus(self) -> int:
-        """How many threads onnxruntime may give to a node."""
-        ...
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """The onnxruntime that has asked: its functions, and the one that only newer versions have, or 0."""
-
-    functions: OrtFunctions
-    ep_functions: OrtFunctions
-    memory: OrtMemory
-    shape_of: int
-
-
-def runtime_of(base: int, minor: int) -> Runtime:
-    """Return the functions behind an `OrtApiBase` of onnxruntime 1.`minor`."""
-    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(word_at(base))
-    functions = OrtFunctions(get_api(EP_VERSION) or 0)
-    get_ep_api = ctypes.CFUNCTYPE(ctypes.c_void_p)(word_at(functions.address, GraphSlot.GetEpApi))
-    slot = Slot.GetTensorElementTypeAndShapeDataReference
-    shape_of = word_at(get_api(SHAPE_VERSION) or 0, slot) if minor >= SHAPE_VERSION else 0
-    return Runtime(functions, OrtFunctions(get_ep_api() or 0), OrtMemory(functions), shape_of)
-
-
 class ProviderHost:
     """The functions that the provider's library calls."""
 
@@ -87,7 +49,8 @@ class ProviderHost:
         self._compiler: Compiler | None = None
         self._minor = 0
         self._runtime: Runtime | None = None
-        self._artefacts: dict[int, dict[Boundary, Artefact]] = {}
+        self._sessions: dict[int, EpSession] = {}
+        self._compatibility = ctypes.create_string_buffer(compatibility_text().encode())
         self._networks: dict[int, LoadedNetwork] = {}
         own: dict[str, Callable[..., int | None]] = {
             RELEASE: self._release_factory,
@@ -97,6 +60,8 @@ class ProviderHost:
             "ep_capability": self._capability,
             "ep_compile": self._compile,
             "ep_release_infos": self._release_infos,
+            "ep_compatibility": self._compatibility_text,
+            "ep_validate": self._validate,
             CREATE: self._create_factories,
         }
         self._functions = [_guarded(self, own[name], count) for name, count in HOST_FUNCTIONS.items()]
@@ -111,7 +76,7 @@ class ProviderHost:
     @property
     def ep_count(self) -> int:
         """How many sessions have the provider."""
-        return len(self._artefacts)
+        return len(self._sessions)
 
     def open(self, compiler: Compiler, minor: int) -> None:
         """Put our functions in: `compiler` serves the sessions of onnxruntime 1.`minor` in this process."""
@@ -157,6 +122,7 @@ class ProviderHost:
             Factory.ReleaseEp: "ep_release",
             Factory.GetVendorId: "ep_zero",
             Factory.GetVersion: "ep_version",
+            Factory.ValidateCompiledModelCompatibilityInfo: "ep_validate",
             Factory.CreateAllocator: "ep_nothing_4",
             Factory.ReleaseAllocator: "ep_zero",
             Factory.CreateDataTransfer: "ep_nothing_2",
@@ -193,57 +159,63 @@ class ProviderHost:
             Ep.GetCapability: "ep_capability",
             Ep.Compile: "ep_compile",
             Ep.ReleaseNodeComputeInfos: "ep_release_infos",
+            Ep.GetCompiledModelCompatibilityInfo: "ep_compatibility",
         }
+        *_, options, _, place = arguments
+        settings = read_settings(self._known.functions, options)
         ep = self._struct(EP_WORDS, functions)
-        self._artefacts[ep] = {}
-        put_word(arguments[-1], ep)
+        self._sessions[ep] = EpSession(settings, {})
+        put_word(place, ep)
 
     def _release(self, factory: int, ep: int) -> None:
         del factory
-        self._artefacts.pop(ep, None)
+        self._sessions.pop(ep, None)
         self._known.memory.free(ep)
+
+    def _compatibility_text(self, ep: int, graph: int) -> int:
+        """Return what a model with our code shall say of it."""
+        del ep, graph
+        return ctypes.addressof(self._compatibility)
+
+    def _validate(self, factory: int, devices: int, count: int, text: int, place: int) -> None:
+        del factory, devices, count
+        answer = compatibility_of(ctypes.string_at(text).decode(errors="replace"))
+        ctypes.c_int.from_address(place).value = int(answer)
 
     def _capability(self, ep: int, graph: int, support: int) -> None:
         reader = GraphReader(self._known.functions)
         if reader.is_nested(graph):
             return  # the bodies of If and Loop stay with onnxruntime
         seen = reader.graph(graph)
-        taken: set[int] = set()
-        for inputs, outputs in self._asked.networks(seen.model()):
-            nodes = part_of(seen, inputs, outputs)
-            if nodes is None or taken.intersection(node.handle for node in nodes):
-                continue
-            boundary = in_order(nodes, inputs, outputs)
-            artefact = self._asked.compile(seen.part(nodes, *boundary))
-            if artefact is None:
-                continue
-            self._artefacts[ep][boundary] = artefact
-            taken.update(node.handle for node in nodes)
-            handles = (ctypes.c_uint64 * len(nodes))(*(node.handle for node in nodes))
-            options = ctypes.c_uint64(DROP_CONSTANTS)
-            places = (ctypes.addressof(handles), len(nodes), ctypes.addressof(options))
-            self._known.ep_functions.call(EpSlot.EpGraphSupportInfo_AddNodesToFuse, support, *places)
+        for node in seen.nodes:
+            if is_context(node):
+                self._take(support, [node])
+        for network in networks_of(self._asked, seen):
+            self._sessions[ep].artefacts[network.boundary] = network.artefact
+            self._take(support, network.nodes)
+
+    def _take(self, support: int, nodes: Sequence[GraphNode]) -> None:
+        handles = (ctypes.c_uint64 * len(nodes))(*(node.handle for node in nodes))
+        options = ctypes.c_uint64(DROP_CONSTANTS)
+        places = (ctypes.addressof(handles), len(nodes), ctypes.addressof(options))
+        self._known.ep_functions.call(EpSlot.EpGraphSupportInfo_AddNodesToFuse, support, *places)
 
     def _compile(self, ep: int, graphs: int, fused: int, count: int, infos: int, contexts: int) -> None:
-        del contexts
-        networks: list[LoadedNetwork] = []
-        for index in range(count or 0):
-            reader = GraphReader(self._known.functions)
-            seen, node = reader.graph(word_at(graphs, index)), word_at(fused, index)
-            networks.append(load_network(self._artefact(ep, seen, (reader.inputs(node), reader.outputs(node)))))
+        session, functions = self._sessions[ep], self._known.functions
+        jobs = [
+            FusedNode(GraphReader(functions), word_at(graphs, index), word_at(fused, index))
+            for index in range(count or 0)
+        ]
+        codes = code_of(self._asked, session, jobs)
+        networks = [load_network(*code) for code in codes]
+        written: list[int] = []
+        if session.settings.writes_context:
+            written = [context_of(session, job, code.artefact) for job, code in zip(jobs, codes, strict=True)]
         # all or none: onnxruntime gives nothing back where this fails
         for index, network in enumerate(networks):
             put_word(infos, self._compute_info(network), index)
-
-    def _artefact(self, ep: int, graph: OrtGraph, boundary: Boundary) -> Artefact:
-        """Return the code of a fused node, whose inputs and outputs may stand in an order of onnxruntime's own."""
-        inputs = tuple(name for name in boundary[0] if name not in graph.constants)
-        artefact = self._artefacts[ep].get((inputs, boundary[1]))
-        if artefact is None:
-            artefact = self._asked.compile(graph.part(graph.nodes, inputs, boundary[1]))
-        if artefact is None:
-            raise ValueError(f"nodes that give {', '.join(boundary[1])} are not covered")
-        return artefact
+        for index, node in enumerate(written):
+            put_word(contexts, node, index)
 
     def _compute_info(self, network: LoadedNetwork) -> int:
         known = self._known

@@ -2,7 +2,6 @@
 
 import atexit
 import hashlib
-import platform
 import shutil
 import tempfile
 from functools import cache
@@ -10,9 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from redpebble.deploy.elf import Code, link
+from redpebble.deploy.generic_object import generic_object
 from redpebble.lowering.ep_library import EP_EXPORTS, provider_module
-from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.machine_code import emit_object
 
 
 @cache
@@ -22,10 +20,7 @@ def provider_library() -> Path:
     Raises:
         ValueError: this machine is no x86-64.
     """
-    machine = platform.machine().lower()
-    if machine not in {"x86_64", "amd64"}:
-        raise ValueError(f"the execution provider is made on x86-64, this machine is {machine}")
-    object_file = emit_object(provider_module(version("redpebble")), CpuTarget.generic())
+    object_file = generic_object(provider_module(version("redpebble")), "the execution provider")
     image = link([Code(object_file)], EP_EXPORTS, "libredpebble_provider.so")
     name = f"libredpebble_provider-{hashlib.sha256(image).hexdigest()[:16]}.so"
     folder = Path(tempfile.mkdtemp(prefix="redpebble-"))

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.deploy.elf import Code, Data, Pointer, link
+from redpebble.deploy.generic_object import generic_object
 from redpebble.deploy.network_table import Symbols, Word, WordTable, network_table
 from redpebble.deploy.ort_host import Compiler, host
 from redpebble.lowering.ort_library import EXPORTS, library_module
@@ -20,7 +20,6 @@ from redpebble.lowering.ort_tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.artefact import Artefact
 from redpebble.runtime.cache import compiler_fingerprint, default_folder
-from redpebble.runtime.machine_code import emit_object
 
 OPERATOR: Final = "SparseNetwork_{}"
 OPERATOR_COUNT: Final = 64
@@ -152,10 +151,7 @@ def library_object() -> bytes:
     Raises:
         ValueError: this machine is no x86-64.
     """
-    machine = platform.machine().lower()
-    if machine not in {"x86_64", "amd64"}:
-        raise ValueError(f"the library for onnxruntime is made on x86-64, this machine is {machine}")
-    return emit_object(library_module(), CpuTarget.generic())
+    return generic_object(library_module(), "the library for onnxruntime")
 
 
 @cache

@@ -67,13 +67,14 @@ def symbols_of(program: Program, name: str) -> Symbols:
     return Symbols(f"{name}table", name, tuple(f"{name}constant{index}" for index in range(count)))
 
 
-def network_table(program: Program, symbols: Symbols) -> WordTable:
-    """Return the table of a network.
+def network_table(program: Program, symbols: Symbols, output_places: Sequence[int] | None = None) -> WordTable:
+    """Return the table of a network for a node, whose outputs stand at `output_places`, or in the network's order.
 
     Raises:
         ValueError: an axis of an input has no plain size.
     """
-    return _Draft(program, symbols).table()
+    places = range(len(program.outputs)) if output_places is None else output_places
+    return _Draft(program, symbols, tuple(places)).table()
 
 
 @dataclass
@@ -82,6 +83,7 @@ class _Draft:
 
     program: Program
     symbols: Symbols
+    output_places: tuple[int, ...]
     names: list[str] = field(default_factory=list[str])
     """Of the sizes that the inputs' shapes give."""
     expressions: list[Size] = field(default_factory=list[Size])
@@ -121,6 +123,7 @@ class _Draft:
             Header.TemporaryTable: [word for place in temporaries for word in place],
             Header.AreaTable: [word for area in areas for word in area],
             Header.Constants: [Pointer(name) for name in self.symbols.constants],
+            Header.OutputPlaces: self.output_places,
         }
         return self._joined(header, tables)
 

@@ -36,11 +36,11 @@ class LoadedNetwork:
     constants: tuple[NDArray[np.generic], ...]
 
 
-def load_network(artefact: Artefact) -> LoadedNetwork:
-    """Load the code of a network into this process."""
+def load_network(artefact: Artefact, output_places: Sequence[int] | None = None) -> LoadedNetwork:
+    """Load the code of a network into this process, for a node that may have its outputs in another order."""
     program = artefact.program
     symbols = symbols_of(program, "")
-    words = network_table(program, symbols)
+    words = network_table(program, symbols, output_places)
     shared = [step.tiled.shared for step in program.steps if step.tiled is not None and step.tiled.shared is not None]
     arities = {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (7, 4))
     code = load_object(artefact.image, arities)

@@ -1,8 +1,9 @@
 """A node of the operator library as onnxruntime describes it while the node is made: its attributes and constants."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -34,11 +35,19 @@ class OrtError(Exception):
     """onnxruntime refused a call; the message is its own."""
 
 
+@cache
+def _callable(address: int, count: int) -> Callable[..., int | None]:
+    """Return a function of so many words or pointers; to make one takes as long as to call it."""
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * count)(address)
+
+
 @dataclass(frozen=True)
 class OrtFunctions:
-    """The functions of an `OrtApi` at an address; all arguments are words or pointers."""
+    """The functions of a table at an address; all arguments are words or pointers."""
 
     address: int
+    main: int = 0
+    """The `OrtApi`, where the table is another one: it has the functions for errors."""
 
     def call(self, slot: int, *arguments: Word) -> None:
         """Call a function that returns a status.
@@ -46,11 +55,11 @@ class OrtFunctions:
         Raises:
             OrtError: the status is an error.
         """
-        kinds: list[Any] = [ctypes.c_void_p for _ in arguments]
-        status = ctypes.CFUNCTYPE(ctypes.c_void_p, *kinds)(self._function(slot))(*arguments)
+        status = _callable(self.function(slot), len(arguments))(*arguments)
         if status:
-            message = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(self._function(Slot.GetErrorMessage))(status)
-            self.release(Slot.ReleaseStatus, status)
+            errors = OrtFunctions(self.main or self.address)
+            message = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(errors.function(Slot.GetErrorMessage))(status)
+            errors.release(Slot.ReleaseStatus, status)
             raise OrtError(bytes(message).decode(errors="replace"))
 
     def word(self, slot: int, *arguments: Word) -> int:
@@ -61,9 +70,10 @@ class OrtFunctions:
 
     def release(self, slot: int, value: int) -> None:
         """Give a thing back."""
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._function(slot))(value)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.function(slot))(value)
 
-    def _function(self, slot: int) -> int:
+    def function(self, slot: int) -> int:
+        """Return the address of a function."""
         return ctypes.c_uint64.from_address(self.address + 8 * slot).value
 
 
@@ -90,8 +100,14 @@ class OrtNode:
         return buffer.value.decode()
 
     def constants(self, first: int) -> list[NDArray[Any] | None]:
-        """Return the inputs from `first` on as arrays of their own, None for one that is no constant."""
+        """Return the inputs from `first` on as arrays of their own, None for one that is no constant.
+
+        Raises:
+            ValueError: there is no input `first`, or numpy has no type for one of them.
+        """
         count = self.functions.word(Slot.KernelInfo_GetInputCount, self.info)
+        if not 0 <= first <= count:
+            raise ValueError(f"the node has {count} inputs, and states {first} activations")
         return [self._constant(index) for index in range(first, count)]
 
     def _constant(self, index: int) -> NDArray[Any] | None:

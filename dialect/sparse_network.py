@@ -17,10 +17,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.bodies import boundary, verify_operands, verify_yield, yielded_by
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_text
-from redpebble.dialect.tile import YieldOp
 
 
 @irdl_op_definition
@@ -73,12 +73,10 @@ class SparseNetworkOp(IRDLOperation):
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
         """The values inside that become the results."""
-        last = self.body.block.last_op
-        return tuple(last.operands) if isinstance(last, YieldOp) else ()
+        return yielded_by(self.body)
 
     def verify_(self) -> None:
-        if not isinstance(self.body.block.last_op, YieldOp):
-            raise VerifyException("expected a pebble.yield at the end of the body")
+        verify_yield(self.body)
         _verify_boundary("argument", self.inputs, self.body.block.args)
         _verify_boundary("result", self.outputs, self.yielded)
         if len(self.dims) != len(self.inputs):
@@ -100,9 +98,7 @@ def _verify_dims(value: SSAValue, words: Sequence[str]) -> None:
 
 
 def _verify_boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) -> None:
-    if len(outer) != len(inner):
-        raise VerifyException(f"{len(inner)} {word}s inside, {len(outer)} outside")
-    for index, (outside, inside) in enumerate(zip(outer, inner, strict=True)):
+    for index, (outside, inside) in enumerate(boundary(word, outer, inner)):
         if inside.type != outside.type:
             raise VerifyException(
                 f"{word} {index} is {shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"
@@ -114,8 +110,4 @@ def _verify_body(body: Block) -> None:
     for op in body.ops:
         if isinstance(op, ForeignOp | SparseNetworkOp | ConstantOp | SparseConstantOp):
             raise VerifyException(f"{op.name} in the body is no layer")
-        for operand in op.operands:
-            owner = operand.owner
-            outside = (owner if isinstance(owner, Block) else owner.parent) is not body
-            if outside and not isinstance(owner, ConstantOp | SparseConstantOp):
-                raise VerifyException(f"{op.name} in the body uses a value from outside that is no constant")
+        verify_operands(op, body)

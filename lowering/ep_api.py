@@ -49,6 +49,31 @@ class GraphSlot(IntEnum):
     OpAttr_GetName = 364
 
 
+class ContextSlot(IntEnum):
+    """Index of a function in `OrtApi`: those that write EPContext nodes and say what a session was asked for."""
+
+    CreateOpAttr = 211
+    HasSessionConfigEntry = 237
+    GetSessionConfigEntry = 238
+    GetModelEditorApi = 291
+    Graph_GetModelPath = 334
+
+
+class EditorSlot(IntEnum):
+    """Index of a function in `OrtModelEditorApi`."""
+
+    CreateNode = 6
+
+
+class Compatibility(IntEnum):
+    """`OrtCompiledModelCompatibility`."""
+
+    NotOurs = 0
+    Best = 1
+    BetterCompiledAnew = 2
+    Unsupported = 3
+
+
 class EpSlot(IntEnum):
     """Index of a function in `OrtEpApi`."""
 
@@ -67,6 +92,7 @@ class Factory(IntEnum):
     ReleaseEp = 5
     GetVendorId = 6
     GetVersion = 7
+    ValidateCompiledModelCompatibilityInfo = 8
     CreateAllocator = 9
     ReleaseAllocator = 10
     CreateDataTransfer = 11
@@ -85,6 +111,7 @@ class Ep(IntEnum):
     GetCapability = 2
     Compile = 3
     ReleaseNodeComputeInfos = 4
+    GetCompiledModelCompatibilityInfo = 12
 
 
 EP_WORDS: Final = 16

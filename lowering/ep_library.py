@@ -32,6 +32,8 @@ HOST_FUNCTIONS: Final[dict[str, int]] = {
     "ep_capability": 3,
     "ep_compile": 6,
     "ep_release_infos": 3,
+    "ep_compatibility": 2,
+    "ep_validate": 5,
     CREATE: 6,
 }
 """Function -> the number of its arguments, all of them words."""

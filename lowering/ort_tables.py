@@ -38,9 +38,11 @@ class Header(IntEnum):
     AreaTable = 16
     """For each area the expression of its units, and the bytes of one."""
     Constants = 17
+    OutputPlaces = 18
+    """For each output which one of the node it is."""
 
 
-HEADER_WORDS: Final = 18
+HEADER_WORDS: Final = 19
 
 
 class Step(IntEnum):

@@ -1,8 +1,28 @@
 """Every value is defined before it is used: xDSL's verifier does not check it, so passes that move ops do."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from graphlib import CycleError
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.irdl.dominance import DominanceInfo
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import PassFailedException, VerifyException
+
+
+@contextmanager
+def moving_ops(name: str, module: ModuleOp) -> Generator[list[FuncOp]]:
+    """Give the functions of `module` to a pass that moves their ops; check afterwards that it left them in order.
+
+    Raises:
+        PassFailedException: they are not, or the pass found that they cannot be.
+    """
+    try:
+        yield [found for found in module.walk() if isinstance(found, FuncOp) and found.body.blocks]
+        check_def_before_use(module)
+    except (CycleError, VerifyException) as error:
+        raise PassFailedException(f"{name}: {error}") from error
 
 
 def check_def_before_use(module: Operation) -> None:

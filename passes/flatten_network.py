@@ -14,7 +14,6 @@ cut a model into several graphs. Which ops come together: see `redpebble.passes.
 """
 
 from dataclasses import dataclass
-from graphlib import CycleError
 
 from typing_extensions import override
 from xdsl.context import Context
@@ -24,7 +23,6 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.transforms.dead_code_elimination import region_dce
-from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.layers import LinearOp
@@ -33,7 +31,7 @@ from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.symbolic import Size
 from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
 from redpebble.passes.clusters import clusters_of
-from redpebble.passes.dominance import check_def_before_use
+from redpebble.passes.dominance import moving_ops
 from redpebble.passes.network_draft import NetworkDraft
 from redpebble.passes.network_rows import NetworkRows
 from redpebble.passes.rowwise import dynamic_operands
@@ -47,13 +45,10 @@ class FlattenNetwork(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        try:
-            for func in [found for found in op.walk() if isinstance(found, FuncOp) and found.body.blocks]:
+        with moving_ops(self.name, op) as functions:
+            for func in functions:
                 _flatten(func)
             region_dce(op.body)
-            check_def_before_use(op)
-        except (CycleError, VerifyException) as error:
-            raise PassFailedException(f"{self.name}: {error}") from error
 
 
 def _flatten(func: FuncOp) -> None:

@@ -31,7 +31,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import PassFailedException, VerifyException
+from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
@@ -43,7 +43,7 @@ from redpebble.dialect.symbolic import Size, SymbolicShape, argument_shapes, des
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.dialect.tile import YieldOp
 from redpebble.passes.clusters import clusters_of
-from redpebble.passes.dominance import check_def_before_use
+from redpebble.passes.dominance import moving_ops
 from redpebble.passes.rowwise import Rows, dynamic_operands
 from redpebble.passes.weights import connection_count, weight_of
 
@@ -59,12 +59,9 @@ class FormSparseNetworks(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        try:
-            for func in [found for found in op.walk() if isinstance(found, FuncOp) and found.body.blocks]:
+        with moving_ops(self.name, op) as functions:
+            for func in functions:
                 _form_networks(func)
-            check_def_before_use(op)
-        except VerifyException as error:
-            raise PassFailedException(f"{self.name}: {error}") from error
 
 
 def _form_networks(func: FuncOp) -> None:

@@ -7,7 +7,9 @@ Layout: magic, length of the header (u64, little endian), sha256 of all that fol
 import hashlib
 import json
 import os
+import platform
 import tempfile
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,28 +42,31 @@ class Artefact(NamedTuple):
     image: bytes
 
 
-def write_artefact(path: Path, artefact: Artefact) -> None:
-    """Write `artefact` to `path`: to a temporary file first, then under its name."""
-    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *artefact.program.constants]
-    header = json.dumps(_header(artefact, sections)).encode()
-    header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)
-    parts = [header]
-    for section in sections:
-        data = section.tobytes()
-        parts += [data, bytes(-len(data) % ALIGNMENT)]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
+def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> None:
+    """Write `artefact` to `path`, with some bytes beside it: to a temporary file first, then under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + len(header).to_bytes(8, "little") + digest.digest())
-            file.writelines(parts)
+            file.writelines(sealed(artefact, attachment))
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
+    """Return the parts of a file of native code, which follow each other."""
+    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *artefact.program.constants]
+    header = json.dumps(_header(artefact, sections) | {"attachment": len(attachment)}).encode()
+    header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)
+    parts = [header]
+    for data in (attachment, *(section.tobytes() for section in sections)):
+        parts += [data, bytes(-len(data) % ALIGNMENT)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return [MAGIC + len(header).to_bytes(8, "little") + digest.digest(), *parts]
 
 
 def read_artefact(path: Path) -> Artefact:
@@ -71,29 +76,89 @@ def read_artefact(path: Path) -> Artefact:
         ArtefactError: the file is damaged, of another format version, or needs CPU features that are missing here.
         FileNotFoundError: there is no such file.
     """
+    return open_file(path).artefact()
+
+
+def open_file(path: Path) -> "Sealed":
+    """Return what `write_artefact` wrote, with nothing but its checksum looked at.
+
+    Raises:
+        ArtefactError: the file is damaged.
+        FileNotFoundError: there is no such file.
+    """
     if path.stat().st_size < PROLOGUE_BYTES:
         raise ArtefactError(f"{path.name} is no compiled network")
-    data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
-    if data[: len(MAGIC)].tobytes() != MAGIC:
-        raise ArtefactError(f"{path.name} is no compiled network")
+    # read, not looked at where it is mapped: weights that no call uses never come into this process's memory
+    with path.open("rb") as file:
+        file.seek(PROLOGUE_BYTES)
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return _checked(np.memmap(path, dtype=np.uint8, mode="r"), path.name, digest)
+
+
+def opened(data: NDArray[np.uint8], name: str) -> "Sealed":
+    """Return what `sealed` made, with nothing but its checksum looked at; `name` says where it is from.
+
+    Raises:
+        ArtefactError: the data are damaged.
+    """
+    return _checked(data, name, hashlib.sha256(data[PROLOGUE_BYTES:].data).digest())
+
+
+def _checked(data: NDArray[np.uint8], name: str, found: bytes) -> "Sealed":
+    if len(data) < PROLOGUE_BYTES or data[: len(MAGIC)].tobytes() != MAGIC:
+        raise ArtefactError(f"{name} is no compiled network")
     length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8].tobytes(), "little")
     digest = data[len(MAGIC) + 8 : PROLOGUE_BYTES].tobytes()
-    if hashlib.sha256(data[PROLOGUE_BYTES:].data).digest() != digest:
-        raise ArtefactError(f"{path.name} is damaged: its checksum does not match")
-    header: Json = json.loads(data[PROLOGUE_BYTES : PROLOGUE_BYTES + length].tobytes())
-    if header["format"] != FORMAT_VERSION:
-        raise ArtefactError(f"{path.name} has format {header['format']}, expected {FORMAT_VERSION}")
-    target = CpuTarget(**header["target"])
-    if missing := missing_features(target):
-        raise ArtefactError(f"{path.name} needs {', '.join(missing)}, which this machine lacks")
-    sections = _sections(data, PROLOGUE_BYTES + length, header["sections"])
-    return Artefact(_program(header, target, sections[1:]), sections[0].tobytes())
+    if found != digest:
+        raise ArtefactError(f"{name} is damaged: its checksum does not match")
+    try:
+        header: Json = json.loads(data[PROLOGUE_BYTES : PROLOGUE_BYTES + length].tobytes())
+        beside, first = int(header["attachment"]), PROLOGUE_BYTES + length
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtefactError(f"{name} is damaged: its header cannot be read") from error
+    behind = first + beside + -beside % ALIGNMENT
+    return Sealed(name, header, data[first : first + beside], data[behind:])
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A file of native code whose checksum matches; whether the code can be used here is another question."""
+
+    name: str
+    header: Json
+    attachment: NDArray[np.uint8]
+    """The bytes beside the code."""
+    sections: NDArray[np.uint8]
+
+    def artefact(self) -> Artefact:
+        """Return the code; the packed weights are views.
+
+        Raises:
+            ArtefactError: it has another format version, or is for another kind of CPU, or one with more features.
+        """
+        header = self.header
+        if header["format"] != FORMAT_VERSION:
+            raise ArtefactError(f"{self.name} has format {header['format']}, expected {FORMAT_VERSION}")
+        if header["machine"] != machine():
+            raise ArtefactError(f"{self.name} is for {header['machine']}, this machine is {machine()}")
+        target = CpuTarget(**header["target"])
+        if missing := missing_features(target):
+            raise ArtefactError(f"{self.name} needs {', '.join(missing)}, which this machine lacks")
+        image, *constants = _arrays(self.sections, header["sections"])
+        return Artefact(_program(header, target, constants), image.tobytes())
+
+
+def machine() -> str:
+    """Return the kind of this CPU."""
+    name = platform.machine().lower()
+    return "x86_64" if name == "amd64" else name
 
 
 def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
     program = artefact.program
     return {
         "format": FORMAT_VERSION,
+        "machine": machine(),
         "target": vars(program.target),
         "inputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.inputs],
         "outputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.outputs],
@@ -104,6 +169,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
         "layers": [vars(layer) for layer in program.layers],
+        "zeroed": program.zeroed,
     }
 
 
@@ -120,18 +186,20 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
         scratch_bytes=header["scratch_bytes"],
         steps=tuple(map(_step, header["steps"])),
         layers=tuple(LayerReport(**layer) for layer in header["layers"]),
+        zeroed=tuple(header["zeroed"]),
     )
 
 
-def _sections(data: NDArray[np.uint8], offset: int, descriptions: Json) -> list[NDArray[np.generic]]:
-    """Return the arrays that lie one after the other from `offset` on."""
-    sections: list[NDArray[np.generic]] = []
+def _arrays(data: NDArray[np.uint8], descriptions: Json) -> list[NDArray[np.generic]]:
+    """Return the arrays that lie one after the other."""
+    arrays: list[NDArray[np.generic]] = []
+    offset = 0
     for dtype_name, shape in descriptions:
         dtype: np.dtype[np.generic] = np.dtype(dtype_name)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        sections.append(data[offset : offset + size].view(dtype).reshape(shape))
+        arrays.append(data[offset : offset + size].view(dtype).reshape(shape))
         offset += size + -size % ALIGNMENT
-    return sections
+    return arrays
 
 
 def _step_json(step: Step) -> Json:

@@ -215,3 +215,30 @@ def test_a_library_for_no_network_is_refused_and_nothing_is_written(tmp_path: Pa
         f"error: no library for {tmp_path / 'out.onnx'}: no layer is predicted to gain from sparse kernels\n"
     )
     assert [file.name for file in tmp_path.iterdir()] == ["in.onnx"]
+
+
+OLD = """
+<ir_version: 3, opset_import: ["" : 6]>
+old (float[n, 4] x, float[4, 4] w) => (float[n, 4] y) { y = MatMul (x, w) }
+"""
+
+
+def test_a_model_too_old_to_be_read_is_left_as_it_is(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(OLD)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
+    (tmp_path / "in.onnx").write_bytes(proto.SerializeToString())
+    x = np.ones((3, 4), np.float32)
+    for source in (tmp_path / "in.onnx", proto, proto.SerializeToString(), ir.from_proto(proto)):
+        result = redpebble.optimize(source, target="ort")
+        assert not result.modified
+        assert result.obstacle == "opset 6, accepted are 7 to 28"
+        np.testing.assert_array_equal(redpebble.session(source).run(None, {"x": x})[0], x)
+        with pytest.raises(redpebble.UnsupportedModelError, match=r"^opset 6, accepted are 7 to 28$"):
+            redpebble.optimize(source)
+    done = command("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--check", 1)
+    assert done.returncode == 0, done.stderr
+    assert "standard operators alone: opset 6, accepted are 7 to 28" in done.stdout
+    written = onnx.ModelProto.FromString((tmp_path / "out.onnx").read_bytes())
+    assert (written.ir_version, [entry.version for entry in written.opset_import]) == (3, [6])
+    assert [(node.op_type, [*node.input]) for node in written.graph.node] == [("MatMul", ["x", "w"])]
+    assert [value.name for value in written.graph.input] == ["x", "w"]

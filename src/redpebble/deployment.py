@@ -25,6 +25,7 @@ from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.artefact import Artefact
 from redpebble.runtime.cache import cache_key, default_folder, load, store
 from redpebble.runtime.machine_code import host_target
+from redpebble.runtime.threads import usable_threads
 from redpebble.whole_files import replacing
 
 Attributes = Mapping[str, str | int]
@@ -87,7 +88,7 @@ def compile_network(
         ValueError: the node is not one that this version wrote, or was changed since.
         ModelError: the network is not covered.
     """
-    cpu, threads = host_target() if target is None else target, _most_threads()
+    cpu, threads = host_target() if target is None else target, usable_threads()
     key = cache_key(checked_digest(op_type, attributes, constants), cpu, f"{OPTIONS} threads={threads}")
     artefact = load(default_folder(), key)
     if artefact is None:
@@ -95,12 +96,6 @@ def compile_network(
         artefact = native_code(model, threads=threads, target=cpu, cache=False)
         store(default_folder(), key, artefact)
     return artefact
-
-
-def _most_threads() -> int:
-    """Return the threads that onnxruntime may give to a node: code that is cut for them runs on fewer as well."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:

@@ -8,13 +8,18 @@ session = onnxruntime.InferenceSession("model.onnx", options)
 ```
 """
 
-import os
+import hashlib
+import json
 import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import onnx_ir
 import onnxruntime
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -22,6 +27,7 @@ from redpebble.compiler import context, native_code, portable_passes
 from redpebble.deploy.ep_graph import Boundary
 from redpebble.deploy.ep_host import ProviderHost, provider_host
 from redpebble.deploy.ep_library import provider_library
+from redpebble.deploy.ep_networks import Planned
 from redpebble.dialect.provenance import value_name
 from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.frontend.errors import ModelError
@@ -31,6 +37,10 @@ from redpebble.lowering.ep_library import EP_NAME
 from redpebble.passes.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.pipeline import run_passes
 from redpebble.runtime.artefact import Artefact
+from redpebble.runtime.cache import cache_key, default_folder, load, store
+from redpebble.runtime.machine_code import host_target
+from redpebble.runtime.threads import usable_threads
+from redpebble.whole_files import replacing
 
 if TYPE_CHECKING:
     # what is older than 1.23 does not have it, and shall say so in one line
@@ -45,9 +55,8 @@ class SparseNetworkCompiler:
 
     @property
     def cpus(self) -> int:
-        """How many threads onnxruntime may give to a node: code that is cut for them runs on fewer as well."""
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+        """How many threads onnxruntime may give to a node."""
+        return usable_threads()
 
     def networks(self, model: onnx_ir.Model) -> list[Boundary]:
         """Return inputs and outputs of the networks that are predicted to gain; none of a model that is not read."""
@@ -56,18 +65,68 @@ class SparseNetworkCompiler:
         except ModelError:
             return []
         run_passes(context(), module, (*portable_passes(), FormSparseNetworks()))
-        return [
-            (tuple(map(_name, op.operands)), tuple(map(_name, op.results)))
-            for op in module.walk()
-            if isinstance(op, SparseNetworkOp)
-        ]
+        return boundaries_of(module)
 
-    def compile(self, model: onnx_ir.Model) -> Artefact | None:
-        """Return native code for a network as a model of its own, None where it is not covered."""
+    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+        """Return native code for the network that `digest` tells from others, and `model` gives; and its key.
+
+        None for a network that is not covered.
+        """
+        key, folder = self._key(hashlib.sha256(digest).digest(), "network"), default_folder()
+        artefact = load(folder, key)
+        if artefact is None:
+            try:
+                artefact = native_code(onnx_ir.to_proto(model()), threads=self.cpus, cache=False)
+            except ModelError:
+                return None
+            store(folder, key, artefact)
+        return key, artefact
+
+    def recall(self, digest: bytes) -> list[Planned] | None:
+        """Return the networks of a graph that was seen before, None where it was not, or some code is gone."""
         try:
-            return native_code(onnx_ir.to_proto(model), threads=self.cpus)
-        except ModelError:
+            entries = json.loads(self._plan(digest).read_text())
+            boundaries = [(tuple(inputs), tuple(outputs)) for inputs, outputs, _ in entries]
+            keys = [str(key) for *_, key in entries]
+        except (OSError, ValueError, TypeError):
             return None
+        with ThreadPoolExecutor(self.cpus) as pool:
+            # checksums of many megabytes, which threads can look at together
+            artefacts = list(pool.map(partial(load, default_folder()), keys))
+        found: list[Planned] = []
+        for boundary, artefact, key in zip(boundaries, artefacts, keys, strict=True):
+            if artefact is None or _names(artefact) != boundary:
+                return None
+            found.append(Planned(boundary, artefact, key))
+        return found
+
+    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
+        """Keep the networks of a graph; a folder that cannot be written to is no error."""
+        entries = [(*one.boundary, one.key) for one in networks]
+        path = self._plan(digest)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(json.dumps(entries).encode())
+        except OSError:
+            return
+
+    def _plan(self, digest: bytes) -> Path:
+        return default_folder() / f"{self._key(digest, 'plan')}.plan"
+
+    def _key(self, digest: bytes, what: str) -> str:
+        return cache_key(digest, host_target(), f"provider {what} threads={self.cpus}")
+
+
+def _names(artefact: Artefact) -> Boundary:
+    program = artefact.program
+    return tuple(tensor.name for tensor in program.inputs), tuple(tensor.name for tensor in program.outputs)
+
+
+def boundaries_of(module: ModuleOp) -> list[Boundary]:
+    """Return the names of inputs and outputs of the sparse networks of a module."""
+    networks = [op for op in module.walk() if isinstance(op, SparseNetworkOp)]
+    return [(tuple(map(_name, op.operands)), tuple(map(_name, op.results))) for op in networks]
 
 
 def _name(value: SSAValue) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+from deployed_models import options as options
+from deployed_models import session
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
@@ -116,21 +118,13 @@ def feeds(batch: int, seed: int = 1) -> dict[str, NDArray[np.float32]]:
     return {"x": np.random.default_rng(seed).standard_normal((batch, WIDTH)).astype(np.float32)}
 
 
-def options(threads: int = 1) -> onnxruntime.SessionOptions:
-    made = onnxruntime.SessionOptions()
-    made.intra_op_num_threads = threads
-    made.log_severity_level = 4
-    return made
-
-
 def plain_session(proto: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
-    content = proto.SerializeToString()
-    return onnxruntime.InferenceSession(content, options(threads), providers=["CPUExecutionProvider"])
+    return session(proto, None, threads)
 
 
 def provider_session(proto: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
     devices = register()
-    made = options(threads)
+    made = options(threads=threads)
     made.add_provider_for_devices(devices, {})
     return onnxruntime.InferenceSession(proto.SerializeToString(), made)
 

@@ -135,6 +135,11 @@ def refusal(error: pytest.ExceptionInfo[BaseException]) -> str:
         ({"network": None}, "network"),
         ({"activations": 1}, "SparseNetwork_0: the node has 1 activations, expected 2"),
         ({"activations": 6}, "SparseNetwork_0: the node has 6 activations, expected 2"),
+        ({"activations": 7}, "SparseNetwork_0: the node has 6 inputs, and states 7 activations"),
+        (
+            {"activations": -(2**62)},
+            "SparseNetwork_0: the node has 6 inputs, and states -4611686018427387904 activations",
+        ),
     ],
 )
 def test_a_node_of_another_kind_is_refused(library: Path, attributes: dict[str, Any], message: str) -> None:

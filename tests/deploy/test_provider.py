@@ -3,7 +3,7 @@
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from provider_models import (
 
 from redpebble.deploy.ep_graph import Boundary
 from redpebble.deploy.ep_library import provider_library
+from redpebble.deploy.ep_networks import Planned
 from redpebble.lowering.ep_library import EP_NAME
 from redpebble.provider import SparseNetworkCompiler, host, minor_version, register, unregister
 from redpebble.runtime.artefact import Artefact
@@ -115,13 +116,23 @@ def test_a_wrong_size_is_an_error_of_onnxruntime() -> None:
         assert_equal_runs(session, plain_session(proto), right)
 
 
-class Refusing(SparseNetworkCompiler):
+class Forgetful(SparseNetworkCompiler):
+    """A compiler that plans every graph anew, and keeps no plan for others."""
+
+    def recall(self, digest: bytes) -> list[Planned] | None:
+        return None
+
+    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
+        pass
+
+
+class Refusing(Forgetful):
     """A compiler that fails, or does not cover a network."""
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
 
-    def compile(self, model: onnx_ir.Model) -> Artefact | None:
+    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
         if self._fails:
             raise RuntimeError("no\nmemory")
         return None
@@ -136,12 +147,12 @@ def test_a_network_that_is_not_compiled_stays_with_onnxruntime(*, fails: bool) -
     assert_equal_runs(session, plain_session(model(MLP)), feeds(7))
 
 
-class Damaging(SparseNetworkCompiler):
+class Damaging(Forgetful):
     """A compiler whose code cannot be loaded."""
 
-    def compile(self, model: onnx_ir.Model) -> Artefact | None:
-        artefact = super().compile(model)
-        return None if artefact is None else artefact._replace(image=b"")
+    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+        compiled = super().compile(digest, model)
+        return None if compiled is None else (compiled[0], compiled[1]._replace(image=b""))
 
 
 def test_an_exception_is_an_error_of_onnxruntime() -> None:
@@ -151,7 +162,7 @@ def test_an_exception_is_an_error_of_onnxruntime() -> None:
         provider_session(model(MLP))
 
 
-class Recording(SparseNetworkCompiler):
+class Recording(Forgetful):
     """A compiler that takes nothing, and keeps what it was shown."""
 
     def __init__(self) -> None:
@@ -203,6 +214,41 @@ def test_a_graph_is_read_as_it_was_written() -> None:
     ]
     assert [value.name for value in shown.output] == [value.name for value in written.output]
     assert onnx.numpy_helper.to_array(shown.initializer[0]).tolist() == [2]
+
+
+class Watching(SparseNetworkCompiler):
+    """A compiler that counts the graphs it was asked to plan."""
+
+    def __init__(self) -> None:
+        self.planned = 0
+
+    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+        self.planned += 1
+        return super().networks(model)
+
+
+def test_a_graph_that_was_seen_before_is_not_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    register()
+    watching = Watching()
+    host().open(watching, minor_version(onnxruntime.__version__))
+    proto, other = model(UNCOVERED), model(UNCOVERED)
+    weight = onnx.numpy_helper.to_array(other.graph.initializer[0]).copy()
+    weight[0, 0] += 1
+    other.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, other.graph.initializer[0].name))
+    for one, planned in ((proto, 1), (proto, 1), (other, 2), (proto, 2)):
+        session = provider_session(one)
+        assert watching.planned == planned
+        assert host().network_count == 2
+        assert_equal_runs(session, plain_session(one), feeds(7))
+        del session
+        gc.collect()
+    for damage in (b"", b"[", b"[[1, 2]]", b'[[["x"], ["r0"], "no such key"]]'):
+        for file in tmp_path.rglob("*.plan"):
+            file.write_bytes(damage)
+        watching.planned = 0
+        assert_equal_runs(provider_session(proto), plain_session(proto), feeds(7))
+        assert watching.planned == 1
 
 
 def test_an_old_onnxruntime_is_refused_in_one_line() -> None:

@@ -41,3 +41,18 @@ def largest_error(outputs: Sequence[NDArray[Any]], reference: Sequence[NDArray[n
     return max(
         float(np.max(np.abs(output - exact), initial=0.0)) for output, exact in zip(outputs, reference, strict=True)
     )
+
+
+def assert_close_for_float32(
+    source: Source, feeds: Arrays, outputs: tuple[Sequence[NDArray[Any]], Sequence[NDArray[Any]]], label: str
+) -> None:
+    """Outputs (found, expected) agree in the scale of all; where float32 rounds too much, float64 judges."""
+    found, expected = outputs
+    scale = max(1.0, *(float(np.max(np.abs(output), initial=0.0)) for output in expected))
+    close = all(
+        ours.shape == theirs.shape and np.allclose(ours, theirs, RTOL, RTOL * scale, equal_nan=True)
+        for ours, theirs in zip(found, expected, strict=True)
+    )
+    if not close:
+        exact = Float64(source).run(feeds)
+        assert largest_error(found, exact) <= 8 * largest_error(expected, exact), label

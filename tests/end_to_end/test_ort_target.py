@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from agreement import Float64, assert_close, largest_error
+from agreement import assert_close, assert_close_for_float32
 from hypothesis import HealthCheck, given, settings
 from node_cases import OPERATORS, NodeCase, for_onnxruntime, frozen, node_cases, session
 from numpy.typing import NDArray
@@ -95,14 +95,7 @@ def networks_agree(drawn: DrawnModel) -> None:
             assert batch == 0
             continue
         for run in (plain.run(feeds), native.run(None, dict(feeds))):
-            scale = max(1.0, *(float(np.max(np.abs(output), initial=0.0)) for output in expected))
-            close = all(
-                ours.shape == theirs.shape and np.allclose(ours, theirs, 1e-4, 1e-4 * scale, equal_nan=True)
-                for ours, theirs in zip(run, expected, strict=True)
-            )
-            if not close:
-                exact = Float64(drawn.proto).run(feeds)
-                assert largest_error(run, exact) <= 8 * largest_error(expected, exact), f"batch {batch}"
+            assert_close_for_float32(drawn.proto, feeds, (run, expected), f"batch {batch}")
 
 
 @settings(HERE, max_examples=12)

@@ -6,7 +6,7 @@ func.func @dense(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   // CHECK-NOT: pebble.sparse_network
   // CHECK: pebble.linear %x
-  %y = pebble.linear %x, %w kernel <dense_rows, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %y = pebble.linear %x, %w kernel <dense_outputs, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 
@@ -18,7 +18,7 @@ func.func @dense_for_some(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
   // CHECK-NOT: pebble.sparse_network
   // CHECK: pebble.linear %x
-  %y = pebble.linear %x, %w kernel <walk from 1, dense_panels from 8, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %y = pebble.linear %x, %w kernel <walk from 1, dense_outputs from 8, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 
@@ -33,7 +33,7 @@ func.func @large_dense(%x: tensor<?x2xf32>) -> tensor<?x4096xf32> {
   // CHECK: pebble.yield
   %h = pebble.linear %x, %w kernel <count_blocks, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   // CHECK: pebble.linear [[H]], %v
-  %y = pebble.linear %h, %v kernel <dense_rows, "why"> : (tensor<?x2xf32>, tensor<2x4096xf32>) -> tensor<?x4096xf32>
+  %y = pebble.linear %h, %v kernel <dense_outputs, "why"> : (tensor<?x2xf32>, tensor<2x4096xf32>) -> tensor<?x4096xf32>
   func.return %y : tensor<?x4096xf32>
 }
 

@@ -1,0 +1,34 @@
+"""Networks whose neurons were reordered compute what onnxruntime does, and say what was done."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement import assert_close
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.compiler import NativeChoices
+from redpebble.models.feeds import inputs_for
+from redpebble.models.zoo import build
+from redpebble.runtime.oracle import Oracle
+
+
+@pytest.mark.parametrize("spec", ["digits", "resmlp(depth=2, width=32)"])
+def test_a_searched_order_changes_nothing_but_is_in_the_report(spec: str) -> None:
+    model = build(spec)
+    oracle = Oracle(model)
+    net, again = (redpebble.compile(model, cache=False, reorder_seconds=0.02) for _ in range(2))
+    for batch in (0, 1, 7, 64):
+        feeds: dict[str, NDArray[Any]] = inputs_for(model, batch, np.random.default_rng(batch))
+        found, same = net.run(None, feeds), again.run(None, feeds)
+        assert_close(found, oracle.run(feeds), f"batch {batch}")
+        assert [output.tobytes() for output in found] == [output.tobytes() for output in same]
+    assert any("order annealed group" in layer.reason for layer in net.report)
+    left = redpebble.compile(model, cache=False, reorder_seconds=0.02, skip_passes=("pebble-reorder-neurons",))
+    assert not any("order " in layer.reason for layer in left.report)
+
+
+def test_a_search_of_negative_length_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"reorder_seconds is -1, expected 0 or more"):
+        NativeChoices(reorder_seconds=-1)
