@@ -15,7 +15,7 @@ from redpebble.runtime.cache import cache_key, load, store
 from redpebble.runtime.machine_code import MachineCode, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
 
-WIDTHS: Final = (1, 8, 16, 32, 64)
+WIDTHS: Final = (1, 8, 16, 32, 48, 64)
 """Samples of a block; code is made for the width that a call needs."""
 
 STEP_ARITY: Final = (4, 2)
@@ -31,9 +31,9 @@ class CodeRequest:
     cache: Path | None
 
 
-def width_for(samples: int) -> int:
-    """Return the width of blocks for tiles of `samples`."""
-    return next((width for width in WIDTHS if width >= samples), WIDTHS[-1])
+def width_for(samples: int, widest: int) -> int:
+    """Return the width of blocks for tiles of `samples`, at most `widest`."""
+    return next((width for width in WIDTHS if samples <= width < widest), widest)
 
 
 class BlockCode:

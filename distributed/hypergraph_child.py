@@ -95,17 +95,17 @@ def problem_of(layer: LayerHypergraph, owners: Owners, balance: tuple[int, int])
     part_count, most = balance
     owned = layer.owned(owners, part_count)
     nets, parts = np.nonzero(owned)
+    free = layer.net_sizes - owned.sum(axis=1)
+    loose = np.flatnonzero((free > 0) & (np.diff(layer.net_groups.pointers) > 1))
+    groups = [
+        layer.net_groups.items[slice(*layer.net_groups.pointers[net : net + 2])].tolist() for net in (*nets, *loose)
+    ]
+    places = [*([layer.group_count + part] for part in parts.tolist()), *([] for _ in loose)]
     # Mt-KaHyPar 1.7 dies of vertices of weight 0
     weights = np.maximum(layer.weights, 1)
     return Problem(
-        nets=[
-            [
-                *layer.net_groups.items[slice(*layer.net_groups.pointers[net : net + 2])].tolist(),
-                layer.group_count + part,
-            ]
-            for net, part in zip(nets.tolist(), parts.tolist(), strict=True)
-        ],
-        net_weights=owned[nets, parts].tolist(),
+        nets=[[*pins, *place] for pins, place in zip(groups, places, strict=True)],
+        net_weights=[*owned[nets, parts].tolist(), *free[loose].tolist()],
         vertex_weights=[*weights.tolist(), *([1] * part_count)],
         part_count=part_count,
         imbalance=max(0.0, (most + 1) * part_count / (int(weights.sum()) + part_count) - 1),

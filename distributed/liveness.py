@@ -21,6 +21,7 @@ BEATS_A_SECOND: Final = 4.0
 DEFAULT_PATIENCE: Final = 10.0
 """Seconds without a beat after which a rank counts as dead."""
 
+LAST_WORDS_SECONDS: Final = 0.3
 EXIT_CODE: Final = 2
 BEAT, LAST_BEAT = 0, 1
 
@@ -91,6 +92,8 @@ def end_all(comm: "Intracomm", message: str, clean_up: Callable[[], None]) -> No
     """Say in one line why, and end the processes of all ranks."""
     clean_up()
     print(f"error: {message}", file=sys.stderr, flush=True)
+    # the launcher passes the line on, unless it has to end everything first
+    time.sleep(LAST_WORDS_SECONDS)
     comm.Abort(EXIT_CODE)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.layers import LinearOp
+from redpebble.distributed.block_width import block_width
 from redpebble.passes.weights import connection_count, weight_of
 
 if TYPE_CHECKING:
@@ -37,12 +38,16 @@ class Machine:
     """Seconds from the end of sending until the first byte is there."""
     bandwidth: float = 1.25e9
     """Bytes a second on the wire, each way."""
-    message_seconds: float = 3e-6
+    message_seconds: float = 15e-6
     """Work of either end for a message."""
     copied_bytes: float = 4e9
     """Bytes a second that either end packs or unpacks."""
+    turned_bytes: float = 9e9
+    """Bytes a second of inputs that become columns, and of outputs that become rows."""
     products: float = 5e9
     """Connections times samples a second."""
+    share: float = 1.0
+    """Of a core that a rank has: the other rates already are those of this share."""
 
     def __post_init__(self) -> None:
         """Check the rates."""
@@ -51,16 +56,26 @@ class Machine:
                 raise ValueError(f"{name} of a machine is {value}, expected a positive number")
 
     def with_kernels_of(self, module: ModuleOp) -> Machine:
-        """Return the machine with the rate that the kernels of a module are predicted to reach on wide tiles."""
-        work = seconds = 0.0
+        """Return the machine with the rate that the kernels of a module are predicted to reach on its blocks."""
+        work, seconds, width = 0.0, 0.0, block_width(module)
         for op in module.walk():
             weight = weight_of(op.weight) if isinstance(op, LinearOp) else None
             times = op.kernel.predicted.by_width if isinstance(op, LinearOp) and op.kernel is not None else {}
-            if weight is not None and times:
-                width = max(times)
+            if weight is not None and width in times:
                 work += connection_count(weight) * width
                 seconds += times[width] * 1e-6
-        return replace(self, products=work / seconds) if work and seconds else self
+        return replace(self, products=self.share * work / seconds) if work and seconds else self
+
+    def shared(self, ranks: int) -> Machine:
+        """Return a machine of which so many ranks share each core."""
+        return replace(
+            self,
+            message_seconds=self.message_seconds * ranks,
+            copied_bytes=self.copied_bytes / ranks,
+            turned_bytes=self.turned_bytes / ranks,
+            products=self.products / ranks,
+            share=self.share / ranks,
+        )
 
 
 def measured_machine(comm: Intracomm, machine: Machine) -> Machine:

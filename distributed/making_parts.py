@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 
 from redpebble.dialect.symbolic import symbolic_shapes
 from redpebble.distributed.batch_axis import check_batch_axis
+from redpebble.distributed.block_width import block_width
 from redpebble.distributed.module_text import take_constants, text_of
 from redpebble.distributed.ownership import Ownership, weight_for
 from redpebble.distributed.part_file import Part, write_part
@@ -19,9 +20,6 @@ from redpebble.distributed.rank_program import rank_program
 from redpebble.distributed.row_graph import RowGraph, port_names
 from redpebble.passes.weights import connection_count
 from redpebble.theory.partition import Partition
-
-WIDEST_BLOCK = 64
-"""Samples of a block of feature-major values."""
 
 TILE_PRODUCTS = 12_000_000
 """Multiplications of a rank, layer and batch tile: about 0.3 ms, long against what a message costs by itself."""
@@ -78,6 +76,7 @@ def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFi
         check_batch_axis(module)
         entries = tuple(_batch_parts(folder, module, request.part_count))
         return PlanFile("batch", request.part_count, request.model, 0, 0, inputs, outputs, entries, request.note)
+    block = block_width(module)
     graph = RowGraph.of(module)
     ownership = Ownership.of(graph, request.partition)
     entries = tuple(_rank_parts(folder, ownership))
@@ -85,12 +84,13 @@ def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFi
         request.kind,
         request.part_count,
         request.model,
-        _batch_tile(graph, request),
+        _batch_tile(graph, request, block),
         ownership.volume,
         inputs,
         outputs,
         entries,
         request.note,
+        block,
     )
 
 
@@ -143,14 +143,14 @@ def _batch_parts(folder: Path, module: ModuleOp, part_count: int) -> Iterator[Pa
         yield PartEntry(name, digest)
 
 
-def _batch_tile(graph: RowGraph, request: PartsRequest) -> int:
+def _batch_tile(graph: RowGraph, request: PartsRequest, block: int) -> int:
     """Return how many samples travel together: enough work a layer that a message is short against it."""
     counts = [connection_count(weight_for(layer)) for layer in graph.layers]
-    return batch_tile(counts, request.part_count if request.kind == "rows" else 1)
+    return batch_tile(counts, request.part_count if request.kind == "rows" else 1, block)
 
 
-def batch_tile(connection_counts: Sequence[int], share: int) -> int:
+def batch_tile(connection_counts: Sequence[int], share: int, block: int) -> int:
     """Return how many samples travel together, for the connections of each layer and the parts that share a layer."""
     products = sum(connection_counts) / max(len(connection_counts), 1) / share
-    tile = TILE_PRODUCTS / max(products, 1.0)
-    return min(MOST_TILE, max(1, round(tile / WIDEST_BLOCK)) * WIDEST_BLOCK)
+    blocks = round(TILE_PRODUCTS / max(products, 1.0) / block)
+    return min(MOST_TILE // block, max(1, blocks)) * block

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.distributed.agreement import agree, agree_on
-from redpebble.distributed.block_code import WIDTHS, BlockCode, CodeRequest, width_for
+from redpebble.distributed.block_code import BlockCode, CodeRequest, width_for
 from redpebble.distributed.loading import Loaded, load_part
 from redpebble.distributed.plan_file import PlanFile, PortShape
 from redpebble.distributed.tiles_in_flight import SLOTS, Flight, MessagePool, Slot, fly
 from redpebble.distributed.traffic_report import RankReport
 from redpebble.runtime.cache import cache_key, default_folder, load, store
 from redpebble.runtime.machine_code import host_target
+from redpebble.runtime.memory import OutputMemory
 from redpebble.runtime.network import Network as WholeNetwork
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Network:
         self._whole = _whole_network(loaded, self.options) if loaded.part.whole else None
         self._code: dict[int, BlockCode] = {}
         self._slots: dict[tuple[int, int], tuple[Flight, list[Slot]]] = {}
+        self._outputs: dict[int, list[OutputMemory]] = {}
         self.report.spent("loading", time.perf_counter() - started)
 
     @property
@@ -130,7 +132,7 @@ class Network:
         agree_on(self.comm, samples, "the number of samples")
         count = samples[0] if samples else 0
         inputs = [np.ascontiguousarray(array) for array in slices]
-        outputs = [np.empty((count, len(own)), dtype=np.float32) for own in self._part.outputs]
+        outputs = [memory.take() for memory in self._output_memory(count)]
         if count:
             flight, slots = self._flight(count)
             # a rank that compiles is no rank that waits
@@ -140,15 +142,22 @@ class Network:
             self.report.spent("running", time.perf_counter() - started)
         return [array.reshape(*_leading_shape(leading, count), array.shape[-1]) for array in outputs]
 
+    def _output_memory(self, samples: int) -> list[OutputMemory]:
+        """Return where outputs of so many samples come from."""
+        if samples not in self._outputs:
+            self._outputs.clear()
+            self._outputs[samples] = [OutputMemory((samples, len(own))) for own in self._part.outputs]
+        return self._outputs[samples]
+
     def _usual_tile(self, samples: int) -> int:
         """Return the plan's tile, or a smaller one where the batch would not fill all slots with it."""
-        share = -(-samples // SLOTS)
-        return min(self.plan.batch_tile, -(-share // WIDTHS[-1]) * WIDTHS[-1])
+        share, block = -(-samples // SLOTS), self.plan.block
+        return min(self.plan.batch_tile, -(-share // block) * block)
 
     def _flight(self, samples: int) -> tuple[Flight, list[Slot]]:
         """Return memory for tiles of a call; every rank decides alike."""
         wished = min(self.options.batch_tile or self._usual_tile(samples), samples)
-        width = width_for(wished)
+        width = width_for(wished, self.plan.block)
         tile = -(-wished // width) * width
         if width not in self._code:
             started = time.perf_counter()

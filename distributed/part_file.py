@@ -19,7 +19,7 @@ from redpebble.distributed.steps import Buffer, Call, Indices, Receive, Route, S
 from redpebble.lowering.emission import ALIGNMENT
 
 MAGIC: Final = b"pebblepart\x00\x01"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Of part files and of plan.json; raised whenever either changes its meaning."""
 
 Array = NDArray[np.generic]

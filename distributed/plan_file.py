@@ -52,6 +52,8 @@ class PlanFile:
     parts: tuple[PartEntry, ...]
     note: str = ""
     """Why it is split like this."""
+    block: int = 64
+    """Samples of a block of feature-major values: for so many the kernels are predicted to be fastest."""
 
 
 def write_plan(folder: Path, plan: PlanFile) -> None:
@@ -62,6 +64,7 @@ def write_plan(folder: Path, plan: PlanFile) -> None:
         "part_count": plan.part_count,
         "model": plan.model,
         "batch_tile": plan.batch_tile,
+        "block": plan.block,
         "volume": plan.volume,
         "inputs": [_port_json(port) for port in plan.inputs],
         "outputs": [_port_json(port) for port in plan.outputs],
@@ -96,6 +99,7 @@ def read_plan(folder: Path) -> tuple[PlanFile, str]:
             outputs=tuple(_port(entry) for entry in content["outputs"]),
             parts=tuple(PartEntry(entry["file"], entry["sha256"]) for entry in content["parts"]),
             note=content["note"],
+            block=content["block"],
         )
     except (ValueError, KeyError, TypeError) as error:
         raise PartError(f"{path} is no plan of parts, or damaged") from error

@@ -20,11 +20,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.tensors import CscMatrix, shape_of
 from redpebble.distributed.batch_axis import check_batch_axis
+from redpebble.distributed.block_width import block_width
 from redpebble.distributed.machines import VALUE_BYTES, Machine
 from redpebble.distributed.making_parts import batch_tile
 from redpebble.distributed.mtkahypar_starts import MtKaHyPar, is_installed
 from redpebble.distributed.row_graph import RowGraph
-from redpebble.distributed.simulating import TILES_IN_FLIGHT, PredictedTime, Workload, simulate, simulate_batch
+from redpebble.distributed.simulating import TILES_IN_FLIGHT, Ends, PredictedTime, Workload, simulate, simulate_batch
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.passes.layer_chains import layer_chains, patterns_of
 from redpebble.passes.partitioned_layers import layer_shares, partition_module
@@ -168,7 +169,8 @@ class _Planner:
         request = self._request
         own = -(-request.batch // request.part_count)
         counts = self._connections()
-        time = simulate_batch(sum(counts), request.part_count, self._machine, request.batch)
+        work = sum(counts), self._sample_bytes() // VALUE_BYTES
+        time = simulate_batch(work, request.part_count, self._machine, request.batch)
         weights = sum(count * size for count, size in zip(counts, self._connection_bytes(), strict=True))
         memory = weights + own * self._sample_bytes()
         return Candidate("batch", time, memory, None, "nothing is sent, every machine holds all weights")
@@ -229,7 +231,8 @@ class _Planner:
         )
         tiles = TILES_IN_FLIGHT * workload.tile * rows * VALUE_BYTES
         slices = request.batch * self._sample_bytes() // request.part_count
-        time = simulate(shares, self._machine, workload)
+        ends = Ends(self._owned(partition, 0), self._owned(partition, -1))
+        time = simulate(shares, self._machine, workload, ends)
         return Candidate(kind, time, int(weights.max()) + tiles + slices, partition, why)
 
     def _owned(self, partition: Partition, level: int) -> NDArray[np.int64]:
@@ -238,7 +241,7 @@ class _Planner:
     def _tile(self, kind: str) -> int:
         """Return how many samples travel together, as the parts will say."""
         share = self._request.part_count if kind == "rows" else 1
-        return min(self._request.batch, batch_tile(self._connections(), share))
+        return min(self._request.batch, batch_tile(self._connections(), share, block_width(self._module)))
 
     def _message_values(self) -> float:
         """Return how many values take as long as a message on top of its values; 0 for a search without messages."""

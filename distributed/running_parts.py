@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +17,7 @@ from redpebble.distributed.array_files import OutputFile, files_by_name, open_in
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.liveness import EXIT_CODE, end_all, watched
 from redpebble.distributed.network import Network, RunOptions
+from redpebble.distributed.starting import WAITS, started_within
 from redpebble.whole_files import replacing
 
 if TYPE_CHECKING:
@@ -43,13 +45,11 @@ def run_parts(request: RunRequest) -> int:
     Raises:
         ValueError: there is no MPI.
     """
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        raise ValueError(f"run needs MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})") from error
-    comm = MPI.COMM_WORLD
-    run = _Run(comm, request)
-    with watched(comm, request.patience, run.clean_up):
+    with ExitStack() as stack:
+        with started_within(WAITS * request.patience):
+            comm = _world()
+            run = _Run(comm, request)
+            stack.enter_context(watched(comm, request.patience, run.clean_up))
         try:
             run.run()
         except PartError as error:
@@ -62,6 +62,14 @@ def run_parts(request: RunRequest) -> int:
             text = " ".join(str(error).split()) or type(error).__name__
             end_all(comm, f"rank {comm.rank}: {text}", run.clean_up)
     return 0
+
+
+def _world() -> "Intracomm":
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise ValueError(f"run needs MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})") from error
+    return MPI.COMM_WORLD
 
 
 class _Run:

@@ -1,8 +1,8 @@
 """The time that a partition is predicted to take, rank by rank and layer by layer, without the machines.
 
-One batch tile is followed through all layers: a rank sends what others need, multiplies what it has meanwhile, waits
-for the rest and multiplies that. Tiles follow each other: the busiest rank, or its wire, sets the pace; and no more
-than `TILES_IN_FLIGHT` of them are between a rank's first and last layer at a time.
+One batch tile is followed through all layers: a rank turns its inputs into columns, sends what others need, multiplies
+what it has meanwhile, waits for the rest and multiplies that. Tiles follow each other: the busiest rank, or its wire,
+sets the pace; and no more than `TILES_IN_FLIGHT` of them are between a rank's first and last layer at a time.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ class Workload(NamedTuple):
         return -(-self.batch // self.tile)
 
 
+class Ends(NamedTuple):
+    """Values of a sample that each part turns into columns as inputs, and back into rows as outputs, [parts]."""
+
+    inputs: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class PredictedTime:
     """Seconds of a batch, and what they consist of."""
@@ -47,21 +54,25 @@ class PredictedTime:
     """That the busiest wire is taken by one tile."""
 
 
-def simulate(layers: Iterable[LayerShare], machine: Machine, workload: Workload) -> PredictedTime:
+def simulate(
+    layers: Iterable[LayerShare], machine: Machine, workload: Workload, ends: Ends | None = None
+) -> PredictedTime:
     """Return the time of a batch; `layers` say what each part does in each layer."""
     tile = min(workload.tile, workload.batch)
-    ready = working = wire = np.zeros(1)
+    ready = working = wire = end = np.zeros(1)
     first = last = np.zeros(1)
     for number, layer in enumerate(layers):
         if number == 0:
             count = len(layer.connections)
-            ready, working, wire, last = (np.zeros(count) for _ in range(4))
-            first = np.full(count, np.inf)
+            begin, end = (_turning(values, machine, tile) for values in ends or (np.zeros(count), np.zeros(count)))
+            ready, working, wire, last = begin, begin, np.zeros(count), begin
+            first = np.where(begin > 0, 0.0, np.inf)
         step = _step(layer, machine, tile, ready)
         busy = step.working > 0
         first = np.where(busy, np.minimum(first, step.begins), first)
         last = np.where(busy, step.ready, last)
         ready, working, wire = step.ready, working + step.working, wire + step.wire
+    ready, working, last = ready + end, working + end, np.where(end > 0, ready + end, last)
     path, pace = float(ready.max()), float(max(working.max(), wire.max()))
     span = float(np.max(last - first, where=np.isfinite(first), initial=0.0))
     waves = -(-workload.tile_count // TILES_IN_FLIGHT)
@@ -100,7 +111,12 @@ def _step(layer: LayerShare, machine: Machine, tile: int, ready: Seconds) -> _St
     )
 
 
-def simulate_batch(connections: int, part_count: int, machine: Machine, batch: int) -> PredictedTime:
-    """Return the time of a batch that is cut into slices, for a network of so many connections."""
-    seconds = connections * -(-batch // part_count) / machine.products
+def _turning(values: NDArray[np.int64] | Seconds, machine: Machine, samples: int) -> Seconds:
+    return values.astype(np.float64) * (VALUE_BYTES * samples / machine.turned_bytes)
+
+
+def simulate_batch(work: tuple[int, int], part_count: int, machine: Machine, batch: int) -> PredictedTime:
+    """Return the time of a batch that is cut into slices; `work` is (connections, values of inputs and outputs)."""
+    samples = -(-batch // part_count)
+    seconds = work[0] * samples / machine.products + float(_turning(np.array(work[1]), machine, samples))
     return PredictedTime(seconds, seconds, seconds, 0.0)

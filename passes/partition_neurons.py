@@ -7,9 +7,9 @@
   most_connections = 8> : ...
 ```
 
-The inputs of the network, all together, are contiguous slices. A layer that reads something else than the inputs or
-the layer before it needs that as a whole, so that every part gets all of it. The same options give the same partition.
-The search: `redpebble.search.partitions`.
+An input of the network belongs to a part that uses it in the first layer that reads it. A layer that reads something
+else than the inputs or the layer before it needs that as a whole, so that every part gets all of it. The same options
+give the same partition. The search: `redpebble.search.partitions`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Between a module and `redpebble.theory.partition`: layers to partitions, and partitions to attributes of layers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -11,7 +11,8 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.partition import PartitionAttr
 from redpebble.dialect.tensors import shape_of
-from redpebble.passes.layer_chains import layer_chains, patterns_of, source_of
+from redpebble.passes.layer_chains import layer_chains, pattern_of, patterns_of, source_of
+from redpebble.theory.input_owners import free_inputs, owners_of_inputs
 from redpebble.theory.partition import (
     LayerShare,
     LayerTraffic,
@@ -27,27 +28,33 @@ from redpebble.theory.partition import (
 )
 
 Search = Callable[[Sequence[Pattern], Owners], Partition]
-"""Finds a partition of a chain, for the owners of its inputs."""
+"""Finds a partition of a chain, for the owners of its inputs, which it chooses where they are `FREE`."""
 
 
 def partition_module(module: ModuleOp, part_count: int, search: Search) -> Partition:
-    """Return a partition of all layers of a module: level 0 are its inputs one after the other, as slices.
+    """Return a partition of all layers of a module: level 0 are its inputs one after the other.
+
+    The first layer that reads an input lets the search choose who owns it. Other inputs are slices.
 
     Raises:
         VerifyException: a weight is no constant, or the size of an input is not known.
         ValueError: the module has no linear layer, or what the search refuses.
     """
-    inputs, first_owners = _inputs(module, part_count)
+    widths = _input_widths(module)
+    inputs: dict[SSAValue, Owners] = {}
     owners: list[Owners] = []
     for chain in layer_chains(module):
         patterns = patterns_of(chain)
-        source = source_of(chain[0].x)
+        source, width = source_of(chain[0].x), patterns[0].input_count
         # owners of what is needed as a whole make no difference
-        given = inputs.get(source, slices(patterns[0].input_count, part_count))
-        owners += search(patterns, given).owners[1:]
+        given = inputs.get(source, free_inputs(width) if source in widths else slices(width, part_count))
+        found = search(patterns, given)
+        if source in widths:
+            inputs[source] = found.owners[0]
+        owners += found.owners[1:]
     if not owners:
         raise ValueError("the model has no linear layer, there is nothing to partition")
-    return Partition(part_count, (first_owners, *owners))
+    return Partition(part_count, (_joined(widths, inputs, part_count), *owners))
 
 
 def layer_shares(module: ModuleOp, partition: Partition) -> Iterator[LayerShare]:
@@ -56,7 +63,7 @@ def layer_shares(module: ModuleOp, partition: Partition) -> Iterator[LayerShare]
     A layer that reads neither inputs of the network nor just the layer before it needs whole values.
     """
     count = partition.part_count
-    inputs, _ = _inputs(module, count)
+    inputs = _split(_input_widths(module), partition.owners[0])
     levels = iter(partition.owners[1:])
     for chain in layer_chains(module):
         given = inputs.get(source_of(chain[0].x))
@@ -98,17 +105,34 @@ def read_partition(module: ModuleOp) -> Partition | None:
     counts = {one.part_count.data for one in written}
     if len(counts) > 1:
         raise VerifyException(f"layers of {' and '.join(map(str, sorted(counts)))} parts, expected one number for all")
-    part_count = counts.pop()
-    _, first_owners = _inputs(module, part_count)
-    return Partition(part_count, (first_owners, *(one.array.astype(np.int32) for one in written)))
+    part_count, widths = counts.pop(), _input_widths(module)
+    levels = [one.array.astype(np.int32) for one in written]
+    inputs: dict[SSAValue, Owners] = {}
+    number = 0
+    for chain in layer_chains(module):
+        source = source_of(chain[0].x)
+        if source in widths and source not in inputs:
+            inputs[source] = owners_of_inputs(pattern_of(chain[0]), levels[number], part_count)
+        number += len(chain)
+    return Partition(part_count, (_joined(widths, inputs, part_count), *levels))
 
 
-def _inputs(module: ModuleOp, part_count: int) -> tuple[dict[SSAValue, Owners], Owners]:
-    """Return the owners of the features of each input of the network, and of all of them one after the other."""
+def _input_widths(module: ModuleOp) -> dict[SSAValue, int]:
+    """Return the features of each input of the network."""
     func = next(op for op in module.walk() if isinstance(op, FuncOp))
-    widths = [(shape_of(value) or (1,))[-1] for value in func.args]
-    if any(width < 0 for width in widths):
+    widths = {value: (shape_of(value) or (1,))[-1] for value in func.args}
+    if any(width < 0 for width in widths.values()):
         raise VerifyException("an input has no known last axis, expected known sizes")
-    owners = slices(sum(widths), part_count)
-    ends = np.cumsum(widths)
-    return {value: owners[end - width : end] for value, width, end in zip(func.args, widths, ends, strict=True)}, owners
+    return widths
+
+
+def _joined(widths: Mapping[SSAValue, int], inputs: Mapping[SSAValue, Owners], part_count: int) -> Owners:
+    """Return the owners of all inputs one after the other; those of no known owners are slices."""
+    found = [inputs.get(value, slices(width, part_count)) for value, width in widths.items()]
+    return np.concatenate([np.zeros(0, dtype=np.int32), *found])
+
+
+def _split(widths: Mapping[SSAValue, int], owners: Owners) -> dict[SSAValue, Owners]:
+    """Undo `_joined`."""
+    ends = np.cumsum([*widths.values()])
+    return {value: owners[end - widths[value] : end] for value, end in zip(widths, ends, strict=True)}

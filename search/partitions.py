@@ -8,7 +8,9 @@ the end: where nothing is better, they are the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from redpebble.search.grow_parts import grow_parts
 from redpebble.search.refine_partition import AnnealedPartition, Chain, Cooling, cost_of_parts
 from redpebble.theory.balance import most_connections
 from redpebble.theory.hypergraph import layer_hypergraph
+from redpebble.theory.input_owners import FREE, owners_of_inputs
 from redpebble.theory.part_matching import match_parts
 from redpebble.theory.partition import Owners, Partition, Pattern, random_rows, slices, traffic
 
@@ -24,6 +27,9 @@ _MOST_ENTRIES = 1 << 29
 
 _MOST_STEPS = 5_000_000_000
 """Nets and outputs that all proposals visit; a few minutes."""
+
+_MOST_MESSAGE_STEPS = 1_000_000_000
+"""The same where messages are counted, for each part: every visit looks at all parts."""
 
 _FALLS = (1.0, 0.1), (0.5, 0.05)
 """Hottest and coldest temperature of each fall, in values; a fall starts with the best of the one before."""
@@ -73,6 +79,8 @@ def find_partition(
 ) -> Partition:
     """Return a partition of a chain; the inputs are contiguous slices unless their owners are given.
 
+    Where these are `FREE`, for all inputs, they are chosen in the end, see `redpebble.theory.input_owners`.
+
     Raises:
         ValueError: no layer, a layer whose inputs are not the outputs before it, or owners of other inputs.
     """
@@ -85,12 +93,17 @@ def find_partition(
         widths = [patterns[0].input_count, *(pattern.output_count for pattern in patterns)]
         return Partition(1, tuple(np.zeros(width, dtype=np.int32) for width in widths))
     limits = [most_connections(pattern.connection_counts, count, request.imbalance) for pattern in patterns]
-    layers = [layer_hypergraph(pattern, count, most) for pattern, most in zip(patterns, limits, strict=True)]
+    with ThreadPoolExecutor(request.threads) as pool:
+        layers = list(pool.map(layer_hypergraph, patterns, repeat(count), limits))
     chain = Chain(layers, owners, count, limits)
     parts = _best_parts(chain, request)
     outputs = [layer.owners_of(layer_parts) for layer, layer_parts in zip(layers, parts, strict=True)]
-    found = Partition(count, (owners, *outputs))
-    return _cheaper(patterns, found, request, limits)
+    found = Partition(count, (_chosen(owners, patterns[0], outputs[0], count), *outputs))
+    return _cheaper(patterns, found, request, (owners, limits))
+
+
+def _chosen(owners: Owners, pattern: Pattern, output_owners: Owners, part_count: int) -> Owners:
+    return owners_of_inputs(pattern, output_owners, part_count) if np.all(owners == FREE) else owners
 
 
 def named_parts(chain: Chain, parts: Sequence[Owners]) -> list[Owners]:
@@ -114,10 +127,8 @@ def _check_chain(patterns: Sequence[Pattern]) -> None:
 
 def _best_parts(chain: Chain, request: PartitionRequest) -> list[Owners]:
     """Return the cheapest parts that annealing makes of our own start and of those that are proposed."""
-    grown = [
-        grow_parts(layer, chain.part_count, most)
-        for layer, most in zip(chain.layers, chain.most_connections, strict=True)
-    ]
+    with ThreadPoolExecutor(request.threads) as pool:
+        grown = list(pool.map(grow_parts, chain.layers, repeat(chain.part_count), chain.most_connections))
     starts = [named_parts(chain, parts) for parts in (grown, *request.starts(chain))]
     found = [_annealed(chain, start, request) for start in starts]
     return min(found, key=lambda parts: cost_of_parts(chain, parts, request.message_values))
@@ -132,16 +143,20 @@ def _annealed(chain: Chain, start: list[Owners], request: PartitionRequest) -> l
     coolings = [Cooling(proposals, hottest, coldest) for hottest, coldest in _FALLS]
     if request.message_values:
         # volume first: messages make steps in the cost that only get in the way of a search far from its end
-        coolings.append(Cooling(proposals, *_FALLS[-1], message_values=request.message_values))
+        fewer = min(proposals, _MOST_MESSAGE_STEPS // max(steps * chain.part_count, 1))
+        coolings.append(Cooling(max(1, fewer), *_FALLS[-1], message_values=request.message_values))
     for cooling in coolings:
         start = AnnealedPartition(chain, start, cooling).anneal(request.seed, request.threads)
     return start
 
 
-def _cheaper(patterns: Sequence[Pattern], found: Partition, request: PartitionRequest, limits: list[int]) -> Partition:
+def _cheaper(
+    patterns: Sequence[Pattern], found: Partition, request: PartitionRequest, given: tuple[Owners, list[int]]
+) -> Partition:
     """Return random rows instead where they are cheaper, and no part of them is too full."""
-    random = random_rows(patterns, request.part_count, np.random.default_rng(request.seed))
-    rows = Partition(request.part_count, (found.owners[0], *random.owners[1:]))
+    (owners, limits), count = given, request.part_count
+    random = random_rows(patterns, count, np.random.default_rng(request.seed))
+    rows = Partition(count, (_chosen(owners, patterns[0], random.owners[1], count), *random.owners[1:]))
     dealt = traffic(patterns, rows)
     if any(layer.most_connections > most for layer, most in zip(dealt, limits, strict=True)):
         return found

@@ -26,7 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "deploy": {"dialect", "lowering", "runtime"},
     "distributed": {"dialect", "frontend", "lowering", "passes", "runtime", "search", "theory", "redpebble"},
     "models": {"export", "theory"},
-    "bench": {"dialect", "frontend", "lowering", "models", "passes", "runtime", "search", "theory", "redpebble"},
+    "bench": {
+        *("dialect", "distributed", "frontend", "lowering", "models", "passes", "runtime", "search", "theory"),
+        "redpebble",
+    },
 }
 """Folder -> the folders whose modules it may import; `redpebble` is src/redpebble, which may import from all."""
 

@@ -68,9 +68,9 @@ class LayerHypergraph:
         return owners
 
     def owned(self, input_owners: Owners, part_count: int) -> NDArray[np.int32]:
-        """Return how many inputs of each net each part owns, [nets, parts]."""
+        """Return how many inputs of each net each part owns, [nets, parts]; an owner below 0 is none."""
         table = np.zeros((self.net_count, part_count), dtype=np.int32)
-        inputs = np.flatnonzero(self.net_of >= 0)
+        inputs = np.flatnonzero((self.net_of >= 0) & (input_owners >= 0))
         np.add.at(table, (self.net_of[inputs], input_owners[inputs]), 1)
         return table
 

@@ -13,7 +13,6 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redpebble.distributed.block_code import WIDTHS
 from redpebble.distributed.liveness import watched
 from redpebble.distributed.network import Network, RunOptions, Slice
 
@@ -56,7 +55,7 @@ def wrong_counts(case: Path, network: Network, samples: int) -> list[str]:
     sent, received = (sum(getattr(report, word) for report in reports) for word in COUNTED)
     if sent != received:
         return [f"{case.name}: {sent} bytes sent, {received} received"]
-    left_out, block = sum(report.rows_left_out for report in reports), WIDTHS[-1]
+    left_out, block = sum(report.rows_left_out for report in reports), network.plan.block
     expected = network.plan.volume * 4 * samples
     if network.plan.kind != "batch" and samples % block == 0 and sent + left_out * 4 * block != expected:
         return [f"{case.name}: {sent} bytes sent, {left_out} rows left out, expected {expected} bytes in all"]

@@ -14,7 +14,7 @@ from redpebble.distributed.errors import PartError
 from redpebble.distributed.making_parts import PartsRequest, write_parts
 from redpebble.distributed.module_text import module_of, put_constants, take_constants, text_of
 from redpebble.distributed.network import RunOptions
-from redpebble.distributed.part_file import Part, read_part, write_part
+from redpebble.distributed.part_file import FORMAT_VERSION, Part, read_part, write_part
 from redpebble.distributed.plan_file import read_plan
 from redpebble.distributed.row_graph import RowGraph
 from redpebble.frontend.errors import UnsupportedModelError
@@ -96,8 +96,8 @@ def test_other_files_are_no_parts(tmp_path: Path) -> None:
         with pytest.raises(PartError, match="part is no part of a network"):
             read_part(path)
     write_part(path, Part(0, 1, whole=False, text="", constants=()))
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 9'))
-    with pytest.raises(PartError, match="part has format 9, expected 1"):
+    path.write_bytes(path.read_bytes().replace(f'"format": {FORMAT_VERSION}'.encode(), b'"format": 9'))
+    with pytest.raises(PartError, match=f"part has format 9, expected {FORMAT_VERSION}"):
         read_part(path)
 
 

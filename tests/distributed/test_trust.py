@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from launching import MPIEXEC, Case, mpiexec, write_case
 
+from redpebble.distributed.part_file import FORMAT_VERSION
 from redpebble.models.zoo import build
 
 REDPEBBLE = Path(sys.executable).with_name("redpebble")
-LOADING = Path(__file__).with_name("loading_program.py")
-MISFITS = Path(__file__).with_name("misfit_program.py")
+REFUSED = Path(__file__).with_name("refused_program.py")
 ENDLESS = Path(__file__).with_name("endless_program.py")
+LATE = Path(__file__).with_name("late_program.py")
 MODEL = "ffnn(depth=2, width=20, density=0.5)"
 
 
@@ -99,14 +100,14 @@ REFUSALS = {
     "missing": "part-0001.pebble, cannot be read: no such file",
     "no json": "plan.json is no plan of parts, or damaged",
     "no plan": "plan.json cannot be read: no such file",
-    "plan of another format": "plan.json has format 999, expected 1",
+    "plan of another format": f"plan.json has format 999, expected {FORMAT_VERSION}",
     "swapped": "part-0000.pebble, is damaged or of another plan",
 }
 
 
 def test_broken_parts_are_refused_by_all_ranks_alike(case: Path, tmp_path: Path) -> None:
     folders = [broken(case, tmp_path / how, how) for how in REFUSALS]
-    done = mpiexec(2, sys.executable, LOADING, *folders)
+    done = mpiexec(2, sys.executable, REFUSED, "load", *folders)
     for how, message in REFUSALS.items():
         lines = [line for line in done.stdout.splitlines() if line.startswith(f"{how}: ")]
         assert len(lines) == 2, done.stdout + done.stderr
@@ -143,7 +144,7 @@ MISFIT_MESSAGES = (
 
 
 def test_slices_that_do_not_fit_are_refused_on_all_ranks(case: Path) -> None:
-    done = mpiexec(2, sys.executable, MISFITS, case / "parts")
+    done = mpiexec(2, sys.executable, REFUSED, "run", case / "parts")
     assert sorted(done.stdout.splitlines()) == sorted(2 * MISFIT_MESSAGES), done.stdout + done.stderr
 
 
@@ -152,6 +153,14 @@ def test_a_watch_needs_patience(case: Path, tmp_path: Path) -> None:
     done = mpiexec(1, REDPEBBLE, "run", case / "parts", *words)
     assert done.returncode == 2
     assert "patience is 0.5 s, expected 1.0 or more" in done.stderr
+
+
+@pytest.mark.slow
+def test_all_ranks_end_when_one_hangs_before_mpi_starts(case: Path, tmp_path: Path) -> None:
+    done = mpiexec(2, sys.executable, LATE, case / "parts", case / "x.npy", tmp_path / "y.npy", "2")
+    assert done.returncode != 0
+    assert "error: not all ranks have started within 6 s" in done.stderr
+    assert not (tmp_path / "y.npy").exists()
 
 
 @pytest.fixture
