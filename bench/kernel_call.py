@@ -22,6 +22,7 @@ from redpebble.lowering.tables import VECTOR_ROOM
 from redpebble.passes.weights import weight_of
 from redpebble.runtime.machine_code import MachineCode, emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
+from redpebble.theory.kernel_cost import WIDTHS
 
 Floats = NDArray[np.float32]
 
@@ -60,7 +61,9 @@ class OurKernel:
         module = build_module(model)
         (self._layer,) = [op for op in module.walk() if isinstance(op, LinearOp)]
         (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
-        self._module, self._widths = module, tile.schedule.tile_widths
+        self._module = module
+        # at further widths kernels do fewer columns than vectors hold
+        self._widths = [width for width in tile.schedule.tile_widths if width in WIDTHS]
         self.shape: tuple[int, int] = (shape_of(self._layer.weight)[0], shape_of(self._layer.weight)[1])
         self._packed: dict[str, PackedArrays] = {}
 

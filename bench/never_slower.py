@@ -21,7 +21,7 @@ from redpebble.bench.results import Result, Row
 from redpebble.rendering import console
 
 GRID_SPARSITIES: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-GRID_BATCHES: Final = (1, 2, 3, 4, 8, 16, 17, 32, 64, 128, 512)
+GRID_BATCHES: Final = (1, 2, 3, 4, 7, 8, 12, 16, 17, 20, 32, 33, 64, 100, 128, 512)
 
 DOUBTFUL: Final = 1.0
 LONG_SECONDS: Final = 1.0

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type, IntegerType, TensorType, f32, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, Float32Type, IntegerType, TensorType, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.attributes import SparsityAttr
 from redpebble.dialect.dense_text import Floats, parse_floats, print_floats
 from redpebble.dialect.panels import PanelsAttr
+from redpebble.dialect.structure import FactAttr
 from redpebble.dialect.tensors import (
     DENSE_TENSOR,
     DYNAMIC,
@@ -97,13 +98,14 @@ class SparseConstantOp(IRDLOperation):
     rows = prop_def(DenseIntOrFPElementsAttr[IntegerType])
     values = prop_def(DenseIntOrFPElementsAttr[Float32Type])
     panels = opt_prop_def(PanelsAttr)
+    facts = opt_prop_def(ArrayAttr[FactAttr])
     result = result_def(F32_TENSOR)
 
     traits = traits_def(Pure())
     custom_directives = (Floats,)
     assembly_format: ClassVar = (
         "`pointers` qualified($pointers) `rows` qualified($rows) `values` custom<Floats>($values) "
-        "(`panels` $panels^)? attr-dict `:` type($result)"
+        "(`panels` $panels^)? (`facts` $facts^)? attr-dict `:` type($result)"
     )
 
     def __init__(self, weight: CscMatrix) -> None:

@@ -62,6 +62,12 @@ class PanelsAttr(ParametrizedAttribute):
         """The share of connections that go to inputs that a whole panel reads."""
         return self.percent.data / 100
 
+    @property
+    def sentence(self) -> str:
+        """The panels in words."""
+        sizes = ", ".join(f"{count} of {height} outputs" for height, count in self._sizes())
+        return f"panels, {sizes}, with {self.percent.data} % of the connections"
+
     def _sizes(self) -> list[tuple[int, int]]:
         return [(height.data, count.data) for height, count in zip(self.heights, self.counts, strict=True)]
 

@@ -34,6 +34,21 @@ MOST_INPUTS = 2048
 Indices = NDArray[np.int64]
 
 
+class BlockSizes(NamedTuple):
+    """How many inputs a block has: the fewest and the most, and between those the ones of `connections` of a row."""
+
+    connections: int
+    least: int
+    most: int
+
+    def borders(self, matrix: CscMatrix) -> Indices:
+        """Return where the blocks of a matrix begin, and where the last one ends."""
+        inputs, density = matrix.shape[0], matrix.density
+        wanted = min(max(self.connections / density, self.least), self.most) if density else self.most
+        blocks = max(1, round(inputs / wanted), -(-inputs // MOST_INPUTS))
+        return np.arange(blocks + 1) * inputs // blocks
+
+
 class PackedBlocks(NamedTuple):
     """What the kernel reads; what belongs to a group of R rows is in the order of the groups, row after row."""
 

@@ -26,14 +26,16 @@ from redpebble.lowering.emission import (
 
 BYTE: Final = ir.IntType(8)
 
+Step = Callable[[tuple[ir.Value, ir.Value, ir.Value], ir.Value], ir.Value]
+"""Emits the work on a row: ((block, row, place of its flag), rows in the message so far) -> the rows then."""
+
 
 def emit_pack(code: Code, symbol: str, width: int) -> None:
     """Emit the function `symbol` that writes a message."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        values, numbers, message, packed, rows, blocks, stride = args
+    def step(builder: ir.IRBuilder, args: Sequence[ir.Argument], start: ir.Value) -> Step:
+        values, numbers, message, _, _, _, stride = args
         lanes = code.lanes(builder, code.column_lanes(width))
-        start = _rows_of(builder, message, (rows, blocks))
 
         def one(position: tuple[ir.Value, ir.Value, ir.Value], count: ir.Value) -> ir.Value:
             block, index, place = position
@@ -49,18 +51,17 @@ def emit_pack(code: Code, symbol: str, width: int) -> None:
             builder.store(flag, byte_at(builder, message, place))
             return builder.add(count, builder.zext(flag, I64))
 
-        builder.store(_over_rows(builder, (rows, blocks), one), packed)
+        return one
 
-    code.function(symbol, [POINTER] * PACK_ARITY[0] + [I64] * PACK_ARITY[1], body, exported=True)
+    _emit(code, symbol, (PACK_ARITY, 2), step)
 
 
 def emit_unpack(code: Code, symbol: str, width: int) -> None:
     """Emit the function `symbol` that reads a message."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        message, values, unpacked, rows, blocks, stride, first_row = args
+    def step(builder: ir.IRBuilder, args: Sequence[ir.Argument], start: ir.Value) -> Step:
+        message, values, _, _, _, stride, first_row = args
         lanes = code.lanes(builder, code.column_lanes(width))
-        start = _rows_of(builder, message, (rows, blocks))
 
         def one(position: tuple[ir.Value, ir.Value, ir.Value], count: ir.Value) -> ir.Value:
             block, index, place = position
@@ -79,9 +80,30 @@ def emit_unpack(code: Code, symbol: str, width: int) -> None:
                         lanes.store(0.0, float_at(builder, target, i64(first)))
             return builder.add(count, builder.zext(present, I64))
 
-        builder.store(_over_rows(builder, (rows, blocks), one), unpacked)
+        return one
 
-    code.function(symbol, [POINTER] * UNPACK_ARITY[0] + [I64] * UNPACK_ARITY[1], body, exported=True)
+    _emit(code, symbol, (UNPACK_ARITY, 0), step)
+
+
+def _emit(
+    code: Code,
+    symbol: str,
+    form: tuple[tuple[int, int], int],
+    step: Callable[[ir.IRBuilder, Sequence[ir.Argument], ir.Value], Step],
+) -> None:
+    """Emit a function of so many pointers and sizes, one of which is the message, that does `step` for every row.
+
+    Of the pointers the last one is where the number of rows in the message goes; of the sizes the first two are those
+    of rows and blocks.
+    """
+    (pointers, sizes), message = form
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        counts = (args[pointers], args[pointers + 1])
+        start = _rows_of(builder, args[message], counts)
+        builder.store(_over_rows(builder, counts, step(builder, args, start)), args[pointers - 1])
+
+    code.function(symbol, [POINTER] * pointers + [I64] * sizes, body, exported=True)
 
 
 def _rows_of(builder: ir.IRBuilder, message: ir.Value, counts: tuple[ir.Value, ir.Value]) -> ir.Value:
@@ -90,12 +112,8 @@ def _rows_of(builder: ir.IRBuilder, message: ir.Value, counts: tuple[ir.Value, i
     return byte_at(builder, message, builder.and_(flags, i64(-ALIGNMENT)))
 
 
-def _over_rows(
-    builder: ir.IRBuilder,
-    counts: tuple[ir.Value, ir.Value],
-    one: Callable[[tuple[ir.Value, ir.Value, ir.Value], ir.Value], ir.Value],
-) -> ir.Value:
-    """Emit a loop over blocks and rows; `one((block, row, place of its flag), rows so far)` returns the rows then."""
+def _over_rows(builder: ir.IRBuilder, counts: tuple[ir.Value, ir.Value], one: Step) -> ir.Value:
+    """Emit a loop over blocks and rows; return the rows in the message."""
     rows, blocks = counts
     total = builder.alloca(I64)
     builder.store(i64(0), total)

@@ -14,6 +14,7 @@ from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.block_pieces import (
     MOST_INPUTS,
     OFFSET_UNIT,
+    BlockSizes,
     PackedBlocks,
     block_list,
     fetching_flags,
@@ -29,25 +30,20 @@ ROWS: Final = 2
 MOST_CONNECTIONS: Final = 32
 """Connections of a piece; the kernel has code for each of them."""
 
-LEAST_INPUTS: Final = 128
-"""Inputs of a block: half the first-level cache in tiles of 64 columns."""
-
-TYPICAL_COUNT: Final = 14
-"""Connections that pay for reading and writing a row's sums: a block has so many inputs that rows have about these."""
+BLOCKS: Final = BlockSizes(connections=14, least=128, most=MOST_INPUTS)
+"""14 connections pay for reading and writing sums; 128 inputs take half the first-level cache in tiles of 64."""
 
 
 def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlocks:
     """Return the packed form of `matrix` [inputs, outputs]."""
-    inputs, outputs = matrix.shape
-    blocks = block_count(inputs, matrix.density)
-    borders = np.arange(blocks + 1) * inputs // blocks
+    borders = BLOCKS.borders(matrix)
     pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
     flags = pieces.flags
     members = groups_of((pieces.round * 4 + flags) * (MOST_CONNECTIONS + 1) + pieces.connections, ROWS)
     leaders = members[:, 0]
 
     counts, base = pieces.connections[leaders], borders[pieces.block[leaders]]
-    marks = flags[leaders] + fetching_flags(outputs, 12 * int(counts.sum()))
+    marks = flags[leaders] + fetching_flags(matrix.shape[1], 12 * int(counts.sum()))
     sources = np.repeat(pieces.start[members], counts, axis=0) + ranges(counts)[:, None]
     offsets = (matrix.rows[sources] - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
     return PackedBlocks(
@@ -57,9 +53,3 @@ def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlo
         offsets.astype(np.uint16),
         bias,
     )
-
-
-def block_count(inputs: int, density: float) -> int:
-    """Return the number of blocks into which `inputs` are cut."""
-    wanted = min(max(TYPICAL_COUNT / density, LEAST_INPUTS), MOST_INPUTS) if density else MOST_INPUTS
-    return max(1, round(inputs / wanted), -(-inputs // MOST_INPUTS))

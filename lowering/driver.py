@@ -1,6 +1,6 @@
 """The whole network: one exported function for each step, and `run`, which calls them in order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
@@ -76,6 +76,7 @@ class _Lowering:
             scratch_bytes=self.scratch_bytes,
             steps=tuple(steps),
             layers=layers,
+            zeroed=tuple(self._zeroed(ops)),
         )
 
     def _emit_step(self, index: int, op: Operation) -> Step:
@@ -117,6 +118,15 @@ class _Lowering:
         sharing = Sharing(*shared) if shared else None
         used = emit_tile_loop(self.code, builder, op, surroundings, sharing)
         self.scratch_bytes = max(self.scratch_bytes, used)
+
+    def _zeroed(self, ops: Sequence[Operation]) -> Iterator[int]:
+        """Yield the outputs that tiles write whose dead rows are dropped."""
+        for op in ops:
+            if isinstance(op, TileOp) and op.dead_rows is not None:
+                output = self.places.buffer(op.outputs[0]) - len(self.func.args)
+                if not 0 <= output < len(returned_values(self.func)):
+                    raise ValueError("dead rows are dropped from a value that is not returned")
+                yield output
 
     def _emit_copies(self, index: int) -> Step:
         """Emit the copies of what is returned but has its buffer elsewhere."""

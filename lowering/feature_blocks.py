@@ -150,7 +150,7 @@ class _Blocks:
             *outer, table, scratch, samples = args
             placed = self._places(outer)
             tables = (self.constants, table)
-            tile = _PlacedTile(self.code, builder, tables, self.width, scratch, memory.spans, None, placed)
+            tile = _PlacedTile(self.code, builder, tables, self.width, scratch, memory.spans, places=placed)
             for value, pointer, height in zip(self._arguments, outer[:count], self.heights[0], strict=True):
                 if not height:
                     tile.load_rows(value, (pointer, samples))

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.lowering.count_blocks import CountBlocks
-from redpebble.lowering.dense_panels import DensePanels
-from redpebble.lowering.dense_rows import DenseRows
+from redpebble.lowering.dense_outputs import DenseOutputs
 from redpebble.lowering.emission import Code
 from redpebble.lowering.linear import LinearForm, PackedArrays
 from redpebble.lowering.narrow_blocks import NarrowBlocks
 from redpebble.lowering.panels import Panels
 from redpebble.lowering.sell_gather import SellGather
 from redpebble.lowering.sparse_rows import SparseRows
+from redpebble.lowering.strips import Strips
 from redpebble.lowering.target import CpuTarget
 from redpebble.lowering.walk import Walk
 
@@ -39,16 +39,16 @@ FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
         "sparse_rows": SparseRows(),
         "count_blocks": CountBlocks(),
         "narrow_blocks": NarrowBlocks(),
-        "dense_panels": DensePanels(),
+        "dense_outputs": DenseOutputs(),
         "panels": Panels(),
+        "strips": Strips(),
         "walk": Walk(compact=False),
         "compact_walk": Walk(compact=True),
         "sell_gather": SellGather(),
-        "dense_rows": DenseRows(),
     }
 )
 
-SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather", "dense_rows"})
+SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather"})
 """Those with code for tiles of one batch column only."""
 
 NARROW: Final = 16
@@ -63,11 +63,11 @@ def has_good_code(family: str, target: CpuTarget, width: int) -> bool:
     match family:
         case "walk" | "compact_walk" | "sell_gather":
             return width == 1 and target.has_avx512
-        case "dense_rows":
-            return width == 1
         case "narrow_blocks":
             return width <= NARROW and (width > 1 or not target.has_avx512)
-        case "count_blocks" | "dense_panels" | "panels":
+        case "dense_outputs":
+            return True
+        case "count_blocks" | "panels" | "strips":
             return width > 1
         case _:
             return False

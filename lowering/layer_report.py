@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from redpebble.dialect.constants import SparseConstantOp, constant_array
 from redpebble.dialect.layers import LinearOp
-from redpebble.dialect.provenance import node_name
+from redpebble.dialect.provenance import ORDER, node_name
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.times import TimesAttr
 
@@ -33,6 +33,8 @@ class LayerReport:
     most_reads: int | None
     fewest_writes: int | None
     most_writes: int | None
+    structure: str
+    """What was found in its connections, a line for each fact; empty where that is nothing."""
 
 
 def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
@@ -56,14 +58,31 @@ def _report(op: LinearOp, index: int) -> LayerReport:
         density=connections / (inputs * outputs) if inputs * outputs else 0.0,
         format=format_name,
         kernel=", ".join(_kernel_words(op)),
-        reason=op.kernel.reason.data if op.kernel is not None else "",
+        reason="; ".join(_reasons(op)),
         predicted_us=_times(op.kernel.predicted) if op.kernel is not None else {},
         measured_us=_times(op.kernel.measured) if op.kernel is not None else {},
         fewest_reads=op.io_bounds.fewest_reads.data if op.io_bounds is not None else None,
         most_reads=op.io_bounds.most_reads.data if op.io_bounds is not None else None,
         fewest_writes=op.io_bounds.fewest_writes.data if op.io_bounds is not None else None,
         most_writes=op.io_bounds.most_writes.data if op.io_bounds is not None else None,
+        structure="\n".join(_structure(op)),
     )
+
+
+def _reasons(op: LinearOp) -> list[str]:
+    """Return why the kernels were chosen, and what the order of the neurons does for the layer."""
+    reasons = [] if op.kernel is None else [op.kernel.reason.data]
+    order = op.attributes.get(ORDER)
+    return [*reasons, f"order {order.data}"] if isinstance(order, StringAttr) else reasons
+
+
+def _structure(op: LinearOp) -> list[str]:
+    """Return a sentence for the panels of a weight, and one for each fact about it."""
+    weight = op.weight.owner
+    if not isinstance(weight, SparseConstantOp):
+        return []
+    panels = [weight.panels.sentence] if weight.panels is not None else []
+    return panels + [fact.sentence for fact in weight.facts or ()]
 
 
 def _times(times: TimesAttr) -> dict[str, float]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.block_pieces import (
     OFFSET_UNIT,
+    BlockSizes,
     Indices,
     PackedBlocks,
     Pieces,
@@ -32,11 +33,11 @@ ROWS: Final = 4
 STEPS: Final = 8
 """Connections of a row in one round of the kernel."""
 
-LEAST_INPUTS, MOST_INPUTS = 512, 1024
-"""Inputs of a block: in tiles of 8 columns one or two thirds of the first-level cache."""
+BLOCKS: Final = BlockSizes(connections=50, least=512, most=1024)
+"""A row gains nothing by more connections; the inputs take one to two thirds of the first-level cache in tiles of 8."""
 
-TYPICAL_COUNT: Final = 50
-"""Connections from which a row gains nothing by more of them: between those two, a block has so many inputs."""
+MOST_CONNECTIONS: Final = 2 * BLOCKS.most
+"""Of a piece: more than any block has inputs, so rows are not cut inside one."""
 
 UNITS: Final = (1, 2, 4, 8)
 """What counts may be rounded up to multiples of."""
@@ -56,15 +57,13 @@ class _Rounded(NamedTuple):
 
 def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlocks:
     """Return the packed form of a matrix [inputs, outputs]; the offsets begin with those of `STEPS` idle ones."""
-    inputs, outputs = matrix.shape
-    blocks = block_count(inputs, matrix.density)
-    borders = np.arange(blocks + 1) * inputs // blocks
-    pieces = pieces_of(matrix, borders, 2 * MOST_INPUTS)
+    borders = BLOCKS.borders(matrix)
+    pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
     members, counts = min((_rounded(pieces, unit) for unit in UNITS), key=_cost)
     leaders = members[:, 0]
 
     base = borders[pieces.block[leaders]]
-    marks = pieces.flags[leaders] + fetching_flags(outputs, 0)
+    marks = pieces.flags[leaders] + fetching_flags(matrix.shape[1], 0)
     sources, factors = _in_parts(pieces, members, counts)
     offsets = (matrix.rows[sources] - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
     return PackedBlocks(
@@ -76,15 +75,9 @@ def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBl
     )
 
 
-def block_count(inputs: int, density: float) -> int:
-    """Return the number of blocks into which `inputs` are cut."""
-    wanted = min(max(TYPICAL_COUNT / density, LEAST_INPUTS), MOST_INPUTS) if density else MOST_INPUTS
-    return max(1, round(inputs / wanted))
-
-
 def _rounded(pieces: Pieces, unit: int) -> _Rounded:
     counts = -(-pieces.connections // unit) * unit
-    members = groups_of((pieces.round * 4 + pieces.flags) * (2 * MOST_INPUTS + max(UNITS)) + counts, ROWS)
+    members = groups_of((pieces.round * 4 + pieces.flags) * (MOST_CONNECTIONS + max(UNITS)) + counts, ROWS)
     return _Rounded(members, counts[members[:, 0]])
 
 

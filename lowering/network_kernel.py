@@ -23,7 +23,6 @@ from redpebble.lowering.connection_stream import (
 from redpebble.lowering.emission import FLOAT, I32, I64, POINTER, Code, column_chunks, float_at, i64, reduce_loop
 from redpebble.lowering.linear import activated, activation_key
 from redpebble.lowering.vectors import Lanes
-from redpebble.lowering.wavefront_stream import ROW_WORDS, rows_kind
 
 MOST_VECTORS = 8
 """Of a row held at once: they, a weight and an operand must fit 16 registers."""
@@ -76,7 +75,7 @@ class _Loop:
         entries = float_at(builder, cursor, i64(HEAD_WORDS))
         choice = builder.switch(kind, after)
         activations = len(self.form.activations)
-        for number in range(END + 1, rows_kind(activations, activations)):
+        for number in range(END + 1, ACTIVATE_FIRST + activations):
             case = builder.append_basic_block(f"kind{number}")
             choice.add_case(ir.Constant(I32, number), case)
             builder.position_at_end(case)
@@ -87,31 +86,9 @@ class _Loop:
 
     def _emit_case(self, kind: int, entries: ir.Value, head: tuple[ir.Value, ir.Value]) -> ir.Value:
         """Emit a run of a kind; return the address behind it."""
-        none = rows_kind(len(self.form.activations), -1)
-        if kind >= none:
-            activation = self.form.activations[kind - none - 1] if kind > none else None
-            return self._emit_rows(activation, entries, head[0])
         self._emit_run(kind, entries, head)
         words = i64(ENTRY_WORDS[min(kind, ACTIVATE_FIRST)])
         return float_at(self.builder, entries, self.builder.mul(self.builder.zext(head[0], I64), words))
-
-    def _emit_rows(self, activation: ActivationAttr | None, rows: ir.Value, count: ir.Value) -> ir.Value:
-        """Emit neurons with all their connections; return the address behind them."""
-        builder = self.builder
-        chunks = [
-            _Chunk(self, first, vectors)
-            for first, vectors in column_chunks(self.form.width, self.lanes.width, MOST_VECTORS)
-        ]
-
-        def row(_: ir.Value, places: Sequence[ir.Value]) -> list[ir.Value]:
-            connections = builder.zext(self._word(places[0], 1), I64)
-            for chunk in chunks:
-                chunk.emit_row(activation, places[0], connections)
-            words = builder.add(builder.mul(connections, i64(2)), i64(ROW_WORDS))
-            return [float_at(builder, places[0], words)]
-
-        (end,) = reduce_loop(builder, (i64(0), builder.zext(count, I64)), [rows], row)
-        return end
 
     def _emit_run(self, kind: int, entries: ir.Value, head: tuple[ir.Value, ir.Value]) -> None:
         count, operand = head
@@ -152,20 +129,6 @@ class _Chunk:
             return [self.lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
 
         self._store(self._run(entries, (count, SUM), self._load(address), add), address)
-
-    def emit_row(self, activation: ActivationAttr | None, row: ir.Value, connections: ir.Value) -> None:
-        """Emit one neuron: its sum and activation stay in registers."""
-        builder = self.loop.builder
-        initial = [self.lanes.splat(self._float(row, 2))] * self.vectors
-
-        def add(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            entry = float_at(builder, row, builder.add(builder.mul(index, i64(2)), i64(ROW_WORDS)))
-            weight = self.lanes.splat(self._float(entry, 1))
-            values = self._load(self._slot(self._word(entry, 0)))
-            return [self.lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
-
-        sums = reduce_loop(builder, (i64(0), connections), initial, add)
-        self._store(activated(self.lanes, activation, sums), self._slot(self._word(row, 0)))
 
     def emit_spread(self, entries: ir.Value, count: ir.Value, source: ir.Value) -> None:
         """Emit a run out of one source, whose values stay in registers."""

@@ -17,10 +17,10 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes import ActivationAttr
 from redpebble.dialect.constants import SparseConstantOp
+from redpebble.lowering.block_loop import load_index
 from redpebble.lowering.emission import (
     FLOAT,
     FLOAT_BYTES,
-    I32,
     I64,
     POINTER,
     Code,
@@ -35,6 +35,9 @@ from redpebble.lowering.panel_packing import INPUTS_AHEAD, OFFSET_UNIT, SECTIONS
 from redpebble.lowering.vectors import Lanes
 
 LINE_FLOATS = 16
+
+WEIGHTS_AHEAD = 512
+"""Weights after those at hand that are fetched: farther caches deliver them in time, which lie one after the other."""
 
 
 class Panels:
@@ -86,7 +89,7 @@ class _Panels:
         for index, section in enumerate(SECTIONS):
             places = reduce_loop(
                 self.builder,
-                (i64(0), _word(self.builder, heads, index)),
+                (i64(0), load_index(self.builder, heads, FLOAT_BYTES * index)),
                 places,
                 lambda _, now, section=section: self._emit_panel(section, (*tile, bias), now),
             )
@@ -102,11 +105,11 @@ class _Panels:
             form = _PanelForm(section, vectors, self.code.column_lanes(self.form.width), self.form.activation)
             columns = [float_at(builder, buffer, i64(first)) for buffer in (x, y)]
             builder.call(form.function(self.code), [*columns, bias, *places, i64(self.form.width)])
-        shared = _word(builder, record, 0)
+        shared = load_index(builder, record, 0)
         inputs = float_at(builder, inputs, shared)
         weights = float_at(builder, weights, builder.mul(shared, i64(height)))
         for row in range(height if section.mixed else 0):
-            own = _word(builder, record, 1 + height + row)
+            own = load_index(builder, record, FLOAT_BYTES * (1 + height + row))
             inputs, weights = (float_at(builder, place, own) for place in (inputs, weights))
         return [float_at(builder, record, i64(1 + height * (2 if section.mixed else 1))), inputs, weights]
 
@@ -148,17 +151,17 @@ class _Chunk:
         """Emit all rows, some at a time where the registers do not hold the sums of all."""
         builder, height = self.builder, self.form.section.height
         *_, record, inputs, weights, _ = self.args
-        shared = _Stream(_word(builder, record, 0), inputs, weights)
+        shared = _Stream(load_index(builder, record, 0), inputs, weights)
         own: list[_Stream] = []
         inputs = float_at(builder, inputs, shared.length)
         weights = float_at(builder, weights, builder.mul(shared.length, i64(height)))
         for row in range(height if self.form.section.mixed else 0):
-            own.append(_Stream(_word(builder, record, 1 + height + row), inputs, weights))
+            own.append(_Stream(load_index(builder, record, FLOAT_BYTES * (1 + height + row)), inputs, weights))
             inputs, weights = (float_at(builder, place, own[row].length) for place in (inputs, weights))
         step = min(height, self._most_rows())
         for row in range(0, height, step):
             stream = shared._replace(weights=float_at(builder, shared.weights, i64(row)))
-            targets = [_word(builder, record, 1 + index) for index in range(row, row + step)]
+            targets = [load_index(builder, record, FLOAT_BYTES * (1 + index)) for index in range(row, row + step)]
             self._emit_rows(stream, own[row : row + step], targets)
 
     def _most_rows(self) -> int:
@@ -187,11 +190,14 @@ class _Chunk:
 
         def multiply_add(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             offset = float_at(builder, stream.inputs, index)
-            fetch_lines(builder, self._row(self.args[0], _word(builder, offset, INPUTS_AHEAD)), lines)
+            fetch_lines(
+                builder, self._row(self.args[0], load_index(builder, offset, FLOAT_BYTES * INPUTS_AHEAD)), lines
+            )
             columns = self._columns(offset)
             first = float_at(builder, stream.weights, builder.mul(index, i64(self.form.section.height)))
             places = [float_at(builder, first, i64(row)) for row in range(len(sums) // vectors)]
             factors = [lanes.splat(builder.load(place, typ=FLOAT)) for place in places]
+            fetch_lines(builder, float_at(builder, first, i64(WEIGHTS_AHEAD)), 1)
             return [
                 lanes.fma(factors[place // vectors], columns[place % vectors], total)
                 for place, total in enumerate(sums)
@@ -226,7 +232,7 @@ class _Chunk:
 
     def _columns(self, offset: ir.Value) -> list[ir.Value]:
         """Return the columns of the input whose offset is at this place."""
-        source = self._row(self.args[0], _word(self.builder, offset, 0))
+        source = self._row(self.args[0], load_index(self.builder, offset, 0))
         return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._vectors(source)]
 
     def _vectors(self, row: ir.Value) -> list[ir.Value]:
@@ -236,8 +242,3 @@ class _Chunk:
         """Return the address of the row at `offset`, which counts tiles of 8 columns."""
         scaled = self.builder.mul(offset, self.args[-1])
         return byte_at(self.builder, buffer, self.builder.udiv(scaled, i64(OFFSET_UNIT // FLOAT_BYTES)))
-
-
-def _word(builder: ir.IRBuilder, table: ir.Value, index: int) -> ir.Value:
-    """Return entry `index` of a table of unsigned 32-bit numbers."""
-    return builder.zext(builder.load(float_at(builder, table, i64(index)), typ=I32), I64)

@@ -94,3 +94,5 @@ class Program:
     scratch_bytes: int
     steps: tuple[Step, ...]
     layers: tuple[LayerReport, ...]
+    zeroed: tuple[int, ...] = ()
+    """Outputs whose memory has to hold zeros before a call: rows that come to nothing are not written."""

@@ -1,6 +1,6 @@
 """The code of a tile: rows in, the layers one after the other on feature-major buffers, rows out."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,12 +16,13 @@ from redpebble.dialect.movement import ConcatOp, SplitOp
 from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp, YieldOp
-from redpebble.lowering.connection_stream import pack_stream, working_rows
+from redpebble.lowering.dense_outputs import DenseOutputs
+from redpebble.lowering.depth_first_groups import groups_at
 from redpebble.lowering.elementwise import BinaryForm, Operand, activate, binary
-from redpebble.lowering.emission import I64, POINTER, Code, byte_at, counted_loop, entry_of, float_at, i64
+from redpebble.lowering.emission import I64, Code, byte_at, counted_loop, entry_of, float_at, i64
 from redpebble.lowering.kernels import FAMILIES, KernelFamily
-from redpebble.lowering.linear import OUTPUT_PADDING, LinearForm, PackedArrays, outputs_of
-from redpebble.lowering.network_kernel import NetworkForm, network_loop
+from redpebble.lowering.linear import LinearForm, PackedArrays, outputs_of
+from redpebble.lowering.network_code import NetworkCode
 from redpebble.lowering.reductions import (
     ColumnForm,
     column_parts,
@@ -35,10 +36,16 @@ from redpebble.lowering.sharing import WHOLE, Borders, Cut, copied_parts
 from redpebble.lowering.tables import ConstantTable
 from redpebble.lowering.tile_memory import Span, features_of
 from redpebble.lowering.transposition import columns_to_rows, rows_to_columns
-from redpebble.lowering.wavefront_stream import pack_wavefront
 
 Piece = Callable[[ir.Value, ir.Value], None]
 """Emits the work on some features: (first feature, their number)."""
+
+
+STRIP_FLOATS = 1 << 14
+"""Of a strip of features that is turned at a time."""
+
+STRIPS_FROM = 16
+"""Strips from which on it is done in strips."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,17 @@ class Crew:
 
 
 @dataclass(frozen=True)
+class TileRows:
+    """The rows that a tile stands for."""
+
+    width: int
+    """Columns for which kernels are chosen; the tile may have more, so that vectors hold whole columns."""
+    count: ir.Value
+    leaving: Mapping[SSAValue, ir.Value]
+    """The addresses of the rows of those values that are written where they leave the tile, and nowhere else."""
+
+
+@dataclass(frozen=True)
 class TileCode:
     """The code of one tile for one width, under construction; without a crew one thread does everything."""
 
@@ -67,6 +85,8 @@ class TileCode:
     spans: dict[SSAValue, Span]
     """Where each value of the body lies in the scratch memory, feature-major."""
     crew: Crew | None = None
+    rows: TileRows | None = None
+    """None where all columns count."""
 
     def load_rows(self, target: SSAValue, rows: tuple[ir.Value, ir.Value], cut: Cut = WHOLE) -> None:
         """Emit the way in: `rows`, the first one's address and their number, become the columns of `target`."""
@@ -77,7 +97,7 @@ class TileCode:
             source, columns = float_at(self.builder, pointer, first), self._feature_at(target, first)
             self.builder.call(function, [source, columns, stride, features, count, i64(self.width)])
 
-        self._by_features(cut, features_of(target), piece)
+        self._by_features(cut, features_of(target), self._in_strips(features_of(target), piece))
 
     def store_rows(self, source: SSAValue, rows: tuple[ir.Value, ir.Value], cut: Cut = WHOLE) -> None:
         """Emit the way out: the columns of `source` become `rows`, the first one's address and their number."""
@@ -88,7 +108,25 @@ class TileCode:
             columns, target = self._feature_at(source, first), float_at(self.builder, pointer, first)
             self.builder.call(function, [columns, target, stride, features, count, i64(self.width)])
 
-        self._by_features(cut, features_of(source), piece)
+        self._by_features(cut, features_of(source), self._in_strips(features_of(source), piece))
+
+    def _in_strips(self, total: int, piece: Piece) -> Piece:
+        """Return the same work done some features at a time, where all together leave the cache.
+
+        Rows are turned a vector of them at a time: what is written for one has to be there still for the next.
+        """
+        strip = STRIP_FLOATS // self.width
+        if total <= STRIPS_FROM * strip:
+            return piece
+
+        def strips(first: ir.Value, features: ir.Value) -> None:
+            builder = self.builder
+            with counted_loop(builder, features, strip) as done:
+                left = builder.sub(features, done)
+                count = builder.select(builder.icmp_signed("<", left, i64(strip)), left, i64(strip))
+                piece(builder.add(first, done), count)
+
+        return strips
 
     def emit(self, op: Operation, cut: Cut = WHOLE) -> None:
         """Emit one op of the body; a crew shares it as `cut` says.
@@ -98,7 +136,7 @@ class TileCode:
         """
         match op:
             case LinearOp():
-                self._emit_linear(op)
+                self._emit_layer(op)
             case ActivateOp():
                 self._emit_activate(op, cut)
             case BinaryOp():
@@ -108,7 +146,7 @@ class TileCode:
             case ConcatOp() | SplitOp():
                 self._for_one(lambda: self._emit_copies(op))
             case NetworkOp():
-                self._for_one(lambda: self._emit_network(op))
+                self._for_one(lambda: self._networks.emit_network(op))
             case YieldOp():
                 pass
             case _:
@@ -175,22 +213,37 @@ class TileCode:
         with self.builder.if_then(self.builder.and_(after_first, before_end)):
             work()
 
+    def _emit_layer(self, op: LinearOp) -> None:
+        """Emit a layer by itself, or the group of layers that it is the last one of."""
+        tile = op.parent_op()
+        group = groups_at(tile, self.width).get(op) if isinstance(tile, TileOp) else None
+        if group is None:
+            self._emit_linear(op)
+        elif op is group.last:
+            self._for_one(lambda: self._networks.emit_group(group))
+
+    @property
+    def _networks(self) -> NetworkCode:
+        def address(value: SSAValue, feature: int) -> ir.Value:
+            return self._feature_at(value, i64(feature))
+
+        return NetworkCode(self.code, self.builder, self.tables, self.width, address)
+
     def _emit_linear(self, op: LinearOp) -> None:
-        name = op.kernel.family_at(self.width) if op.kernel is not None else ""
+        width = self.width if self.rows is None else self.rows.width
+        name = op.kernel.family_at(width) if op.kernel is not None else ""
         if name not in FAMILIES:
             known = ", ".join(sorted(FAMILIES))
             raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {known}")
         (constants, table), family, builder = self.tables, FAMILIES[name], self.builder
-        inputs, outputs = shape_of(op.weight)
+        outputs = shape_of(op.weight)[1]
         borders = op.borders if name in self._cut_families(op) else ()
         key = (op.weight, op.bias, name, borders)
         if not constants.has(key):
             constants.add(key, _packed(op, family, borders))
-        kernel, x = family.emit(self.code, LinearForm(self.width, op.activation)), self._pointer(op.x)
         if not borders:
             packed = constants.pointers(builder, table, key)
-            arguments = [x, self._pointer(op.result), *packed, i64(inputs), i64(outputs)]
-            self._for_one(lambda: builder.call(kernel, arguments))
+            self._for_one(lambda: self._call_linear(op, family, packed, (i64(0), i64(outputs))))
             return
         pieces = len(borders) - 1
         if self.crew is not None and self.crew.pieces != pieces:
@@ -198,10 +251,27 @@ class TileCode:
 
         def piece(number: ir.Value, first: ir.Value, count: ir.Value) -> None:
             packed = constants.piece_pointers(builder, table, key, (number, pieces))
-            builder.call(kernel, [x, self._feature_at(op.result, first), *packed, i64(inputs), count])
+            self._call_linear(op, family, packed, (first, count))
 
         span = (i64(0), i64(pieces)) if self.crew is None else self.crew.span
         self._each_piece(borders, span, piece)
+
+    def _call_linear(
+        self, op: LinearOp, family: KernelFamily, packed: Sequence[ir.Value], piece: tuple[ir.Value, ir.Value]
+    ) -> None:
+        """Emit the kernel of a layer on a piece of its outputs: the first one and their number."""
+        (first, count), rows, form = piece, self.rows, LinearForm(self.width, op.activation)
+        x, inputs = self._pointer(op.x), i64(shape_of(op.weight)[0])
+        if rows is None or not isinstance(family, DenseOutputs):
+            kernel = family.emit(self.code, form)
+            self.builder.call(kernel, [x, self._feature_at(op.result, first), *packed, inputs, count])
+        elif op.result in rows.leaving:
+            y, apart = float_at(self.builder, rows.leaving[op.result], first), i64(features_of(op.result))
+            kernel = family.emit_leaving(self.code, form)
+            self.builder.call(kernel, [x, y, *packed, inputs, count, rows.count, apart])
+        else:
+            kernel, y = family.emit_rows(self.code, form), self._feature_at(op.result, first)
+            self.builder.call(kernel, [x, y, *packed, inputs, count, rows.count])
 
     def _cut_families(self, op: LinearOp) -> set[str]:
         """Return the kernel families of a layer that shared tiles use; what others pack stays in one piece."""
@@ -283,24 +353,6 @@ class TileCode:
             inside, alone = self._feature_at(whole, i64(first)), self._pointer(part)
             source, target = (alone, inside) if isinstance(op, ConcatOp) else (inside, alone)
             self.builder.call(copy, [source, target, i64(features_of(part))])
-
-    def _emit_network(self, op: NetworkOp) -> None:
-        """Emit the loop over a network's stream; what it works on lies behind its first result, see `plan_scratch`."""
-        key, (constants, constant_table) = (op, "stream"), self.tables
-        if not constants.has(key):
-            constants.add(key, [pack_stream(op) if op.wavefront is None else pack_wavefront(op, op.wavefront)])
-        (stream,) = constants.pointers(self.builder, constant_table, key)
-        first, rows = op.outputs[0], working_rows(op)
-        behind = (features_of(first) + OUTPUT_PADDING) * self.width
-        slots, spilled = (
-            float_at(self.builder, self._pointer(first), i64(behind + row * self.width)) for row in (0, rows.slots)
-        )
-        buffers = [*(self._pointer(value) for value in (*op.inputs, *op.outputs)), spilled]
-        table = self.builder.alloca(POINTER, len(buffers))
-        for index, buffer in enumerate(buffers):
-            self.builder.store(buffer, self.builder.gep(table, [i64(index)], source_etype=POINTER))
-        loop = network_loop(self.code, NetworkForm(self.width, op.activations.data))
-        self.builder.call(loop, [stream, slots, table])
 
 
 def _operand(value: SSAValue, features: int) -> Operand:

@@ -11,11 +11,15 @@ from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.movement import ConcatOp, SplitOp
 from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile_rows import least_rows as least_rows_by_time
+from redpebble.lowering.cascade import Cascade, CascadeCode
+from redpebble.lowering.dense_outputs import DenseOutputs
 from redpebble.lowering.emission import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, i64
+from redpebble.lowering.kernels import FAMILIES
 from redpebble.lowering.program import TileTime
 from redpebble.lowering.sharing import plan_sharing, private_arguments
 from redpebble.lowering.tables import ConstantTable
-from redpebble.lowering.tile_code import Crew, TileCode
+from redpebble.lowering.tile_code import Crew, TileCode, TileRows
 from redpebble.lowering.tile_memory import Span, features_of, plan_tile
 
 TileSurroundings = tuple[
@@ -25,6 +29,12 @@ TileSurroundings = tuple[
 
 MEET = ir.FunctionType(VOID, [POINTER])
 """Of the function that returns when all threads of a call have called it, on the pool it is given."""
+
+LIVING_SHARE = 0.25
+"""Of the work that is left where dead rows are dropped: it depends on the data, and only tells threads' shares."""
+
+LEAST_COLUMNS = 8
+"""Of a tile for more than one row."""
 
 UNKNOWN_US = 5.0
 """Of a column in a tile whose time nobody has estimated."""
@@ -54,6 +64,11 @@ def emit_tile_loop(
     widths, least, scratch_bytes = op.schedule.tile_widths, least_rows(op), 0
     outer = [pointers[value] for value in (*op.inputs, *op.outputs)]
     row: ir.Value = begin
+    cascade = Cascade.of(op)
+    if cascade is not None and sharing is None:
+        scratch_bytes = cascade.memory().total
+        function = CascadeCode(code, cascade, constants, f"cascade{index}").function()
+        row = _emit_cascade(builder, (begin, end), cascade.width, (function, [*outer, constant_table, scratch]))
     for width in reversed(widths):
         shared = sharing if width in op.schedule.together.by_width else None
         form = _TileForm(code, op, width, f"tile{index}_w{width}{'_shared' if shared is not None else ''}")
@@ -81,31 +96,28 @@ def least_rows(op: TileOp) -> dict[int, int]:
         narrower = (0, *widths)
         pairs = zip(narrower, widths, strict=False)
         return {width: less + (width - less) // 2 + 1 if less else 1 for less, width in pairs}
-    least = {widths[0]: 1}
-    fastest = [0.0]
-    for rows in range(1, widths[-1] + 1):
-        fastest.append(alone[widths[0]] + fastest[max(0, rows - widths[0])])
-    for width in widths[1:]:
-        least[width] = next((rows for rows in range(1, width) if alone[width] <= fastest[rows]), width)
-        for rows in range(least[width], widths[-1] + 1):
-            fastest[rows] = min(fastest[rows], alone[width] + fastest[max(0, rows - width)])
-    return least
+    return least_rows_by_time({width: alone[width] for width in widths})
 
 
 def same_from(op: TileOp) -> int:
     """Return the width from which on all tiles make the same bits of a row.
 
-    Kernels differ in the order in which they add, and in tiles of one column sums run over vectors of features.
+    Kernels differ in the order in which they add, and in tiles of one column sums run over vectors of features, but for
+    `dense_outputs`, whose sums have one order only.
     """
     widths, ops = op.schedule.tile_widths, list(op.body.block.ops)
+    if op.depth_first is not None:
+        return min(width for width in widths if width >= op.depth_first.width.data)
     kernels = [inner.kernel for inner in ops if isinstance(inner, LinearOp) and inner.kernel is not None]
     anywhere = ActivateOp | BinaryOp | ConcatOp | SplitOp | NetworkOp | YieldOp
     if all(isinstance(inner, anywhere) for inner in ops):
         return widths[0]
+    linear = all(isinstance(inner, anywhere | LinearOp) for inner in ops)
+    dense = all(isinstance(FAMILIES.get(kernel.family_at(widths[0])), DenseOutputs) for kernel in kernels)
     same = [
         width
         for width in widths
-        if width > 1
+        if (width > 1 or (linear and dense))
         and all(
             kernel.family_at(wider) == kernel.family_at(widths[-1])
             for wider in widths
@@ -119,10 +131,35 @@ def same_from(op: TileOp) -> int:
 def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     """Return the times that the schedule gives for each width; tiles of unknown times are worth a thread."""
     alone, together, least = op.schedule.alone.by_width, op.schedule.together.by_width, least_rows(op)
-    return tuple(
+    times = [
         TileTime(width, least[width], alone.get(width, UNKNOWN_US * (width + 8)), together.get(width))
         for width in op.schedule.tile_widths
-    )
+    ]
+    if op.dead_rows is not None:
+        width, widest = op.dead_rows.width.data, times[-1]
+        time = LIVING_SHARE * widest.alone * width / widest.width
+        times.append(TileTime(width, least_in_cascade(width), time))
+    return tuple(times)
+
+
+def _emit_cascade(
+    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value], width: int, call: tuple[ir.Function, list[ir.Value]]
+) -> ir.Value:
+    """Emit the call of a cascade for as many rows as fill tiles, the last one half at least; return the next row."""
+    begin, end = rows
+    function, arguments = call
+    count = builder.sub(end, begin)
+    whole = builder.sub(count, builder.srem(count, i64(width)))
+    enough = builder.icmp_signed(">=", builder.sub(count, whole), i64(least_in_cascade(width)))
+    stop = builder.select(enough, end, builder.add(begin, whole))
+    with builder.if_then(builder.icmp_signed("<", begin, stop)):
+        builder.call(function, [*arguments, begin, stop])
+    return stop
+
+
+def least_in_cascade(width: int) -> int:
+    """Return the rows for which a tile of a cascade is begun."""
+    return width // 2 + 1
 
 
 def _crew_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
@@ -182,18 +219,38 @@ class _TileForm:
 
     def function(self, constants: ConstantTable) -> tuple[ir.Function, int]:
         """Return `void (operands..., results..., constants, scratch, [crew...,] first row, rows)` and its scratch."""
-        op, memory = self.op, plan_tile(self.op, self.width)
+        op, memory = self.op, plan_tile(self.op, self._columns)
         outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
             crew = self._crew(builder, memory.spans, rest) if shared else None
-            tile = TileCode(self.code, builder, (constants, table), self.width, scratch, memory.spans, crew)
-            self._emit_body(tile, buffers, (rest[-2], rest[-1]))
+            first, count = rest[-2:]
+            leaving = self._leaving(builder, buffers[len(op.inputs) :], first)
+            rows, tables = TileRows(self.width, count, leaving), (constants, table)
+            tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, crew, rows)
+            self._emit_body(tile, buffers, (first, count))
 
         crew_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
         arguments = [POINTER] * (outer + 2) + crew_types + [I64, I64]
         return self.code.function(self.name, arguments, body), memory.total
+
+    @property
+    def _columns(self) -> int:
+        """The columns of the tile: those of its width, and more where vectors would not hold whole ones."""
+        unit = max(LEAST_COLUMNS, self.code.target.lanes) if self.width > LEAST_COLUMNS else LEAST_COLUMNS
+        return 1 if self.width == 1 else -(-self.width // unit) * unit
+
+    def _leaving(self, builder: ir.IRBuilder, results: Sequence[ir.Value], first: ir.Value) -> dict[SSAValue, ir.Value]:
+        """Return the rows of the results that a kernel can write itself: nobody inside the tile reads them."""
+        return {
+            value: _row(builder, pointer, first, value)
+            for value, pointer in zip(self.op.yielded, results, strict=True)
+            if isinstance(value.owner, LinearOp)
+            and value.owner.kernel is not None
+            and isinstance(FAMILIES.get(value.owner.kernel.family_at(self.width)), DenseOutputs)
+            and len(list(value.uses)) == 1
+        }
 
     def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> Crew:
         own, meet, pool, first, end, *_ = args
@@ -205,7 +262,7 @@ class _TileForm:
     def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], rows: tuple[ir.Value, ir.Value]) -> None:
         """Emit the rows in, every op, the rows out, and where a crew has to meet."""
         op, (first, count) = self.op, rows
-        plan = plan_sharing(op, tile.spans, self.width)
+        plan = plan_sharing(op, tile.spans, self._columns)
         inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
         for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
             tile.load_rows(argument, (_row(tile.builder, pointer, first, argument), count), cut)
@@ -216,7 +273,8 @@ class _TileForm:
         for value, pointer, turn in zip(op.yielded, outputs, plan.results, strict=True):
             if tile.crew is not None and turn.meets:
                 tile.crew.meet()
-            tile.store_rows(value, (_row(tile.builder, pointer, first, value), count), turn.cut)
+            if tile.rows is None or value not in tile.rows.leaving:
+                tile.store_rows(value, (_row(tile.builder, pointer, first, value), count), turn.cut)
 
 
 def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:

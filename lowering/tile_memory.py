@@ -4,8 +4,9 @@ A concat of features is only placement: its operands are computed where they lie
 that reads each value before it writes there works in place when nobody reads its operand afterwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from xdsl.ir import SSAValue
@@ -17,6 +18,7 @@ from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp
 from redpebble.lowering.connection_stream import working_rows
+from redpebble.lowering.depth_first_groups import LayerGroup, groups_at
 from redpebble.lowering.emission import ALIGNMENT, FLOAT_BYTES
 from redpebble.lowering.linear import OUTPUT_PADDING
 from redpebble.lowering.planning import Lifetime, plan_offsets
@@ -57,7 +59,7 @@ def plan_tile(op: TileOp, width: int) -> TileMemory:
     roots = dict.fromkeys(homes.root(value) for value in homes.values)
     lifetimes = [
         Lifetime(
-            _buffer_bytes(root, width),
+            homes.buffer_bytes(root),
             min(homes.first[value] for value in homes.sharing(root)),
             max(homes.last[value] for value in homes.sharing(root)),
         )
@@ -68,15 +70,8 @@ def plan_tile(op: TileOp, width: int) -> TileMemory:
     spans: dict[SSAValue, Span] = {}
     for value in homes.values:
         start = starts[homes.root(value)] + homes.feature(value) * width * FLOAT_BYTES
-        spans[value] = Span(start, start + _buffer_bytes(value, width))
+        spans[value] = Span(start, start + homes.buffer_bytes(value))
     return TileMemory(spans, plan.total)
-
-
-def _buffer_bytes(value: SSAValue, width: int) -> int:
-    owner = value.owner
-    # what a network works on lies behind its first result
-    extra = working_rows(owner).total if isinstance(owner, NetworkOp) and value is owner.outputs[0] else 0
-    return (features_of(value) + OUTPUT_PADDING + extra) * width * FLOAT_BYTES + VECTOR_ROOM * FLOAT_BYTES
 
 
 class _Place(NamedTuple):
@@ -107,6 +102,25 @@ class _Homes:
                     self.last[operand] = step
             for result in inner.results:
                 self.first[result] = self.last[result] = step
+        for group in {id(group): group for group in self.groups.values()}.values():
+            # a group reads its operand until the end, and may write its result from the beginning on
+            self.last[group.first.x] = self.last[group.layers[-1].x]
+            self.first[group.last.result] = self.first[group.first.result]
+
+    def buffer_bytes(self, value: SSAValue) -> int:
+        """Return the bytes that a value takes, with what is written or worked on behind it."""
+        owner, extra = value.owner, 0
+        if isinstance(owner, NetworkOp) and value is owner.outputs[0]:
+            extra = working_rows(owner).total
+        group = self.groups.get(owner)
+        if group is not None and owner is group.last:
+            extra = group.wavefront.slot_count
+        return ((features_of(value) + OUTPUT_PADDING + extra) * self.width + VECTOR_ROOM) * FLOAT_BYTES
+
+    @cached_property
+    def groups(self) -> Mapping[object, LayerGroup]:
+        """The groups of layers that run together, by layer."""
+        return groups_at(self.op, self.width)
 
     @property
     def values(self) -> list[SSAValue]:

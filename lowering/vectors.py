@@ -56,6 +56,18 @@ class Lanes:
         """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
         self.builder.store(self.splat(value), pointer, align=align)
 
+    def permuted(self, low: ir.Value, high: ir.Value, indices: ir.Value) -> ir.Value:
+        """Return in each lane the value of two vectors of 16 that the last 5 bits of its index say; AVX-512 only."""
+        types = [self.float_vector, self.int_vector, self.float_vector]
+        function = self._declared("llvm.x86.avx512.vpermi2var.ps.512", self.float_vector, types)
+        return self.builder.call(function, [low, indices, high])
+
+    def store_chosen(self, value: ir.Value, pointer: ir.Value, chosen: ir.Value) -> None:
+        """Write the lanes that are chosen, a vector of i1, to their places from `pointer` on."""
+        types = [self.float_vector, pointer.type, INT, chosen.type]
+        function = self._declared(f"llvm.masked.store.v{self.width}f32.p0", ir.VoidType(), types)
+        self.builder.call(function, [value, pointer, ir.Constant(INT, 4), chosen])
+
     def add(self, left: Operand, right: Operand) -> ir.Value:
         """Return left + right."""
         return self.builder.fadd(self.splat(left), self.splat(right))
@@ -170,9 +182,13 @@ class Lanes:
 
     def _intrinsic(self, name: str, *operands: Operand) -> ir.Value:
         """Return the result of one of LLVM's intrinsics, whose type is that of its operands."""
-        full_name = f"llvm.{name}.v{self.width}f32"
-        known = self.builder.module.globals.get(full_name)
+        types = [self.float_vector] * len(operands)
+        function = self._declared(f"llvm.{name}.v{self.width}f32", self.float_vector, types)
+        return self.builder.call(function, [self.splat(operand) for operand in operands])
+
+    def _declared(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+        known = self.builder.module.globals.get(name)
         if known is None:
-            signature = ir.FunctionType(self.float_vector, [self.float_vector] * len(operands))
-            known = ir.Function(self.builder.module, signature, full_name)
-        return self.builder.call(known, [self.splat(operand) for operand in operands])
+            return ir.Function(self.builder.module, ir.FunctionType(result, arguments), name)
+        assert isinstance(known, ir.Function)
+        return known

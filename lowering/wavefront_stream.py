@@ -1,8 +1,9 @@
-"""A network's wavefront as a stream of packed words, block by block: rows that arrive, sums, rows that leave.
+"""A network's wavefront as a stream of packed words, run by run: rows that arrive, neurons, rows that leave.
 
-The words are those of `connection_stream`, and one kind of run more: `ROWS` of an activation holds neurons with all of
-their connections, [slot, connections, bias as f32] and [source's slot, weight as f32] for each connection. Its head's
-count is the number of neurons. Sums stay in registers until they are complete.
+Words are u32. A run is a head [neurons, arrivals, departures, activation's number + 1]; then [slot, buffer, row] for
+each row that arrives; then the neurons, [slot and connections in 16 bits each, bias as f32], their weights as f32, and
+the slots of their sources in 16 bits each, an even number of them; then [slot, buffer, row] for each row that leaves. A
+head without neurons is the end. Buffers are the operands, then the results. All neurons of a run have one activation.
 """
 
 from dataclasses import dataclass
@@ -10,93 +11,118 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.network import NetworkArrays, NetworkOp
-from redpebble.dialect.tensors import indices_of, shape_of
+from redpebble.dialect.network import NetworkArrays
+from redpebble.dialect.tensors import indices_of
 from redpebble.dialect.wavefront import WavefrontAttr, lifetimes_of
-from redpebble.lowering.connection_stream import ACTIVATE_FIRST, END, HEAD_WORDS, LOAD_ROWS, STORE_ROWS
 
-ROW_WORDS = 3
-"""Words of a neuron before its connections."""
+HEAD_WORDS = 4
+MOVE_WORDS = 3
+NEURON_WORDS = 2
+"""Words of a neuron before its weights."""
+
+WORDS_AHEAD = 1024
+"""Words behind the end that may be fetched."""
 
 Indices = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 
-def rows_kind(activation_count: int, activation: int) -> int:
-    """Return the kind of runs of neurons with an activation, -1 for none, in networks of so many activations."""
-    return ACTIVATE_FIRST + activation_count + 1 + activation
-
-
-def pack_wavefront(op: NetworkOp, wavefront: WavefrontAttr) -> Words:
-    """Return the stream of an op that runs along `wavefront`."""
-    arrays, block = op.arrays, wavefront.block.data
-    packing = _Packing.of(op, wavefront)
-    order = indices_of(wavefront.order)
-    first = lifetimes_of(op.input_count, arrays, wavefront).first[: op.input_count]
-    arriving = np.lexsort((np.arange(op.input_count), first))
-    starts = np.searchsorted(first[arriving], np.arange(-(-len(order) // block) + 1))
-    parts: list[Words] = []
-    for number in range(len(starts) - 1):
-        neurons = order[number * block : (number + 1) * block]
-        parts.append(packing.moves(LOAD_ROWS, arriving[starts[number] : starts[number + 1]]))
-        changes = np.flatnonzero(np.diff(packing.activation_of(neurons))) + 1
-        parts.extend(packing.rows(run) for run in np.split(neurons, changes))
-        parts.append(packing.moves(STORE_ROWS, neurons[packing.is_output[neurons]]))
-    return np.concatenate([*parts, np.array([END, 0, 0], dtype=np.uint32)])
-
-
 @dataclass(frozen=True)
-class _Packing:
-    """What the words are made from."""
+class WavefrontNetwork:
+    """A graph of neurons, the features of its operands and of its results, and the order in which it runs."""
 
     arrays: NetworkArrays
-    input_count: int
-    slots: Indices
-    places: Indices
-    """[neurons, 2]: buffer and row of inputs and outputs."""
-    is_output: NDArray[np.bool_]
-    incoming: tuple[Indices, Indices]
-    """Connections by target, and where those of each target start."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    wavefront: WavefrontAttr
 
-    @staticmethod
-    def of(op: NetworkOp, wavefront: WavefrontAttr) -> "_Packing":
-        arrays, inputs = op.arrays, op.input_count
-        neuron_count = inputs + len(arrays.biases)
-        widths = [shape_of(value)[-1] for value in (*op.inputs, *op.outputs)]
-        places = np.zeros((neuron_count, 2), dtype=np.int64)
-        ends = np.concatenate([np.arange(inputs), arrays.outputs])
-        places[ends] = [(buffer, row) for buffer, width in enumerate(widths) for row in range(width)]
-        is_output = np.zeros(neuron_count, dtype=np.bool_)
-        is_output[arrays.outputs] = True
-        connections = np.argsort(arrays.targets, kind="stable")
-        starts = np.searchsorted(arrays.targets[connections], np.arange(neuron_count + 1))
-        return _Packing(arrays, inputs, indices_of(wavefront.slots), places, is_output, (connections, starts))
+    @property
+    def input_count(self) -> int:
+        """Neurons that are inputs."""
+        return sum(self.inputs)
 
-    def activation_of(self, neurons: Indices) -> Indices:
-        """Return the number of each neuron's activation, -1 for none."""
-        return self.arrays.activation_of[neurons - self.input_count]
 
-    def moves(self, kind: int, neurons: Indices) -> Words:
-        """Return a run of loads or stores; none where there are no neurons."""
-        if not len(neurons):
-            return np.zeros(0, dtype=np.uint32)
-        entries = np.column_stack((self.slots[neurons], self.places[neurons]))
-        return np.concatenate([[kind, len(neurons), 0], entries.ravel()]).astype(np.uint32)
+class _Layout:
+    """Where everything stands in the stream."""
 
-    def rows(self, neurons: Indices) -> Words:
-        """Return a run of neurons with the same activation."""
-        connections, starts = self.incoming
-        counts = starts[neurons + 1] - starts[neurons]
-        sizes = ROW_WORDS + 2 * counts
-        begin = HEAD_WORDS + np.cumsum(sizes) - sizes
-        words = np.empty(HEAD_WORDS + int(sizes.sum()), dtype=np.uint32)
-        kind = rows_kind(len(self.arrays.activations), int(self.activation_of(neurons)[0]))
-        words[:HEAD_WORDS] = kind, len(neurons), 0
-        words[begin], words[begin + 1] = self.slots[neurons], counts
-        words[begin + 2] = self.arrays.biases.view(np.uint32)[neurons - self.input_count]
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = connections[np.repeat(starts[neurons], counts) + within]
-        entry = np.repeat(begin + ROW_WORDS, counts) + 2 * within
-        words[entry] = self.slots[self.arrays.sources[chosen]]
-        words[entry + 1] = self.arrays.weights.view(np.uint32)[chosen]
-        return words
+    def __init__(self, network: WavefrontNetwork) -> None:
+        arrays, wavefront = network.arrays, network.wavefront
+        order, run_of = indices_of(wavefront.order), wavefront.run_of
+        activation_of = arrays.activation_of[order - network.input_count]
+        changes = np.append(0, np.flatnonzero(np.diff(run_of) | np.diff(activation_of)) + 1)[: max(1, len(order))]
+        self.order = order
+        self.starts: Indices = changes if len(order) else np.zeros(0, dtype=np.int64)
+        """The place in the order where each run of one activation starts."""
+        self.lengths = np.diff(np.append(self.starts, len(order)))
+        self.activations = activation_of[self.starts]
+        self.run_of = np.repeat(np.arange(len(self.starts)), self.lengths)
+        neuron_count = network.input_count + len(arrays.biases)
+        self.connections = np.argsort(arrays.targets, kind="stable")
+        ends = np.searchsorted(arrays.targets[self.connections], np.arange(neuron_count + 1))
+        self.firsts, self.counts = ends[order], ends[order + 1] - ends[order]
+        place = np.full(neuron_count, -1, dtype=np.int64)
+        place[order] = self.run_of
+        self.arriving = self._arriving(network)
+        self.leaving = arrays.outputs[np.argsort(place[arrays.outputs], kind="stable")]
+        self.leaving_run = place[self.leaving]
+
+    def _arriving(self, network: WavefrontNetwork) -> Indices:
+        """Return the inputs that are read, in the order in which they arrive, and when."""
+        first = lifetimes_of(network.input_count, network.arrays, network.wavefront).first[: network.input_count]
+        inputs = np.argsort(first, kind="stable")
+        inputs = inputs[first[inputs] >= 0]
+        # runs of the wavefront may be cut by activations: a row arrives with the first piece
+        pieces = np.searchsorted(self.starts, indices_of(network.wavefront.runs))
+        return np.stack([inputs, pieces[first[inputs]]])
+
+
+def pack_wavefront(network: WavefrontNetwork) -> Words:
+    """Return the stream of a network."""
+    layout, arrays, runs = _Layout(network), network.arrays, network.wavefront
+    slots, count = indices_of(runs.slots), len(layout.starts)
+    arrivals = np.bincount(layout.arriving[1], minlength=count)
+    departures = np.bincount(layout.leaving_run, minlength=count)
+    sizes = NEURON_WORDS + layout.counts + (layout.counts + 1) // 2
+    neurons = np.bincount(layout.run_of, weights=sizes, minlength=count).astype(np.int64)
+    totals = HEAD_WORDS + MOVE_WORDS * (arrivals + departures) + neurons
+    heads = np.cumsum(totals) - totals
+    words = np.zeros(int(totals.sum()) + HEAD_WORDS + WORDS_AHEAD, dtype=np.uint32)
+    for index, values in enumerate((layout.lengths, arrivals, departures, layout.activations + 1)):
+        words[heads + index] = values
+    places = _places(network)
+    _write_moves(words, heads + HEAD_WORDS, layout.arriving, (slots, places))
+    behind = heads + HEAD_WORDS + MOVE_WORDS * arrivals + neurons
+    _write_moves(words, behind, np.stack([layout.leaving, layout.leaving_run]), (slots, places))
+    before = np.cumsum(sizes) - sizes
+    own = before - before[layout.starts][layout.run_of]
+    at = (heads + HEAD_WORDS + MOVE_WORDS * arrivals)[layout.run_of] + own
+    words[at] = slots[layout.order] | (layout.counts << 16)
+    words[at + 1] = arrays.biases.view(np.uint32)[layout.order - network.input_count]
+    within = np.arange(int(layout.counts.sum())) - np.repeat(np.cumsum(layout.counts) - layout.counts, layout.counts)
+    chosen = layout.connections[np.repeat(layout.firsts, layout.counts) + within]
+    words[np.repeat(at + NEURON_WORDS, layout.counts) + within] = arrays.weights.view(np.uint32)[chosen]
+    halves = words.view(np.uint16)
+    halves[np.repeat(2 * (at + NEURON_WORDS + layout.counts), layout.counts) + within] = slots[arrays.sources[chosen]]
+    return words
+
+
+def _write_moves(words: Words, starts: Indices, moving: Indices, where: tuple[Indices, Indices]) -> None:
+    """Write moves of neurons [neurons and their runs, ascending] from the place where those of each run start."""
+    neurons, runs = moving
+    slots, places = where
+    counts = np.bincount(runs, minlength=len(starts))
+    within = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = np.repeat(starts, counts) + MOVE_WORDS * within
+    for index, values in enumerate((slots[neurons], *places[neurons].T)):
+        words[at + index] = values
+
+
+def _places(network: WavefrontNetwork) -> Indices:
+    """Return buffer and row of inputs and outputs, [neurons, 2]."""
+    places = np.zeros((network.input_count + len(network.arrays.biases), 2), dtype=np.int64)
+    ends = np.concatenate([np.arange(network.input_count), network.arrays.outputs])
+    widths = np.array([*network.inputs, *network.outputs])
+    buffers = np.repeat(np.arange(len(widths)), widths)
+    places[ends, 0] = buffers
+    places[ends, 1] = np.arange(len(ends)) - (np.cumsum(widths) - widths)[buffers]
+    return places

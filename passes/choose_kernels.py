@@ -27,10 +27,12 @@ from redpebble.dialect.attributes import KernelAttr
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import CscMatrix
+from redpebble.dialect.tile_rows import time_of_rows
 from redpebble.passes.layer_costs import Measurement, layer_key, layers_of, read_bytes, times_by_place
 from redpebble.passes.weights import Weight, density, weight_of
-from redpebble.theory.kernel_cost import WIDTHS, Machine, candidates, predicted_us
+from redpebble.theory.kernel_cost import TILE_WIDTHS, WIDTHS, Machine, candidates
 from redpebble.theory.kernel_work import Layer
+from redpebble.theory.ordered_layer import ordered_us
 
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
@@ -124,10 +126,8 @@ def _weight(linear: LinearOp) -> Weight:
 def predicted_times(layer: Layer, machine: Machine) -> Times:
     """Return the microseconds that all families are predicted to take that can compute a layer."""
     return {
-        width: {
-            family: predicted_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)
-        }
-        for width in WIDTHS
+        width: {family: ordered_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)}
+        for width in TILE_WIDTHS
     }
 
 
@@ -158,7 +158,19 @@ def _fastest(times: LayerTimes) -> dict[int, str]:
         worth = WORTH_PACKING * min((known[family] for family in packed), default=float("inf"))
         fastest = min(known, key=known.__getitem__)
         chosen[width] = fastest if known[fastest] < worth else min(packed, key=known.__getitem__)
-    return {width: chosen[width] for width in WIDTHS}
+    return dict(sorted((chosen | _further(times, chosen)).items()))
+
+
+def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:
+    """Return the families at widths between and beyond those of all kernels, where they save time on so many rows."""
+    alone = {width: times.measured.get(width, times.predicted[width])[chosen[width]] for width in WIDTHS}
+    further: dict[int, str] = {}
+    for width in set(times.predicted) - set(WIDTHS):
+        family = min(times.predicted[width], key=times.predicted[width].__getitem__)
+        worth = 1.0 if family in chosen.values() else WORTH_PACKING
+        if times.predicted[width][family] < worth * time_of_rows(alone, width):
+            further[width] = family
+    return further
 
 
 def _comparisons(starts: Mapping[int, str], times: LayerTimes) -> str:

@@ -1,13 +1,15 @@
-"""Find outputs of sparse weights that read the same inputs, or nearly the same, wherever they stand.
+"""Find the structure of sparse weights: outputs that read the same inputs, wherever they stand, and other facts.
 
 ```mlir
 %w = pebble.sparse_constant ... : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 4>>
 // -> both columns have entries in the same rows
-%w = pebble.sparse_constant ... panels <[2 by 1], 1.00 shared, dense<[0, 1]>> : tensor<4x2xf32, ...>
+%w = pebble.sparse_constant ... panels <[2 by 1], 1.00 shared, dense<[0, 1]>> facts [#pebble.fact<...>]
+    : tensor<4x2xf32, ...>
 ```
 
-Weights pruned in blocks, panels or groups have such outputs, also when the neurons were shuffled afterwards; random
-masks have none, which is found out quickly.
+Weights pruned in blocks, panels or groups have outputs with the same inputs, or nearly the same, also when the neurons
+were shuffled afterwards; kernels use that. Facts are for reports and for later passes: n of m, hidden blocks, dead and
+repeated neurons, bands, separate parts, strides. Random masks have none, which is found out quickly.
 """
 
 from dataclasses import dataclass
@@ -15,17 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.passes import ModulePass
 
 from redpebble.dialect.constants import SparseConstantOp
 from redpebble.dialect.panels import PanelsAttr
-from redpebble.theory.similar_rows import Rows, panels_of
+from redpebble.passes.structure_facts import facts_of
+from redpebble.theory.row_lists import Rows
+from redpebble.theory.similar_rows import panels_of
 
 
 @dataclass(frozen=True)
 class DiscoverStructure(ModulePass):
-    """Write the panels of every sparse weight in which they hold at least half of the connections."""
+    """Write on every sparse weight its panels, where they hold at least half of the connections, and its facts."""
 
     name = "pebble-discover-structure"
     seed: int = 0
@@ -34,11 +38,13 @@ class DiscoverStructure(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for constant in op.walk():
             if isinstance(constant, SparseConstantOp):
-                constant.panels = self._panels(constant)
+                weight = constant.weight
+                rows = Rows(weight.pointers, weight.rows, weight.shape[0])
+                constant.panels = self._panels(rows)
+                facts = facts_of(rows, np.random.default_rng(self.seed))
+                constant.facts = ArrayAttr(facts) if facts else None
 
-    def _panels(self, constant: SparseConstantOp) -> PanelsAttr | None:
-        weight = constant.weight
-        rows = Rows(weight.pointers, weight.rows, weight.shape[0])
+    def _panels(self, rows: Rows) -> PanelsAttr | None:
         panels = panels_of(rows, np.random.default_rng(self.seed))
         shared = sum(len(panel.rows) * panel.shared for panel in panels) / max(1, len(rows.inputs))
         return PanelsAttr.of([panel.rows for panel in panels], shared) if shared >= LEAST_SHARED else None

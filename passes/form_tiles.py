@@ -19,11 +19,14 @@ only merges or splits leading axes does nothing inside a tile. Transposes, other
 arithmetic that broadcasts over rows stay outside. Which ops come together: see `redpebble.passes.clusters`.
 
 A width is left out where a column is predicted to take longer than in narrower tiles, its linear layers and its way in
-and out, which happens when few connections are left and a wide tile is mostly the moving of its values.
+and out, which happens when few connections are left and a wide tile is mostly the moving of its values. Tiles of 48 are
+there only where they are faster than the widest ones. Dense kernels do as many rows as there are: further widths are
+there where a number of rows takes less time by them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from typing_extensions import override
 from xdsl.context import Context
@@ -47,15 +50,23 @@ from redpebble.dialect.layers import (
 from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tile import TileOp
+from redpebble.dialect.tile_rows import widths_in_use
 from redpebble.passes.clusters import clusters_of
 from redpebble.passes.dominance import check_def_before_use
 from redpebble.passes.rowwise import ROW_MAJOR, Rows
 from redpebble.passes.tile_building import TileBuilder
 from redpebble.passes.tile_costs import features_at_the_edge, turn_us
-from redpebble.theory.kernel_cost import WIDTHS
+from redpebble.theory.kernel_cost import DENSE_FAMILY, REPLACING, TILE_WIDTHS, WIDTHS
 
 TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp | NetworkOp
 """Ops that run in tiles only."""
+
+WORTH_REPLACING: Final = 0.97
+"""Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""
+
+
+ABOUT_EQUAL: Final = 1.02
+"""Of the least time of a column, up to which the widest tiles are preferred: they read weights the fewest times."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +96,34 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
     kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
     times = [kernel.predicted.by_width | kernel.measured.by_width for kernel in kernels]
     turned = features_at_the_edge(ops)
+    columns = {width: _column_us(times, turned, width) for width in WIDTHS}
     kept: list[int] = []
     fastest = float("inf")
-    for width in WIDTHS:
-        known = [time[width] for time in times if width in time]
-        column = (sum(known) + turn_us(turned, width)) / width if known and len(known) == len(times) else 0.0
+    for width, column in columns.items():
+        if width == REPLACING and not 0 < column < WORTH_REPLACING * columns[WIDTHS[-1]]:
+            continue
         if column < fastest or not kept:
             kept.append(width)
             fastest = column or fastest
-    return tuple(kept)
+    dense = [width for width in TILE_WIDTHS if all(kernel.family_at(width) == DENSE_FAMILY for kernel in kernels)]
+    return _with_further(kept, {width: _column_us(times, turned, width) for width in (*kept, *dense)})
+
+
+def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[int, ...]:
+    """Return widths, and of all those of `columns` the others by which a number of rows takes less time."""
+    if not all(columns[width] for width in kept):
+        return tuple(kept)
+    least = min(column for column in columns.values() if column)
+    widest = max(width for width, column in columns.items() if 0 < column <= ABOUT_EQUAL * least)
+    widths = sorted(width for width in columns if width <= widest and columns[width])
+    used = widths_in_use({width: width * columns[width] for width in widths})
+    return tuple(width for width in widths if width in used)
+
+
+def _column_us(times: Sequence[Mapping[int, float]], turned: int, width: int) -> float:
+    """Return the time of a column in tiles of `width`; 0 where that of a layer is not known, or there is no layer."""
+    known = [time[width] for time in times if width in time]
+    return (sum(known) + turn_us(turned, width)) / width if known and len(known) == len(times) else 0.0
 
 
 def _body(func: FuncOp) -> list[Operation]:

@@ -11,6 +11,8 @@ from redpebble.dialect.constants import SparseConstantOp
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.weights import Weight, weight_of
 from redpebble.theory.kernel_work import Layer
+from redpebble.theory.ordered_layer import OrderedLayer
+from redpebble.theory.similar_rows import Rows
 
 SPARSE_BYTES: Final = 6
 """That sparse kernels read for a connection, about: what a layer takes of a cache before its kernel is chosen."""
@@ -74,13 +76,14 @@ def _layer(value: SSAValue, other_bytes: float) -> Layer:
     if not isinstance(weight, CscMatrix):
         return Layer(weight.shape[0], np.count_nonzero(weight, axis=0).astype(np.int64), other_bytes, "dense")
     counts = np.diff(weight.pointers)
+    rows = Rows(weight.pointers, weight.rows, weight.shape[0])
     panels = value.owner.panels if isinstance(value.owner, SparseConstantOp) else None
     if panels is None:
-        return Layer(weight.shape[0], counts, other_bytes)
+        return OrderedLayer(weight.shape[0], counts, other_bytes, rows=rows)
     # shared connections are taken to be spread evenly over the outputs of all panels
     heights = [height for height, outputs in panels.panels for _ in outputs]
     reads = len(weight.rows) * (1 - panels.shared + panels.shared * len(heights) / max(1, sum(heights)))
-    return Layer(weight.shape[0], counts, other_bytes, "panels", reads)
+    return OrderedLayer(weight.shape[0], counts, other_bytes, "panels", reads, rows)
 
 
 def layer_key(constant: SSAValue, layer: Layer) -> str:

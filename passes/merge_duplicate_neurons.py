@@ -26,6 +26,7 @@ from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.neurons import Neurons, finite_neurons, keep_neurons, layers_with_neurons, neurons_of
 from redpebble.passes.parameters import bias_of, set_weight, weight_of_linear
 from redpebble.passes.weights import Floats, Indices, Weight, entries_of, with_inputs_added
+from redpebble.theory.fingerprints import first_equal, scrambled, sums_between
 
 
 class MergeDuplicateNeurons(ModulePass):
@@ -73,15 +74,11 @@ def _first_equal(neurons: Neurons) -> Indices:
     """Return for each neuron the first one that is equal to it, [neurons]."""
     weight, constants = weight_of_linear(neurons.layer), _constants(neurons)
     prints = _fingerprints(weight, constants)
-    first = np.arange(neurons.count)
-    candidates = np.flatnonzero(finite_neurons(neurons))
-    order = candidates[np.argsort(prints[candidates], kind="stable")]
-    for place in np.flatnonzero(prints[order[:-1]] == prints[order[1:]]):
-        # different neurons with one fingerprint are so rare that comparing with the first neuron alone loses nothing
-        leader, neuron = int(first[order[place]]), int(order[place + 1])
-        if _equal_columns(weight, leader, neuron) and all(row[leader] == row[neuron] for row in constants):
-            first[neuron] = leader
-    return first
+
+    def equal(one: int, other: int) -> bool:
+        return _equal_columns(weight, one, other) and all(row[one] == row[other] for row in constants)
+
+    return first_equal(prints, np.flatnonzero(finite_neurons(neurons)), equal)
 
 
 def _constants(neurons: Neurons) -> list[Floats]:
@@ -93,10 +90,9 @@ def _constants(neurons: Neurons) -> list[Floats]:
 def _fingerprints(weight: Weight, constants: list[Floats]) -> NDArray[np.uint64]:
     """Return a number for each neuron [neurons]: the bits of its values, weighted by their places, modulo 2^64."""
     inputs = weight.shape[0]
-    factors = _odd_factors(inputs + len(constants))
+    factors = scrambled(inputs + len(constants))
     if isinstance(weight, CscMatrix):
-        ends = np.concatenate((np.zeros(1, np.uint64), np.cumsum(_bits(weight.values) * factors[weight.rows])))
-        prints = ends[weight.pointers[1:]] - ends[weight.pointers[:-1]]
+        prints = sums_between(weight.pointers, _bits(weight.values) * factors[weight.rows])
     else:
         prints = np.zeros(weight.shape[1], dtype=np.uint64)
         for row, factor in zip(weight, factors[:inputs], strict=True):
@@ -109,13 +105,6 @@ def _fingerprints(weight: Weight, constants: list[Floats]) -> NDArray[np.uint64]
 def _bits(values: Floats) -> NDArray[np.uint64]:
     # adding 0.0 turns -0.0 into 0.0, which is no connection either
     return (values + np.float32(0.0)).view(np.uint32).astype(np.uint64)
-
-
-def _odd_factors(count: int) -> NDArray[np.uint64]:
-    """Return numbers without a pattern that sums of weights could share (the golden ratio's multiples, scrambled)."""
-    factors = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    factors ^= factors >> np.uint64(29)
-    return factors * np.uint64(0xBF58476D1CE4E5B9) | np.uint64(1)
 
 
 def _equal_columns(weight: Weight, left: int, right: int) -> bool:

@@ -54,8 +54,8 @@ WORTHWHILE: Final = 0.9
 CELL: Final = 16
 """Outputs of which pieces are multiples: cache lines in tiles of one column."""
 
-DENSE_CELL: Final = 48
-"""The same for `dense_panels`, which writes its output rows six at a time."""
+DENSE_CELL: Final = 64
+"""The same for `dense_outputs`, which does four panels of 16 outputs at a time."""
 
 ROW_CONNECTIONS: Final = 2
 """Connections that take as long as an output row does by itself."""
@@ -149,7 +149,7 @@ def _balanced(op: LinearOp, weight: Weight, pieces: int) -> list[int]:
     outputs = weight.shape[1]
     counts = np.diff(weight.pointers) if isinstance(weight, CscMatrix) else np.full(outputs, weight.shape[0])
     before = np.append(0, np.cumsum(counts + ROW_CONNECTIONS))
-    dense = op.kernel is not None and "dense_panels" in op.kernel.choices.values()
+    dense = op.kernel is not None and "dense_outputs" in op.kernel.choices.values()
     places = np.arange(0, outputs, DENSE_CELL if dense else CELL)
     places = places[~_inside_panels(op)[places]]
     wanted = before[-1] * np.arange(1, pieces) / pieces

@@ -18,12 +18,22 @@ class BoundCall:
     One thread at a time may run it; several bound calls of one network may run at once.
     """
 
-    def __init__(self, workspace: Workspace, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
-        """Write the addresses of the arrays into the call; they stay alive as long as it does."""
+    def __init__(
+        self,
+        workspace: Workspace,
+        inputs: Sequence[Floats],
+        outputs: Sequence[Floats],
+        zeroed: Sequence[Floats] = (),
+    ) -> None:
+        """Write the addresses of the arrays into the call; they stay alive as long as it does.
+
+        Those of the outputs that are `zeroed` are set to zeros before each call.
+        """
         for index, array in enumerate((*inputs, *outputs)):
             workspace.buffers[index] = address_of(array)
         self._workspace = workspace
         self._call = workspace.call
+        self._zeroed = tuple(zeroed)
         self.inputs = tuple(inputs)
         """In the order of `Network.get_inputs`."""
         self.outputs = list(outputs)
@@ -31,6 +41,8 @@ class BoundCall:
 
     def run(self) -> list[Floats]:
         """Compute the outputs, and return the arrays that hold them."""
+        for array in self._zeroed:
+            array.fill(0)
         self._call()
         return self.outputs
 

@@ -16,7 +16,7 @@ from redpebble.runtime.kernel_timing import KernelClock, PackedLayer, Sample
 
 CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
-STREAM: Final = RepeatedKernel("dense_rows", 1)
+STREAM: Final = RepeatedKernel("dense_outputs", 1)
 """The kernel that reads most for what it computes."""
 
 STREAM_INPUTS: Final = 1024

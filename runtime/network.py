@@ -1,6 +1,7 @@
 """A compiled network: prepared for the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from redpebble.lowering.program import Program
 from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs
 from redpebble.runtime.call_sizes import CallSizes, call_sizes, dimensions
 from redpebble.runtime.machine_code import load_object
-from redpebble.runtime.memory import OutputMemory, address_of, aligned_copy, pointer_table
+from redpebble.runtime.memory import OutputMemory, address_of, aligned_copy, pointer_table, zeros_on_demand
 from redpebble.runtime.thread_pool import ThreadPool
 from redpebble.runtime.workspace import LoadedNetwork, Workspace, new_workspace
 
@@ -49,10 +50,11 @@ class Network:
         """
         if threads < 1:
             raise ValueError(f"threads is {threads}, expected 1 or more")
-        self.program = program
+        constants = [aligned_copy(array) for array in program.constants]
+        # the program would keep those that were copied
+        self.program = program = replace(program, constants=tuple(constants))
         self.threads = threads
         self._input_names = tuple(tensor.name for tensor in program.inputs)
-        constants = [aligned_copy(array) for array in program.constants]
         tiled = [step.tiled for step in program.steps if step.tiled is not None]
         shared = [tiles.shared for tiles in tiled if tiles.shared is not None]
         arities = {"run": (4, 0)} | {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (11, 0))
@@ -97,9 +99,13 @@ class Network:
             ValueError: a name, dtype or shape does not fit; the message says what is expected.
         """
         names = self._input_names
-        if len(feeds) != len(names) or not all(name in feeds for name in names):
+        try:
+            inputs = [_checked(name, feeds[name]) for name in names]
+        except KeyError:
+            inputs = []
+        if not len(feeds) == len(names) == len(inputs):
             self._refuse_names(feeds)
-        outputs = self._run([_checked(name, feeds[name]) for name in names], threads)
+        outputs = self._run(inputs, threads)
         if not output_names:
             return outputs
         known = [tensor.name for tensor in self.program.outputs]
@@ -128,12 +134,15 @@ class Network:
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         sizes = self._prepare(count, tuple(x.shape for x in inputs)).sizes
         arrays = bound_outputs(self.program, outputs or {}, sizes.output_shapes)
-        return BoundCall(new_workspace(self._loaded, sizes, self._pool(count)), inputs, arrays)
+        zeroed = [arrays[output] for output in self.program.zeroed]
+        return BoundCall(new_workspace(self._loaded, sizes, self._pool(count)), inputs, arrays, zeroed)
 
     def _run(self, inputs: list[Floats], threads: int | None) -> list[Floats]:
         count = self.threads if threads is None else self._thread_count(threads)
-        prepared = self._prepare(count, tuple(x.shape for x in inputs))
+        prepared = self._prepare(count, tuple([x.shape for x in inputs]))
         outputs = [memory.take() for memory in prepared.outputs]
+        for output in self.program.zeroed:
+            outputs[output] = zeros_on_demand(prepared.sizes.output_shapes[output])
         try:
             workspace = prepared.idle.pop()
         except IndexError:  # all are in use, by calls in other threads

@@ -36,6 +36,8 @@ class Workspace:
     """Runs the code on what `buffers` says."""
     owned: tuple[NDArray[np.generic], ...]
     """What addresses point to."""
+    loaded: LoadedNetwork
+    """The code and the weights, which a call needs though its network may be gone."""
 
 
 def new_workspace(loaded: LoadedNetwork, sizes: CallSizes, pool: ThreadPool | None) -> Workspace:
@@ -53,13 +55,13 @@ def new_workspace(loaded: LoadedNetwork, sizes: CallSizes, pool: ThreadPool | No
     tables = [address_of(table) for table in (buffers, loaded.constant_table, sizes.sizes)]
     alone = partial(loaded.code.functions["run"], *tables, address_of(areas[0]))
     if pool is None or not parallel:
-        return Workspace(buffers, alone, (temporaries, *areas))
+        return Workspace(buffers, alone, (temporaries, *areas, sizes.sizes), loaded)
     area_table, step_table = pointer_table(areas), _step_table(loaded, splits)
     words = [address_of(step_table), len(splits), *tables, address_of(area_table)]
     call = np.array(words, dtype=np.uint64)
     assert len(call) == CALL_WORDS
-    owned = (temporaries, *areas, area_table, step_table, call)
-    return Workspace(buffers, partial(_run_in_pool, pool, address_of(call), alone), owned)
+    owned = (temporaries, *areas, sizes.sizes, area_table, step_table, call)
+    return Workspace(buffers, partial(_run_in_pool, pool, address_of(call), alone), owned, loaded)
 
 
 def _run_in_pool(pool: ThreadPool, call: int, alone: Callable[[], object]) -> None:

@@ -18,8 +18,19 @@ from typing import Final, NamedTuple
 from redpebble.theory import kernel_work
 from redpebble.theory.kernel_work import Layer, Stored, Tile, Work, misses
 
-WIDTHS: Final = (1, 8, 16, 32, 64)
+WIDTHS: Final = (1, 8, 16, 32, 48, 64)
 """Tile widths in batch columns for which kernels have code."""
+
+REPLACING: Final = 48
+"""The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
+
+DENSE_WIDTHS: Final = (2, 4, 6, 12, 20, 24, 36, 40, 56, 72, 96, 108, 144)
+"""Further tile widths, for kernels that compute as many columns as there are rows."""
+
+DENSE_FAMILY: Final = "dense_outputs"
+"""The only one that does."""
+
+TILE_WIDTHS: Final = tuple(sorted((*WIDTHS, *DENSE_WIDTHS)))
 
 MOST_TILE_SHARE: Final = 0.5
 """Of the second-level cache: what a tile's values take from the weights; what does not fit is read again anyway."""
@@ -75,7 +86,7 @@ class FamilyCost(NamedTuple):
 
 
 ROW: Final = (1,)
-TILES: Final = (8, 16, 32, 64)
+TILES: Final = (8, 16, 32, 48, 64)
 NARROW: Final = (1, 8, 16)
 ANY: Final[tuple[Stored, ...]] = ("dense", "sparse", "panels")
 SPARSE: Final[tuple[Stored, ...]] = ("sparse", "panels")
@@ -91,11 +102,11 @@ FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
             kernel_work.sell_gather,
             {16: (4.7, 2.7, 2.0, 1.41), 8: (2.4, 5.43, 6.9, 3.1), 4: (4.8, 6.35, 6.6, 4.0)},
         ),
-        "dense_rows": FamilyCost(
-            ROW,
+        DENSE_FAMILY: FamilyCost(
+            TILE_WIDTHS,
             ANY,
-            kernel_work.dense_rows,
-            {16: (0, 0.00335, 0.00362, 0.0391, 1.0), 8: (0, 0.005, 0.0021, 0, 1.27), 4: (0, 0.0117, 0, 0, 1.61)},
+            kernel_work.dense_outputs,
+            {16: (0.124, 0.239, 0.868), 8: (0.11, 0.155, 0.855), 4: (0.209, 0, 0.863)},
         ),
         "count_blocks": FamilyCost(
             TILES,
@@ -122,9 +133,19 @@ FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
             PANELS,
             kernel_work.panels,
             {
-                16: (215, 0.388, 0.109, 0.06, 0, 0, 2.3),
-                8: (208, 0.343, 0.026, 0.269, 0, 0.00065, 2.6),
-                4: (0, 0.299, 0.0276, 0.921, 0.825, 0, 0.86),
+                16: (0, 0.258, 0.167, 0.03, 0.481, 0.00152, 1.74),
+                8: (0, 0.474, 0.102, 0.164, 0.957, 0.00141, 1.23),
+                4: (559, 0.552, 0.46, 0.00125, 0, 0.00273, 0.674),
+            },
+        ),
+        "strips": FamilyCost(
+            TILES,
+            SPARSE,
+            kernel_work.strips,
+            {
+                16: (0, 0.06, 0.151, 0.109, 10.7, 0, 0.00389, 1.01),
+                8: (0, 0.268, 0.205, 0.0178, 6.54, 0, 0.007, 0.707),
+                4: (466, 0.0741, 0.398, 0.00449, 8.16, 0.582, 0.0121, 0.573),
             },
         ),
         "sparse_rows": FamilyCost(
@@ -135,16 +156,6 @@ FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
                 16: (0, 0.527, 0.112, 0.389, 0.00205, 1.86),
                 8: (0, 0.524, 0.143, 0.471, 0.00149, 1.88),
                 4: (4.0, 0.507, 0.277, 0.453, 0.00219, 1.17),
-            },
-        ),
-        "dense_panels": FamilyCost(
-            TILES,
-            ANY,
-            kernel_work.dense_panels,
-            {
-                16: (52, 0.132, 0, 0.000316, 0.81),
-                8: (0, 0.117, 1.04, 0.00239, 1.07),
-                4: (0, 0.208, 0.169, 0.000172, 1.15),
             },
         ),
     }

@@ -24,6 +24,12 @@ COMPACT_STEPS: Final = (0.0, 0.1, 1.6, 2.78, 2.09, 1.43, 1.24, 1.1, 1.03, 1.007,
 COMPACT_GATHERS: Final = (1.0, 1.0, 0.64, 0.09, 0.06, 0.076, 0.03, 0.024, 0.014, 0.003, 0.0, 0.0)
 """Steps and gathers of a walk for each connection of its fullest row, by the density of that row: see walk_packing."""
 
+STRIP_INPUTS: Final = 128
+"""Inputs of a block: see strip_packing."""
+
+DENSE_ROWS: Final = {16: (20, 12), 8: (6, 6), 4: (4, 4)}
+"""Rows that a single block has at most, and those of several blocks have, by lanes: see dense_blocks."""
+
 MOST_IN_PIECE: Final = 32
 """Connections of a row that a pair of rows takes at once: see count_block_packing."""
 
@@ -58,6 +64,23 @@ class Layer:
         """The share of connections among all that there could be; 0 where there could be none."""
         return self.connections / max(1, self.inputs * self.outputs)
 
+    @property
+    def walk_share(self) -> float:
+        """The time of a walk over that of a walk over a random mask with the same counts."""
+        return 1.0
+
+    def pieces(self, blocks: int, most: int) -> float:
+        """Return how many pieces of up to `most` connections rows have in `blocks` blocks of inputs."""
+        return _pieces(self, blocks, most)
+
+    def x_share(self, tile: "Tile", *, by_count: bool = False) -> float:
+        """Return the rows of x that the first-level cache misses, over those of a random mask.
+
+        Outputs are computed one after the other, or those with fewer connections first.
+        """
+        del tile, by_count
+        return 1.0
+
     def fullest(self, rows: int) -> Counts:
         """Return the largest count in each group of `rows` outputs, where outputs are sorted by count."""
         return np.sort(self.counts)[::-1][::rows]
@@ -74,6 +97,10 @@ class Tile(NamedTuple):
     def passes(self) -> int:
         """How often weights are read: once for each four vectors of columns."""
         return max(1, -(-self.width // (4 * self.lanes)))
+
+    def passes_of(self, vectors: int) -> int:
+        """Return how often weights are read by kernels of so many vectors at once, or of two without AVX-512."""
+        return max(1, -(-self.width // ((vectors if self.lanes == 16 else 2) * self.lanes)))
 
     @property
     def line(self) -> float:
@@ -118,7 +145,8 @@ def _walk_length(layer: Layer, steps: tuple[float, ...], gathers: tuple[float, .
         layer.inputs * float(np.interp(densities, WALK_DENSITIES, np.multiply(ratio, WALK_DENSITIES)).sum())
         for ratio in (steps, gathers)
     ]
-    return totals[0] + 3.0 * len(densities), totals[1], len(densities)
+    share = layer.walk_share
+    return share * totals[0] + 3.0 * len(densities), share * totals[1], len(densities)
 
 
 def sell_gather(layer: Layer, _: Tile) -> Work:
@@ -128,37 +156,48 @@ def sell_gather(layer: Layer, _: Tile) -> Work:
     return Work((1.0, gathers, len(groups)), 96 * gathers + 132 * len(groups))
 
 
-def dense_rows(layer: Layer, tile: Tile) -> Work:
-    """Return the work for a call, bytes of weights, those from beyond the first-level cache, inputs of panels."""
-    groups = -(-layer.outputs // 16)
-    stream = 64.0 * layer.inputs * groups
-    inputs = float(layer.inputs * (groups // 2 + groups % 2))
-    return Work((1.0, stream, stream * misses(stream, tile.l1_bytes), inputs), stream)
+def dense_outputs(layer: Layer, tile: Tile) -> Work:
+    """Return the work for steps of a vector of weights, and of those the ones that begin a block of rows."""
+    most, bulk = DENSE_ROWS[tile.lanes]
+    blocks = 1 if tile.width <= most else -(-tile.width // bulk)
+    rest = tile.width - bulk * max(0, blocks - 2)
+    half = (rest + 3) // 4 * 2
+    rows = [bulk] * (blocks - 2) + ([rest] if blocks == 1 else [half, rest - half])
+    panels = -(-layer.outputs // 16)
+    vectors = layer.inputs * panels * 16 / tile.lanes
+    steps = sum(_dense_steps(count, tile.lanes) for count in rows)
+    return Work((vectors * steps, vectors * blocks), 64.0 * layer.inputs * panels)
 
 
-def dense_panels(layer: Layer, tile: Tile) -> Work:
-    """Return the work for a call, weights and multiply-adds, whichever is more, lines of y, bytes of x again."""
-    panels = -(-layer.outputs // 6)
-    weights = 6.0 * panels * layer.inputs
-    # a weight takes an instruction of its own and one for each vector of columns, on ports apart: the larger counts
-    steps = (1 + (tile.width / tile.lanes / tile.passes) ** 4) ** 0.25
-    again = 4.0 * panels * layer.inputs * tile.width * tile.far_share(layer.inputs)
-    units = (1.0, weights * tile.passes * steps, 6.0 * panels * tile.line, again)
-    return Work(units, 4 * weights, tile.passes)
+def _dense_steps(rows: int, lanes: int) -> float:
+    """Return how long a vector of weights takes in a block: multiply-adds, loads, or waiting for one's own sums."""
+    vectors = (4 if rows <= 6 else 2 if rows <= 12 else 1) if lanes == 16 else {1: 8, 2: 4}.get(rows, 2)
+    return max(rows, rows / vectors + 1, 8 / vectors)
 
 
 def panels(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, lines of x, weights, their multiply-adds, lines of y, bytes of x again."""
-    reads, weights = layer.panel_reads, float(layer.connections)
-    again = 4 * reads * tile.width * tile.far_share(layer.inputs)
-    units = (1.0, reads * tile.line, weights * tile.passes, weights * tile.line, layer.outputs * tile.line, again)
-    return Work(units, 4 * weights + 4 * reads + 8 * layer.outputs, tile.passes)
+    reads, weights, passes = layer.panel_reads, float(layer.connections), tile.passes_of(3)
+    again = 4 * reads * tile.width * tile.far_share(layer.inputs) * layer.x_share(tile)
+    units = (1.0, reads * tile.line, weights * passes, weights * tile.line, layer.outputs * tile.line, again)
+    return Work(units, 4 * weights + 4 * reads + 8 * layer.outputs, passes)
+
+
+def strips(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, lines of x, weights, their multiply-adds, strips, their lines, bytes of y again."""
+    weights, passes, blocks = float(layer.connections), tile.passes_of(4), max(1, -(-layer.inputs // STRIP_INPUTS))
+    # the inputs that a row at least of four reads; what is not evenly shared is read again
+    reads = layer.inputs * layer.outputs / 4 * (1 - (1 - layer.density) ** 4)
+    strips = layer.outputs / 4 * blocks
+    again = 32 * strips * tile.width * tile.far_share(layer.outputs)
+    units = (1.0, reads * tile.line, weights * passes, weights * tile.line, strips * passes, strips * tile.line, again)
+    return Work(units, 6 * weights + 40 * strips, passes)
 
 
 def sparse_rows(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, rows, bytes of x again."""
     weights = float(layer.connections)
-    again = 4 * weights * tile.width * tile.far_share(layer.inputs)
+    again = 4 * weights * tile.width * tile.far_share(layer.inputs) * layer.x_share(tile)
     units = (1.0, weights * tile.passes, weights * tile.line, float(layer.outputs * tile.passes), again)
     return Work(units, 8 * weights + 12 * layer.outputs, tile.passes)
 
@@ -169,8 +208,8 @@ def count_blocks(layer: Layer, tile: Tile) -> Work:
     wanted = min(max(14 / layer.density, 128), 2048) if weights else 2048
     blocks = max(1, round(layer.inputs / wanted), -(-layer.inputs // 2048))
     kinds = _kinds(layer, blocks)
-    pairs = _pieces(layer, blocks, MOST_IN_PIECE) / 2 + kinds / 4
-    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks)
+    pairs = layer.pieces(blocks, MOST_IN_PIECE) / 2 + kinds / 4
+    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
     y_again = 16 * pairs * tile.width * tile.far_share(layer.outputs)
     lines = (pairs * tile.line, kinds * tile.passes, x_again, y_again)
     units = (1.0, weights * tile.passes, weights * tile.line, pairs * tile.passes, *lines)
@@ -181,11 +220,11 @@ def narrow_blocks(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
     wanted = min(max(50 / layer.density, 512), 1024) if layer.connections else 1024
     blocks = max(1, round(layer.inputs / wanted))
-    pieces = _pieces(layer, blocks, layer.inputs + 1)
+    pieces = layer.pieces(blocks, layer.inputs + 1)
     groups, kinds = pieces / 4, _kinds(layer, blocks)
     # counts are rounded up so that rows find partners
     weights = layer.connections + pieces
-    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks)
+    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
     y_again = 32 * groups * tile.width * tile.far_share(layer.outputs)
     units = (1.0, weights * tile.passes, weights * tile.line, groups * tile.passes, kinds, x_again, y_again)
     return Work(units, 6 * weights + 20 * groups, tile.passes)

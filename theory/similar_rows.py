@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Indices = NDArray[np.int64]
+from redpebble.theory.fingerprints import first_equal, scrambled, sums_between
+from redpebble.theory.row_lists import Indices, Rows
 
 SIGNATURE = 64
 """Entries of a signature."""
@@ -30,23 +31,6 @@ LEAST_SHARED = 0.4
 """Share of the connections that a panel's rows must have in common."""
 
 
-class Rows(NamedTuple):
-    """The inputs of each row: row n reads `inputs[pointers[n] : pointers[n + 1]]`, ascending, of `input_count`."""
-
-    pointers: Indices
-    inputs: Indices
-    input_count: int
-
-    @property
-    def row_count(self) -> int:
-        """The number of rows."""
-        return len(self.pointers) - 1
-
-    def of(self, row: int) -> Indices:
-        """Return the inputs of one row."""
-        return self.inputs[self.pointers[row] : self.pointers[row + 1]]
-
-
 class Panel(NamedTuple):
     """Rows that are computed together, and how many inputs all of them read."""
 
@@ -57,7 +41,7 @@ class Panel(NamedTuple):
 def panels_of(rows: Rows, rng: np.random.Generator) -> list[Panel]:
     """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none."""
     panels: list[Panel] = []
-    left = np.flatnonzero(np.diff(rows.pointers) > 0)
+    left = np.flatnonzero(rows.lengths > 0)
     alike = first_alike(rows)[left]
     classes = _classes(alike, left)
     lone: list[int] = []
@@ -76,7 +60,7 @@ def _cut(members: Indices, heights: tuple[int, ...], rows: Rows, panels: list[Pa
         while len(members) >= height:
             taken, members = members[:height], members[height:]
             shared = shared_inputs(rows, taken)
-            connections = int(np.diff(rows.pointers)[taken].sum())
+            connections = int(rows.lengths[taken].sum())
             if height * len(shared) >= LEAST_SHARED * connections:
                 panels.append(Panel(tuple(taken.tolist()), len(shared)))
             else:
@@ -95,16 +79,10 @@ def shared_inputs(rows: Rows, members: Indices) -> Indices:
 
 def first_alike(rows: Rows) -> Indices:
     """Return for each row the first one that reads the same inputs, [rows]."""
-    lengths, prints = np.diff(rows.pointers), _fingerprints(rows)
-    first = np.arange(rows.row_count)
-    order = np.lexsort((first, lengths, prints))
-    same = (prints[order[1:]] == prints[order[:-1]]) & (lengths[order[1:]] == lengths[order[:-1]])
-    for place in np.flatnonzero(same):
-        leader, row = int(first[order[place]]), int(order[place + 1])
-        # two lists may have one fingerprint, if hardly ever
-        if np.array_equal(rows.of(leader), rows.of(row)):
-            first[row] = leader
-    return first
+    # the number of inputs is a part of the fingerprint
+    prints = sums_between(rows.pointers, scrambled(rows.input_count)[rows.inputs]) + rows.lengths.astype(np.uint64)
+    candidates = np.arange(rows.row_count)
+    return first_equal(prints, candidates, lambda one, other: np.array_equal(rows.of(one), rows.of(other)))
 
 
 def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[Indices]:
@@ -145,7 +123,7 @@ def nearest_together(rows: Rows, members: Indices) -> Indices:
         mask[:] = False
         mask[rows.of(int(left[0]))] = True
         common = np.array([np.count_nonzero(mask[rows.of(int(row))]) for row in left])
-        lengths = np.diff(rows.pointers)[left]
+        lengths = rows.lengths[left]
         nearest = np.argsort(-common / (lengths + lengths[0] - common), kind="stable")[:height]
         order.extend(left[np.sort(nearest)].tolist())
         left = np.delete(left, nearest)
@@ -158,11 +136,9 @@ def _signatures(rows: Rows, chosen: Indices, rng: np.random.Generator) -> NDArra
     Rows without any inputs are alike.
     """
     places = rng.permutation(rows.input_count)
-    lengths = np.diff(rows.pointers)[chosen]
-    starts = np.cumsum(lengths) - lengths
-    entries = np.repeat(rows.pointers[chosen] - starts, lengths) + np.arange(int(lengths.sum()))
-    place = places[rows.inputs[entries]]
-    cell = np.repeat(np.arange(len(chosen)), lengths) * SIGNATURE + place * SIGNATURE // rows.input_count
+    owner, inputs = rows.entries(chosen)
+    place = places[inputs]
+    cell = owner * SIGNATURE + place * SIGNATURE // rows.input_count
     signatures = np.full(len(chosen) * SIGNATURE, rows.input_count, dtype=np.int32)
     # the last write wins: the smallest place is written last
     order = np.argsort(-place, kind="stable")
@@ -172,16 +148,6 @@ def _signatures(rows: Rows, chosen: Indices, rng: np.random.Generator) -> NDArra
         empty = entries_of[:, entry] == rows.input_count
         entries_of[empty, entry] = entries_of[empty, (entry + 1) % SIGNATURE]
     return entries_of
-
-
-def _fingerprints(rows: Rows) -> NDArray[np.uint64]:
-    """Return a number for each row [rows]: the sum of its scrambled inputs, modulo 2^64."""
-    words = np.arange(1, rows.input_count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    words ^= words >> np.uint64(31)
-    words *= np.uint64(0xBF58476D1CE4E5B9)
-    words ^= words >> np.uint64(27)
-    ends = np.concatenate((np.zeros(1, np.uint64), np.cumsum(words[rows.inputs])))
-    return ends[rows.pointers[1:]] - ends[rows.pointers[:-1]]
 
 
 def _classes(labels: Indices, members: Indices) -> list[Indices]:

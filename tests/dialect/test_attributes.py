@@ -10,6 +10,7 @@ from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
 from redpebble.dialect.movement import TargetShapeAttr
+from redpebble.dialect.structure import SENTENCES, FactAttr
 from redpebble.dialect.times import TimesAttr
 
 
@@ -30,6 +31,8 @@ from redpebble.dialect.times import TimesAttr
         "#pebble.schedule<layer_by_layer, widths = [1, 16, 64]>",
         "#pebble.target_shape<[d0, _, 64]>",
         "#pebble.target_shape<[]>",
+        "#pebble.fact<n_of_m, kept = 2, of = 4>",
+        "#pebble.fact<circulant, period = 64, start = 0, stride = 4, radix = 2>",
         '!pebble.value<"sequence(tensor(int64))">',
     ],
 )
@@ -132,3 +135,22 @@ def test_times_at_widths_that_do_not_ascend_are_refused(times: dict[int, float])
 def test_times_below_zero_are_refused(time: float) -> None:
     with pytest.raises(VerifyException, match=rf"^a time of {time} us at width 8, expected 0 or more$"):
         TimesAttr.of({8: time})
+
+
+def test_an_unknown_fact_is_refused() -> None:
+    with pytest.raises(VerifyException, match=rf"^unknown fact 'magic', accepted are {', '.join(SENTENCES)}$"):
+        FactAttr.of("magic")
+
+
+def test_a_fact_without_its_numbers_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^fact n_of_m of kept, expected kept, of$"):
+        FactAttr.of("n_of_m", kept=2)
+
+
+def test_a_fact_with_a_negative_number_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^fact band with a negative number$"):
+        FactAttr.of("band", before=3, after=-1)
+
+
+def test_a_fact_is_a_sentence() -> None:
+    assert FactAttr.of("n_of_m", kept=2, of=4).sentence == "each output reads 2 of every 4 inputs"

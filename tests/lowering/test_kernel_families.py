@@ -116,7 +116,7 @@ def check(case: Case, oracle: Oracle) -> None:
     x = rng.standard_normal((case.batch, case.shape[0])).astype(np.float32)
     result = run(case, weight, bias, x)
     sums = x.astype(np.float64) @ weight + bias
-    # `narrow_blocks` takes a connection in up to eight parts
+    # `narrow_blocks` and `strips` take a connection in parts
     rounding = (case.shape[0] + 12) * 2.0**-24 * (np.abs(x).astype(np.float64) @ np.abs(weight) + np.abs(bias) + 1)
     assert np.all(np.abs(result - np.where(sums < 0, 0.5 * sums, sums)) <= rounding)
     if case.batch > 0:
@@ -138,7 +138,7 @@ def test_many_layers_agree_with_onnxruntime_and_float64(oracle: Oracle, case: Ca
 
 
 @each_target
-@pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks", "sparse_rows"])
+@pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks", "sparse_rows", "strips"])
 def test_infinities_pass_a_connection_and_nothing_else(family: str, target: CpuTarget) -> None:
     weight = np.where(PATTERNS["uniform"](np.random.default_rng(1), (200, 37)), np.float32(0.3), np.float32(0))
     x = np.ones((5, 200), dtype=np.float32)
@@ -170,7 +170,7 @@ def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
 
 @each_target
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - SINGLE_ROW_FAMILIES))
-@pytest.mark.parametrize("outputs", [1, 5, 16, 33, 48])
+@pytest.mark.parametrize("outputs", [5, 33, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 16, 48))])
 def test_rows_behind_a_layer_are_not_written_as_they_may_be_of_another_thread(
     family: str, target: CpuTarget, outputs: int
 ) -> None:

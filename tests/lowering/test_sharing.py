@@ -26,7 +26,7 @@ BATCHES = (0, 1, 5, 17, 40, 65)
 
 WIDTHS = (1, 8, 32)
 
-TOGETHER = SINGLE_ROW_FAMILIES | {"narrow_blocks"}
+TOGETHER = SINGLE_ROW_FAMILIES | {"narrow_blocks", "strips"}
 """Families in which the order of a row's sum depends on the rows it is packed with, so on where a layer is cut."""
 
 
@@ -40,13 +40,7 @@ def shared(module: ModuleOp, pieces: int) -> ModuleOp:
             sharing = Sharing(pieces, alone, dict.fromkeys(widths, 1.0))
             op.schedule = ScheduleAttr.of("layer_by_layer", widths, sharing)
         elif isinstance(op, LinearOp):
-            outputs, dense = (
-                shape_of(op.weight)[1],
-                op.kernel is not None and "dense_panels" in op.kernel.choices.values(),
-            )
-            # dense panels have rows by the six
-            cells = 3 if dense else 1
-            borders = [min(outputs, cells * border) for border in even_borders(-(-outputs // cells), pieces)]
+            borders = even_borders(shape_of(op.weight)[1], pieces)
             op.cut = DenseArrayBase.from_list(i64, borders)
     copy.verify()
     return copy

@@ -26,7 +26,6 @@ from redpebble.runtime.network import Network
 BATCH = 3
 
 each_family = pytest.mark.parametrize("family", sorted(SINGLE_ROW_FAMILIES))
-each_sparse_family = pytest.mark.parametrize("family", sorted(SINGLE_ROW_FAMILIES - {"dense_rows"}))
 
 Pattern = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
@@ -66,8 +65,7 @@ def layer(weight: Floats, bias: Floats | None, family: str, activation: Activati
     """A tile of one row and one linear layer."""
 
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        dense = family == "dense_rows"
-        constants: list[Operation] = [ConstantOp(weight) if dense else SparseConstantOp(CscMatrix.from_dense(weight))]
+        constants: list[Operation] = [SparseConstantOp(CscMatrix.from_dense(weight))]
         constants += [ConstantOp(bias)] if bias is not None else []
         linear = LinearOp(arguments[0], *(op.results[0] for op in constants), activation=activation)
         linear.kernel = KernelAttr.of(family, "by the test")
@@ -171,7 +169,7 @@ def test_what_lies_behind_the_inputs_is_not_read_and_behind_the_outputs_not_writ
     assert np.all(result[outputs + -outputs % 16 :] == 7.0)
 
 
-@each_sparse_family
+@each_family
 def test_more_inputs_than_16_bits_can_count_are_told_apart(family: str) -> None:
     weight = np.zeros((140_000, 3), dtype=np.float32)
     places = np.random.default_rng(9).integers(0, len(weight), 300)

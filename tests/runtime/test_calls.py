@@ -1,5 +1,6 @@
 """Calls by several threads, with a number of threads of their own, and on arrays known beforehand."""
 
+import gc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,6 +76,15 @@ def test_a_bound_call_reads_what_its_arrays_hold(threads: int) -> None:
         (result,) = bound.run()
         assert result is bound.outputs[0]
         assert result.tobytes() == network.run(None, {"x0": x})[0].tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_bound_call_outlives_its_network(threads: int) -> None:
+    x = rows(130)
+    call = a_network(threads).bind({"x0": x})
+    gc.collect()
+    a_network(threads)  # its code may come to lie where that of the first one was
+    np.testing.assert_allclose(call.run()[0], x @ WEIGHT, rtol=1e-4, atol=1e-4)
 
 
 def test_a_bound_call_writes_into_the_arrays_it_is_given() -> None:

@@ -17,7 +17,7 @@ WEIGHT = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
 
 
 def a_network(threads: int = 1) -> Network:
-    return native(linear_layer(WEIGHT, None, "dense_panels"), host_target(), threads)
+    return native(linear_layer(WEIGHT, None, "dense_outputs"), host_target(), threads)
 
 
 def test_inputs_and_outputs_are_described_as_onnxruntime_does() -> None:

@@ -120,7 +120,7 @@ def test_a_cache_holds_what_is_smaller_and_nothing_of_what_is_much_larger() -> N
 
 
 def test_a_family_without_code_for_the_width_is_refused() -> None:
-    message = r"^no cost of walk for a sparse layer at width 8 and 16 lanes, accepted are count_blocks, .*dense_panels$"
+    message = r"^no cost of walk for a sparse layer at width 8 and 16 lanes, accepted are dense_outputs, .*sparse_rows$"
     with pytest.raises(ValueError, match=message):
         predicted_us("walk", Layer(8, np.ones(8, dtype=np.int64)), 8, Machine())
 

@@ -4,25 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from patterns import Mask, rows_of
 
 from redpebble.theory.similar_rows import (
     LEAST_SHARED,
-    Rows,
     first_alike,
     panels_of,
     shared_inputs,
     similar_rows,
 )
-
-Mask = NDArray[np.bool_]
-
-
-def rows_of(mask: Mask) -> Rows:
-    """The rows of a mask [rows, inputs]."""
-    _, inputs = np.nonzero(mask)
-    pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(mask.sum(axis=1))))
-    return Rows(pointers, inputs, mask.shape[1])
 
 
 def shared_mask(density: float, share: float, rng: np.random.Generator, width: int = 512) -> tuple[Mask, float]:

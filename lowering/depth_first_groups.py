@@ -1,0 +1,44 @@
+"""The groups of layers of a tile that run depth first at some width, as its code and its memory plan need them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from redpebble.dialect.layer_chain import chain_arrays, chain_of
+from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.dialect.tile import TileOp
+from redpebble.dialect.wavefront import WavefrontAttr
+from redpebble.lowering.wavefront_stream import WavefrontNetwork
+
+
+class LayerGroup(NamedTuple):
+    """Layers that follow each other, and the wavefront along which they run together."""
+
+    layers: tuple[LinearOp, ...]
+    wavefront: WavefrontAttr
+
+    @property
+    def first(self) -> LinearOp:
+        """The layer whose operand the group reads."""
+        return self.layers[0]
+
+    @property
+    def last(self) -> LinearOp:
+        """The layer whose result the group writes."""
+        return self.layers[-1]
+
+    def network(self) -> WavefrontNetwork:
+        """Return the group as a graph of neurons."""
+        inputs, outputs = shape_of(self.first.weight)[0], shape_of(self.last.weight)[1]
+        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront)
+
+
+def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
+    """Return the group of each layer that does not run by itself in tiles of `width` columns."""
+    if op.depth_first is None or width < op.depth_first.width.data:
+        return {}
+    layers = chain_of(op.body.block)
+    groups = (
+        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront) for group in op.depth_first.groups
+    )
+    return {layer: group for group in groups for layer in group.layers}

@@ -1,0 +1,125 @@
+"""Hidden blocks, and rows that read from the same part of the inputs without reading the same ones, as in V:N:M.
+
+Rows of a group have more inputs in common than those of a random mask, whose rows of n and m inputs have n p / P of
+them, p the readers of the m and P of all. That is found by comparing some rows with all others on some inputs; where
+hardly any of the first few has company, there are no groups.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.row_lists import Indices, Rows
+
+FIRST_LOOK: Final = 16
+"""Rows that are compared with all others before anything else is done."""
+
+SAMPLE: Final = 1024
+"""Rows with which those are compared, at most."""
+
+FEW: Final = 256
+"""Rows in which random inputs differ already."""
+
+INPUTS: Final = 2048
+"""Inputs on which rows are compared, at most."""
+
+DEVIATIONS: Final = 5.5
+"""Of a count of common inputs above that of random rows, from which rows belong together."""
+
+HEIGHTS: Final = (64, 32, 16, 8, 4, 2)
+MOST: Final = 0.9
+"""Share of the rows, or of the inputs, that are in classes of multiples of a height: a few may be otherwise."""
+
+
+class Groups(NamedTuple):
+    """Groups of rows, and the share of the connections that there could be between them and their common inputs."""
+
+    labels: Indices
+    """[rows]: the group of each row, the first of its rows."""
+    height: int
+    """Rows of the usual group."""
+    fill: float
+
+
+def usual_height(first: Indices, chosen: Indices) -> int:
+    """Return the largest height of which nearly all of the `chosen` rows are in classes of multiples; 1 if none.
+
+    first [rows] is the first row of each one's class.
+    """
+    sizes = np.bincount(first[chosen], minlength=len(first))[first[chosen]]
+    return next((height for height in HEIGHTS if np.mean(sizes % height == 0) >= MOST), 1) if len(chosen) else 1
+
+
+def alike_inputs(rows: Rows) -> Indices:
+    """Return for each input the first one that the same rows read, [inputs].
+
+    Sums of one random number a row tell inputs apart: equal lists give equal bits, as they are added in one order.
+    """
+    few = np.arange(min(FEW, rows.row_count))
+    for chosen in (few, np.arange(rows.row_count)):
+        owner, inputs = rows.entries(chosen)
+        numbers = np.random.default_rng(0).random(len(chosen))
+        sums = np.bincount(inputs, weights=numbers[owner], minlength=rows.input_count)
+        _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+        if len(first) == rows.input_count:
+            break  # different in a few rows already
+    return first[inverse]
+
+
+def row_groups(rows: Rows, rng: np.random.Generator) -> Groups | None:
+    """Return groups of rows with more inputs in common than chance has, if nearly all rows are in one."""
+    filled = np.flatnonzero(rows.lengths)
+    if len(filled) < 2 * FIRST_LOOK:
+        return None
+    few = rng.permutation(filled)[:SAMPLE]
+    company = _Compared.of(rows, few, rng).company(np.arange(FIRST_LOOK))
+    if np.mean(company.sum(axis=1) > 1) < 0.5:
+        return None
+    compared, labels = _Compared.of(rows, filled, rng), np.arange(rows.row_count)
+    left = np.ones(len(filled), dtype=bool)
+    while left.any():
+        # neighbours are often of one group, which a row at a time finds
+        leaders = rng.permutation(np.flatnonzero(left))[: 4 * FIRST_LOOK]
+        for leader, near in zip(leaders, compared.company(leaders), strict=True):
+            if left[leader]:
+                members = np.append(np.flatnonzero(near & left), leader)
+                left[members] = False
+                labels[filled[members]] = filled[members.min()]
+    height = usual_height(labels, filled)
+    return Groups(labels, height, _fill(rows, labels)) if height > 1 else None
+
+
+class _Compared(NamedTuple):
+    """Rows as ones and zeros on some inputs, and what random rows would have in common."""
+
+    grid: NDArray[np.float32]
+    readers: NDArray[np.float32]
+    """[inputs]: the share of rows that read each."""
+
+    @staticmethod
+    def of(rows: Rows, filled: Indices, rng: np.random.Generator) -> "_Compared":
+        chosen = np.sort(rng.choice(rows.input_count, min(INPUTS, rows.input_count), replace=False))
+        place = np.full(rows.input_count, -1)
+        place[chosen] = np.arange(len(chosen))
+        owner, inputs = rows.entries(filled)
+        seen = place[inputs] >= 0
+        grid = np.zeros((len(filled), len(chosen)), dtype=np.float32)
+        grid[owner[seen], place[inputs[seen]]] = 1
+        return _Compared(grid, grid.mean(axis=0))
+
+    def company(self, leaders: Indices) -> NDArray[np.bool_]:
+        """Return which rows have more in common with each of the `leaders` than chance has, [leaders, rows]."""
+        common = self.grid[leaders] @ self.grid.T
+        lengths = self.grid.sum(axis=1) / max(float(self.readers.sum()), 1e-9)
+        chance = (self.grid[leaders] @ self.readers)[:, None] * lengths
+        deviation = np.sqrt(chance * (1 - float(self.readers.mean())))
+        return common > chance + DEVIATIONS * deviation + 0.5
+
+
+def _fill(rows: Rows, labels: Indices) -> float:
+    """Return the share of connections among all pairs of a group's rows and the inputs that any of them reads."""
+    owner = np.repeat(labels, rows.lengths)
+    read = np.unique(owner * rows.input_count + rows.inputs) // rows.input_count
+    sizes = np.bincount(labels, minlength=rows.row_count)
+    return len(rows.inputs) / max(1, int(sizes[read].sum()))
