@@ -4,7 +4,9 @@ from xdsl.ir import Dialect
 
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.dead_rows import DeadRowsAttr
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
+from redpebble.dialect.depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.foreign import ForeignOp, ForeignType
 from redpebble.dialect.layers import (
@@ -21,6 +23,7 @@ from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.partition import PartitionAttr
 from redpebble.dialect.sparse_network import SparseNetworkOp
+from redpebble.dialect.structure import FactAttr
 from redpebble.dialect.tile import TileOp, YieldOp
 from redpebble.dialect.times import TimesAttr
 from redpebble.dialect.transfers import InstanceBoundAttr, TransferCountAttr
@@ -62,11 +65,15 @@ Pebble = Dialect(
         LayoutAttr,
         IoBoundsAttr,
         ScheduleAttr,
+        DeadRowsAttr,
+        LayerGroupAttr,
+        DepthFirstAttr,
         TransferCountAttr,
         InstanceBoundAttr,
         PartitionAttr,
         TargetShapeAttr,
         PanelsAttr,
+        FactAttr,
         WavefrontAttr,
         ForeignType,
     ],

@@ -11,6 +11,8 @@ from xdsl.utils.hints import isa
 
 NODE = "pebble.node"
 VALUES = "pebble.values"
+ORDER = "pebble.order"
+"""Of a module and of its layers: the order that `pebble-reorder-neurons` gave the neurons, and what it gains."""
 
 
 def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:

@@ -8,49 +8,26 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import IsTerminator, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes import LayoutAttr
+from redpebble.dialect.bodies import YieldOp as YieldOp
+from redpebble.dialect.bodies import boundary, verify_operands, verify_yield, yielded_by
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.dead_rows import DeadRowsAttr, verify_dead_rows
 from redpebble.dialect.decisions import ScheduleAttr
+from redpebble.dialect.depth_first import DepthFirstAttr, verify_depth_first
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
-
-YIELDING = ("pebble.tile", "pebble.sparse_network")
-"""The ops whose bodies end in a yield."""
-
-
-@irdl_op_definition
-class YieldOp(IRDLOperation):
-    """The results of a tile, or of a sparse network.
-
-    ```mlir
-    pebble.yield %y : tensor<?x10xf32>
-    ```
-    """
-
-    name = "pebble.yield"
-
-    values = var_operand_def(DENSE_TENSOR)
-
-    traits = traits_def(IsTerminator(), Pure())
-    assembly_format: ClassVar = "$values attr-dict `:` type($values)"
-
-    def __init__(self, values: Sequence[SSAValue]) -> None:
-        super().__init__(operands=[values])
-
-    def verify_(self) -> None:
-        parent = self.parent_op()
-        if parent is None or parent.name not in YIELDING:
-            raise VerifyException(f"expected inside a {' or '.join(YIELDING)}")
 
 
 @irdl_op_definition
@@ -59,7 +36,8 @@ class TileOp(IRDLOperation):
 
     All leading axes of operands and results together are the rows; inside, every value is `tensor<?xKxf32>`, some rows
     of K features. `rows_of` says for each result which operand has the same leading axes. Only constants are used from
-    outside.
+    outside. Layers run one after the other, groups of them `depth_first` in wide tiles. With `dead_rows`, rows of zeros
+    are dropped on the way.
 
     ```mlir
     %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
@@ -77,12 +55,15 @@ class TileOp(IRDLOperation):
     rows_of = prop_def(DenseArrayBase.constr(i64))
     layout = prop_def(LayoutAttr)
     schedule = prop_def(ScheduleAttr)
+    depth_first = opt_prop_def(DepthFirstAttr)
+    dead_rows = opt_prop_def(DeadRowsAttr)
     outputs = var_result_def(DENSE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = (
-        "$inputs `rows_of` $rows_of `layout` $layout `schedule` $schedule attr-dict `:` "
+        "$inputs `rows_of` $rows_of `layout` $layout `schedule` $schedule (`depth_first` $depth_first^)? "
+        "(`dead_rows` $dead_rows^)? attr-dict `:` "
         "functional-type($inputs, $outputs) $body"
     )
 
@@ -109,17 +90,19 @@ class TileOp(IRDLOperation):
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
         """The values inside that become the results."""
-        last = self.body.block.last_op
-        return tuple(last.operands) if isinstance(last, YieldOp) else ()
+        return yielded_by(self.body)
 
     def verify_(self) -> None:
-        if not isinstance(self.body.block.last_op, YieldOp):
-            raise VerifyException("expected a pebble.yield at the end of the body")
+        verify_yield(self.body)
         _verify_boundary("argument", self.inputs, self.body.block.args)
         _verify_boundary("result", self.outputs, self.yielded)
         _verify_leading_axes(self)
         for op in self.body.block.ops:
             _verify_inside(op, self.body.block)
+        if self.depth_first is not None:
+            verify_depth_first(self.body.block, self.depth_first)
+        if self.dead_rows is not None:
+            verify_dead_rows(self.body.block, self.dead_rows)
 
 
 def _verify_inside(op: Operation, body: Block) -> None:
@@ -127,11 +110,7 @@ def _verify_inside(op: Operation, body: Block) -> None:
     along_rows = isinstance(op, ConcatOp | SplitOp) and op.axis.value.data != 1
     if along_rows or isinstance(op, ReshapeOp | TransposeOp | ForeignOp | TileOp):
         raise VerifyException(f"{op.name} in the body does not work row by row")
-    for operand in op.operands:
-        owner = operand.owner
-        outside = (owner if isinstance(owner, Block) else owner.parent) is not body
-        if outside and not isinstance(owner, ConstantOp | SparseConstantOp):
-            raise VerifyException(f"{op.name} in the body uses a value from outside that is no constant")
+    verify_operands(op, body)
     if isinstance(op, ConstantOp | SparseConstantOp):
         return
     for result in op.results:
@@ -159,9 +138,7 @@ def tile_type(value: SSAValue) -> Attribute:
 
 
 def _verify_boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) -> None:
-    if len(outer) != len(inner):
-        raise VerifyException(f"{len(inner)} {word}s inside, {len(outer)} outside")
-    for index, (outside, inside) in enumerate(zip(outer, inner, strict=True)):
+    for index, (outside, inside) in enumerate(boundary(word, outer, inner)):
         if inside.type != tile_type(outside):
             raise VerifyException(
                 f"{word} {index} is {shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"

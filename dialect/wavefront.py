@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntAttr, IntegerType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -21,81 +21,102 @@ if TYPE_CHECKING:
 Indices = NDArray[np.int64]
 
 
+MOST_SLOTS = (1 << 16) - 1
+"""Slots are numbered by 16 bits in the code."""
+
+WORDS = ("runs", "order", "slots")
+
+
 @irdl_attr_definition
 class WavefrontAttr(ParametrizedAttribute):
-    """Neurons in blocks, each neuron after its sources, and a slot for every value.
+    """Neurons in runs, each neuron after its sources, and a slot for every value.
 
     ```mlir
-    #pebble.wavefront<blocks of 256, order dense<[2, 3]> : tensor<2xi64>, slots dense<[0, 1, 2, 0]> : tensor<4xi64>>
+    #pebble.wavefront<runs dense<[0, 1]> : tensor<2xi64>, order dense<[2, 3]> : tensor<2xi64>,
+        slots dense<[0, 1, 2, 0]> : tensor<4xi64>>
     ```
 
-    `order` lists the neurons that are computed, no inputs; `slots` has an entry for every neuron, -1 where its value is
-    not needed. A value keeps its slot from the block that computes it, or reads it first if it is an input, until the
-    last block that reads it is over.
+    `order` lists the neurons that are computed, no inputs; `runs` says where in it each run starts. `slots` has an
+    entry for every neuron, -1 where its value is not needed. A value keeps its slot from the run that computes it, or
+    reads it first if it is an input, until the last run that reads it is over.
     """
 
     name = "pebble.wavefront"
 
-    block: IntAttr
+    runs: DenseIntOrFPElementsAttr[IntegerType]
     order: DenseIntOrFPElementsAttr[IntegerType]
     slots: DenseIntOrFPElementsAttr[IntegerType]
 
     @staticmethod
-    def of(order: Indices, slots: Indices, block: int) -> "WavefrontAttr":
-        """Return the attribute for an order, the slot of every neuron, and the neurons of a block."""
-        return WavefrontAttr(IntAttr(block), dense_indices(order), dense_indices(slots))
+    def of(order: Indices, slots: Indices, runs: Indices) -> "WavefrontAttr":
+        """Return the attribute for an order, the slot of every neuron, and the places where runs start."""
+        return WavefrontAttr(dense_indices(runs), dense_indices(order), dense_indices(slots))
 
     @property
     def slot_count(self) -> int:
         """The number of slots."""
         return int(indices_of(self.slots).max(initial=-1)) + 1
 
+    @property
+    def run_of(self) -> Indices:
+        """The number of the run of each place in the order."""
+        starts, count = indices_of(self.runs), self.order.get_shape()[0]
+        return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
+
     def verify(self) -> None:
-        if self.block.data < 1:
-            raise VerifyException(f"blocks of {self.block.data}, expected 1 or more")
+        starts, count = indices_of(self.runs), self.order.get_shape()[0]
+        within = len(starts) == 0 or (starts[0] == 0 and starts[-1] < count)
+        if not within or np.any(np.diff(starts) < 1) or (count > 0 and len(starts) == 0):
+            raise VerifyException(f"runs that do not start at 0 and ascend below {count}, the neurons in the order")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            parser.parse_keyword("blocks")
-            parser.parse_keyword("of")
-            block = parser.parse_integer(allow_negative=False)
-            arrays: list[Attribute] = []
-            for word in ("order", "slots"):
+            return cls.parse_arrays(parser).parameters
+
+    @classmethod
+    def parse_arrays(cls, parser: AttrParser) -> "WavefrontAttr":
+        """Parse what `print_arrays` prints."""
+        arrays: list[DenseIntOrFPElementsAttr[IntegerType]] = []
+        for word in WORDS:
+            if arrays:
                 parser.parse_punctuation(",")
-                parser.parse_keyword(word)
-                array = parser.parse_attribute()
-                if not isa(array, DenseIntOrFPElementsAttr[IntegerType]):
-                    parser.raise_error(f"expected the {word} as dense integers")
-                arrays.append(array)
-        return (IntAttr(block), *arrays)
+            parser.parse_keyword(word)
+            array = parser.parse_attribute()
+            if not isa(array, DenseIntOrFPElementsAttr[IntegerType]):
+                parser.raise_error(f"expected the {word} as dense integers")
+            arrays.append(array)
+        return cls(*arrays)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"blocks of {self.block.data}")
-            for word, array in (("order", self.order), ("slots", self.slots)):
-                printer.print_string(f", {word} ")
-                printer.print_attribute(array)
+            self.print_arrays(printer)
+
+    def print_arrays(self, printer: Printer) -> None:
+        """Print the arrays, each behind its name."""
+        for word, array in zip(WORDS, self.parameters, strict=True):
+            printer.print_string(f"{word} " if word == WORDS[0] else f", {word} ")
+            printer.print_attribute(array)
 
 
 class Lifetimes(NamedTuple):
-    """The first and last block in which each value is alive, [neurons]; -1 where it never is."""
+    """The first and last run in which each value is alive, [neurons]; -1 where it never is."""
 
     first: Indices
     last: Indices
 
 
 def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> Lifetimes:
-    """Return when values are alive: neurons from the block that computes them on, inputs from their first reader's."""
+    """Return when values are alive: neurons from the run that computes them on, inputs from their first reader's."""
     order = indices_of(wavefront.order)
-    block_of = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
-    block_of[order] = np.arange(len(order)) // wavefront.block.data
-    used = block_of[arrays.targets] >= 0
-    sources, readers = arrays.sources[used], block_of[arrays.targets[used]]
-    last = block_of.copy()
+    run_of_neuron = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
+    run_of_neuron[order] = wavefront.run_of
+    used = run_of_neuron[arrays.targets] >= 0
+    sources, readers = arrays.sources[used], run_of_neuron[arrays.targets[used]]
+    last = run_of_neuron.copy()
     np.maximum.at(last, sources, readers)
     never = np.iinfo(np.int64).max
-    first = np.where(block_of >= 0, block_of, never)
+    first = np.where(run_of_neuron >= 0, run_of_neuron, never)
     np.minimum.at(first, sources, np.where(sources < input_count, readers, never))
     return Lifetimes(np.where(first == never, -1, first), last)
 

@@ -22,10 +22,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.passes.permutation_groups import PermutationGroup, permutation_groups
-from redpebble.passes.weights import Indices, constant_for, with_inputs_ordered, with_outputs_ordered
+from redpebble.passes.weights import Indices, with_inputs_ordered, with_outputs_ordered
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,9 @@ def _reorder(op: Operation, along: Mapping[int, Indices]) -> None:
             rows, columns = along.get(0), along.get(1)
             weight = weight if columns is None else with_outputs_ordered(weight, columns)
             weight = weight if rows is None else with_inputs_ordered(weight, rows)
-            assert isinstance(weight, CscMatrix)
-            _replace(op, constant_for(weight))
+            constant = SparseConstantOp(weight)
+            constant.panels = op.panels if op.panels is None or columns is None else _permuted(op.panels, columns)
+            _replace(op, constant)
         case ConstantOp():
             array = op.array
             for axis, order in along.items():
@@ -72,6 +74,14 @@ def _reorder(op: Operation, along: Mapping[int, Indices]) -> None:
             _replace(op, ConstantOp(array))
         case _:
             raise ValueError(f"{op.name} is no constant")
+
+
+def _permuted(panels: PanelsAttr, order: Indices) -> PanelsAttr:
+    """Return the panels of outputs of which the one at `order[i]` goes to i."""
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    moved = [np.sort(position[panel]).tolist() for _, some in panels.panels for panel in some]
+    return PanelsAttr.of(sorted(moved, key=lambda panel: (-len(panel), panel)), panels.shared)
 
 
 def _replace(op: Operation, constant: ConstantOp | SparseConstantOp) -> None:

@@ -3,7 +3,7 @@
 ```mlir
 %y = pebble.network %x sources ... : (tensor<?x65536xf32>) -> tensor<?x65536xf32>
 // ->
-%y = pebble.network %x sources ... wavefront <blocks of 256, order dense<...>, slots dense<...>> : ...
+%y = pebble.network %x sources ... wavefront <runs dense<...>, order dense<...>, slots dense<...>> : ...
 ```
 
 A value gives its slot to another one as soon as its last reader ran. Where neurons read others near them, wherever
@@ -19,9 +19,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from redpebble.dialect.network import NetworkOp
-from redpebble.dialect.wavefront import WavefrontAttr
+from redpebble.dialect.wavefront import MOST_SLOTS, WavefrontAttr
 from redpebble.passes.network_view import network_of_op
-from redpebble.search.wavefront import depth_first
+from redpebble.search.wavefront import BLOCK, depth_first
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ class ScheduleWavefronts(ModulePass):
 
     slots: int = 4096
     """Rows of a tile of 64 columns that take half of a second-level cache of 2 MiB."""
-    block: int = 256
+    block: int = BLOCK
+    """Outputs that are taken at a time."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for network in op.walk():
             if isinstance(network, NetworkOp):
                 found = depth_first(network_of_op(network), self.block)
-                fits = found.slot_count <= self.slots
-                network.wavefront = WavefrontAttr.of(found.order, found.slots, found.block) if fits else None
+                fits = found.slot_count <= min(self.slots, MOST_SLOTS)
+                network.wavefront = WavefrontAttr.of(found.order, found.slots, found.runs) if fits else None

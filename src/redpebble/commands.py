@@ -36,6 +36,7 @@ from redpebble.rendering import (
 )
 from redpebble.runtime.oracle import Comparison, Oracle
 from redpebble.scheduling import ScheduleRequest, find_schedule, save_schedule
+from redpebble.untouched import read_or_untouched
 from redpebble.whole_files import replacing
 
 
@@ -65,8 +66,8 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan) -> bool:
     Raises:
         ValueError: a library was asked for, and there is no sparse network to run in it.
     """
-    original, files = read_model(request.source), request.files
     result = optimize(request.source, target=request.target or "ort", skip_passes=request.skip_passes)
+    original, files = read_or_untouched(request.source), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
     comparisons: list[Comparison] = []
@@ -161,6 +162,8 @@ def explain_and_print(model: Path, request: ExplainRequest, report: Path | None)
         explanation = explain(flat_model(model), request)
     console.print(layer_table(explanation.layers))
     console.print(explanation.graph_line, highlight=False)
+    if explanation.neuron_order:
+        console.print(f"order of neurons: {explanation.neuron_order}", highlight=False)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
     if report is not None and report.suffix == ".html":

@@ -1,7 +1,8 @@
 """The page to read first: from an ONNX model to native code, a line a pass, with the reason why it stands there."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ from redpebble.dialect.pebble import Pebble
 from redpebble.export.exporting import export_model
 from redpebble.export.network_report import NetworkReport, network_reports
 from redpebble.export.sparse_networks import network_obstacle
+from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.importing import Source, import_model
 from redpebble.lowering.driver import lower
 from redpebble.lowering.layer_report import LayerReport, layer_reports
@@ -26,6 +28,7 @@ from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.choose_kernels import ChooseKernels
 from redpebble.passes.discover_structure import DiscoverStructure
 from redpebble.passes.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.drop_dead_rows import DropDeadRows
 from redpebble.passes.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.fold_constants import FoldConstants
 from redpebble.passes.form_sparse_networks import FormSparseNetworks
@@ -34,14 +37,18 @@ from redpebble.passes.fuse_layers import FuseLayers
 from redpebble.passes.merge_duplicate_neurons import MergeDuplicateNeurons
 from redpebble.passes.pipeline import run_passes
 from redpebble.passes.recognize_layers import RecognizeLayers
+from redpebble.passes.reorder_neurons import ReorderNeurons
+from redpebble.passes.schedule_network import ScheduleNetwork
 from redpebble.passes.share_tiles import ShareTiles
 from redpebble.passes.sparsify import Sparsify
 from redpebble.runtime.artefact import Artefact
 from redpebble.runtime.cache import cache_key, default_folder, load, store
 from redpebble.runtime.machine_code import emit_object, host_target
-from redpebble.runtime.memory import return_free_memory
+from redpebble.runtime.memory import aligned_copy, return_free_memory
 from redpebble.runtime.network import Network
+from redpebble.theory.kernel_cost import Machine
 from redpebble.tuning import Tuning, measure_kernels
+from redpebble.untouched import untouched
 
 
 def simplifying_passes() -> tuple[ModulePass, ...]:
@@ -73,7 +80,20 @@ def native_passes(threads: int = 1) -> tuple[ModulePass, ...]:
         FormTiles(),  # row-wise layers run together on each batch tile
         CanonicalizePass(),
         ShareTiles(threads),  # threads that would have no tile of their own work on the same one
+        ScheduleNetwork(),  # layers that leave the cache run together where their neurons have an order for that
     )
+
+
+def known_passes(passes: Sequence[ModulePass], skipped: Sequence[str]) -> None:
+    """Check that the passes to be skipped are among `passes`.
+
+    Raises:
+        ValueError: one is not.
+    """
+    known = {one.name for one in passes}
+    for name in skipped:
+        if name not in known:
+            raise ValueError(f"unknown pass {name!r}, accepted are {', '.join(sorted(known))}")
 
 
 def context() -> Context:
@@ -84,18 +104,43 @@ def context() -> Context:
     return ctx
 
 
-def build_module(source: Source, threads: int = 1, tuning: Tuning | None = None) -> ModuleOp:
-    """Return the module of a model that is covered completely, scheduled for some threads.
+@dataclass(frozen=True)
+class NativeChoices:
+    """What a user may choose about native code beside its target: see `compile`."""
+
+    threads: int = 1
+    drop_dead_rows: bool = False
+    skip_passes: tuple[str, ...] = ()
+    reorder_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, expected 1 or more")
+        if not 0 <= self.reorder_seconds < float("inf"):
+            raise ValueError(f"reorder_seconds is {self.reorder_seconds}, expected 0 or more")
+        known_passes((*simplifying_passes(), ReorderNeurons(), ScheduleNetwork()), self.skip_passes)
+
+
+def build_module(
+    source: Source, threads: int = 1, tuning: Tuning | None = None, choices: NativeChoices | None = None
+) -> ModuleOp:
+    """Return the module of a model that is covered completely, scheduled for some threads, or by all `choices`.
 
     Kernels are chosen for the machine of `tuning` by what was measured there, or for that of the built-in constants.
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
     """
+    choices = choices or NativeChoices(threads)
     module = import_model(source, foreign="refuse").module
-    run_passes(context(), module, simplifying_passes())
+    # neurons that share connections come together, on request also by a search; kernels are chosen for that order
+    machine = Machine() if tuning is None else tuning.machine
+    passes = (*simplifying_passes(), ReorderNeurons.on(machine, choices.reorder_seconds))
+    run_passes(context(), module, [one for one in passes if one.name not in choices.skip_passes])
     kernels = ChooseKernels() if tuning is None else ChooseKernels.on(tuning.machine, measure_kernels(module, tuning))
-    run_passes(context(), module, (kernels, AnnotateIoBounds(), *native_passes(threads)))
+    dead_rows = [DropDeadRows()] if choices.drop_dead_rows else []
+    later = (kernels, AnnotateIoBounds(), *native_passes(choices.threads), *dead_rows)
+    run_passes(context(), module, [one for one in later if one.name not in choices.skip_passes])
     return module
 
 
@@ -106,17 +151,29 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     target: CpuTarget | None = None,
     cache: str | os.PathLike[str] | bool = True,
     tune: bool = False,
+    drop_dead_rows: bool = False,
+    skip_passes: tuple[str, ...] = (),
+    reorder_seconds: float = 0.0,
 ) -> Network:
     """Return native code for a model; a model compiled before comes from `cache`, a folder (True: the user's).
 
     With `tune` the kernels that are predicted to be best are measured on this machine, a few seconds for a model, and
     what was found is kept in `cache`; without it the prediction decides.
 
+    With `drop_dead_rows`, rows of the batch that have become zeros are no longer computed, where it is certain that
+    nothing comes of them: the results are the same, the time depends on the data. `skip_passes` names passes of
+    `simplifying_passes`, or `pebble-reorder-neurons` or `pebble-schedule-network`, to leave out.
+
+    Hidden neurons are put into an order that is predicted to be fast, where the network has one; with
+    `reorder_seconds` the order is annealed for about so long, always to the same one: single rows gain most.
+
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
-        ValueError: `threads` is less than 1, or `tune` is for a target that this machine cannot run.
+        ValueError: `threads` is less than 1, `reorder_seconds` less than 0, a pass to be skipped does not exist, or
+            `tune` is for a target that this machine cannot run.
     """
-    artefact = native_code(source, threads=threads, target=target, cache=cache, tune=tune)
+    choices = NativeChoices(threads, drop_dead_rows, skip_passes, reorder_seconds)
+    artefact = native_code(source, target=target, cache=cache, tune=tune, choices=choices)
     return Network(artefact.program, artefact.image, threads)
 
 
@@ -127,6 +184,7 @@ def native_code(
     target: CpuTarget | None = None,
     cache: str | os.PathLike[str] | bool = True,
     tune: bool = False,
+    choices: NativeChoices | None = None,
 ) -> Artefact:
     """Return native code for a model as `compile` runs it, from the folder `cache` where it was compiled before.
 
@@ -134,21 +192,32 @@ def native_code(
         ModelError: the model is unreadable, or something in it is not covered.
         ValueError: `threads` is less than 1, or `tune` is for a target that this machine cannot run.
     """
-    if threads < 1:
-        raise ValueError(f"threads is {threads}, expected 1 or more")
+    choices = choices or NativeChoices(threads)
     cpu = host_target() if target is None else target
     folder = default_folder() if cache is True else None if cache is False else Path(cache)
     tuning = Tuning.on(cpu, folder) if tune else Tuning.predicted(cpu, folder)
-    digest = model_digest(source) if folder is not None else None
-    key = cache_key(digest, cpu, f"threads={threads} tune={tune} {tuning.machine}") if digest is not None else ""
+    digest = model_digest(source, folder) if folder is not None else None
+    key = cache_key(digest, cpu, f"{choices} tune={tune} {tuning.machine}") if digest is not None else ""
     artefact = load(folder, key) if folder is not None and key else None
     if artefact is None:
-        program = lower(build_module(source, threads, tuning), cpu)
-        artefact = Artefact(program, emit_object(program.llvm_ir, cpu))
+        artefact = _compiled(build_module(source, tuning=tuning, choices=choices), cpu)
         if folder is not None and key:
             store(folder, key, artefact)
+            # the weights of a file are in memory only where they are used, and only once for all processes
+            artefact = load(folder, key) or artefact
         return_free_memory()
     return artefact
+
+
+def _compiled(module: ModuleOp, cpu: CpuTarget) -> Artefact:
+    """Return native code of a module, which is of no use afterwards."""
+    program = lower(module, cpu)
+    # ops refer to each other in circles, so that their weights would stay until the collector runs
+    for op in module.walk():
+        op.attributes.clear()
+        op.properties.clear()
+    image = emit_object(program.llvm_ir, cpu)
+    return Artefact(replace(program, llvm_ir="", constants=tuple(map(aligned_copy, program.constants))), image)
 
 
 @dataclass(frozen=True)
@@ -174,15 +243,18 @@ def optimize(
     ops for runtimes in which our library is not registered.
 
     Raises:
-        ModelError: the model is unreadable.
+        ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
         ValueError: a pass to be skipped does not exist.
     """
     passes = portable_passes()
-    known = {one.name for one in passes}
-    for name in skip_passes:
-        if name not in known:
-            raise ValueError(f"unknown pass {name!r}, accepted are {', '.join(sorted(known))}")
-    imported = import_model(source, foreign="keep")
+    known_passes(passes, skip_passes)
+    try:
+        imported = import_model(source, foreign="keep")
+    except UnsupportedModelError as error:
+        if target == "portable":
+            raise
+        # whatever onnxruntime runs is accepted, and no slower afterwards
+        return Optimized(untouched(source), report=(), foreign=(), modified=False, networks=(), obstacle=str(error))
     before = imported.module.clone()
     run_passes(context(), imported.module, [one for one in passes if one.name not in skip_passes])
     obstacle = network_obstacle(imported.model) if target == "ort" else ""

@@ -209,7 +209,7 @@ def _ranks(neurons: NDArray[np.int64], keys: NDArray[np.int64], *, last: bool = 
 
 def _layer_table(layers: Sequence[LayerReport]) -> str:
     times = ("predicted us", "measured us")
-    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "why")
+    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "structure", "why")
     rows = [
         (
             "",
@@ -223,9 +223,10 @@ def _layer_table(layers: Sequence[LayerReport]) -> str:
                 layer.kernel,
                 ", ".join(f"{time:.3g}" for time in layer.predicted_us.values()),
                 ", ".join(f"{time:.3g}" for time in layer.measured_us.values()),
+                layer.structure.replace("\n", "; "),
                 layer.reason,
             ),
         )
         for layer in layers
     ]
-    return _table(headers, rows, words=("format", "kernel", *times, "why"))
+    return _table(headers, rows, words=("format", "kernel", *times, "structure", "why"))

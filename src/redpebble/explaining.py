@@ -117,6 +117,8 @@ class Explanation:
     layers: tuple[LayerReport, ...]
     graph_line: str
     network: NetworkExplanation | None
+    neuron_order: str = ""
+    """What orders of hidden neurons were tried, and what they are predicted to gain."""
 
 
 def explain(model: FlatModel, request: ExplainRequest) -> Explanation:
@@ -126,11 +128,11 @@ def explain(model: FlatModel, request: ExplainRequest) -> Explanation:
         ValueError: the seconds are negative.
     """
     if not model.networks:
-        return Explanation(request, model.layers, model.graph_line, None)
+        return Explanation(request, model.layers, model.graph_line, None, model.order)
     # on a machine that does something else, threads that spin in eigenvalue solvers cost far more than they save
     with threadpool_limits(1):
         network = _explain_network(model, request)
-    return Explanation(request, model.layers, model.graph_line, network)
+    return Explanation(request, model.layers, model.graph_line, network, model.order)
 
 
 def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplanation:
@@ -200,6 +202,7 @@ def explanation_report(explanation: Explanation) -> dict[str, Any]:
         "network": None if network is None else _network_report(network),
         "layers": [asdict(layer) for layer in explanation.layers],
         "graphs": explanation.graph_line,
+        "neuron_order": explanation.neuron_order,
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 
 from redpebble.compiler import context, simplifying_passes
@@ -14,6 +14,7 @@ from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.movement import ReshapeOp
 from redpebble.dialect.network import NetworkOp
+from redpebble.dialect.provenance import ORDER
 from redpebble.frontend.importing import Source, import_model
 from redpebble.lowering.layer_report import LayerReport, layer_reports
 from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
@@ -21,6 +22,7 @@ from redpebble.passes.choose_kernels import ChooseKernels
 from redpebble.passes.flatten_network import FlattenNetwork
 from redpebble.passes.network_view import network_of_op
 from redpebble.passes.pipeline import run_passes
+from redpebble.passes.reorder_neurons import ReorderNeurons
 from redpebble.runtime.cache import default_folder
 from redpebble.runtime.machine_code import host_target
 from redpebble.theory.network import Network
@@ -34,6 +36,8 @@ class FlatModel:
     layers: tuple[LayerReport, ...]
     networks: tuple[Network, ...]
     cuts: dict[str, int]
+    order: str = ""
+    """What orders of its hidden neurons were tried and are predicted to gain, where the network has one."""
 
     @property
     def graph_line(self) -> str:
@@ -53,11 +57,17 @@ def flat_model(source: Source, cache: Path | None = None) -> FlatModel:
     module = import_model(source, foreign="keep").module
     run_passes(context(), module, simplifying_passes())
     known = Tuning.recalled(host_target(), default_folder() if cache is None else cache)
-    run_passes(context(), module, (ChooseKernels.on(known.machine, measure_kernels(module, known)), AnnotateIoBounds()))
-    layers = layer_reports(module)
+    # layers are those that `compile` runs; the numbers of neurons in graphs stay those of the model
+    ordered = module.clone()
+    run_passes(context(), ordered, [ReorderNeurons.on(known.machine)])
+    kernels = ChooseKernels.on(known.machine, measure_kernels(ordered, known))
+    run_passes(context(), ordered, (kernels, AnnotateIoBounds()))
     run_passes(context(), module, (FlattenNetwork(),))
     networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))
-    return FlatModel(layers, networks, _cuts(module))
+    order = ordered.attributes.get(ORDER)
+    return FlatModel(
+        layer_reports(ordered), networks, _cuts(module), order.data if isinstance(order, StringAttr) else ""
+    )
 
 
 def _cuts(module: ModuleOp) -> dict[str, int]:

@@ -24,12 +24,15 @@ console = Console(width=None if sys.stdout.isatty() else WIDE)
 def layer_table(layers: Sequence[LayerReport]) -> Table:
     """Return a line for each linear layer; times in microseconds are of tiles of the widths that a kernel is for."""
     times = ("predicted us", *(("measured us",) if any(layer.measured_us for layer in layers) else ()))
-    table = _table("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "why")
+    found = ("structure",) if any(layer.structure for layer in layers) else ()
+    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, *found, "why")
+    table = _table(*headers)
     for layer in layers:
         sizes = (str(layer.inputs), str(layer.outputs), f"{layer.connections:,}", f"{layer.density:.3f}")
         known = (layer.predicted_us, layer.measured_us)[: len(times)]
         spans = ("\n".join(kernel_times(layer.kernel, one)) for one in known)
-        table.add_row(layer.name, *sizes, layer.format, layer.kernel.replace(", ", "\n"), *spans, layer.reason)
+        reasons = (layer.structure, layer.reason) if found else (layer.reason,)
+        table.add_row(layer.name, *sizes, layer.format, layer.kernel.replace(", ", "\n"), *spans, *reasons)
     return table
 
 
@@ -133,6 +136,7 @@ def _table(*headers: str) -> Table:
         "kernel",
         "predicted us",
         "measured us",
+        "structure",
         "why",
         "output",
         "verdict",

@@ -21,7 +21,7 @@ from redpebble.runtime.calibration import machine_name
 from redpebble.runtime.kernel_timing import KernelClock
 from redpebble.runtime.machine_code import host_target, missing_features
 from redpebble.runtime.remembered import Json, recall, remember
-from redpebble.theory.kernel_cost import Machine
+from redpebble.theory.kernel_cost import WIDTHS, Machine
 from redpebble.theory.kernel_work import Layer
 
 CANDIDATES: Final = 3
@@ -127,7 +127,7 @@ def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
         if key in found or not layer.inputs or not layer.outputs:
             continue
         times = predicted_times(layer, machine)
-        kernels = [RepeatedKernel(family, width) for width, known in times.items() for family in _best(known)]
+        kernels = [RepeatedKernel(family, width) for width in WIDTHS for family in _best(times[width])]
         found[key] = Candidates(key, linear.weight, layer, tuple(kernels))
     return list(found.values())
 

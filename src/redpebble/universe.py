@@ -17,6 +17,7 @@ PASSES = (
     "MergeDuplicateNeurons",
     "Sparsify",
     "PermuteNeurons",
+    "ReorderNeurons",
     "DiscoverStructure",
     "ChooseKernels",
     "AnnotateIoBounds",
@@ -29,6 +30,8 @@ PASSES = (
     "ScheduleWavefronts",
     "FormTiles",
     "ShareTiles",
+    "ScheduleNetwork",
+    "DropDeadRows",
 )
 """Classes of passes; `FuseLayers` is in `passes/fuse_layers.py` and called `pebble-fuse-layers`."""
 

@@ -54,7 +54,7 @@ def test_every_choice_is_a_family_that_has_code_for_its_width(density: float, la
 
 
 def test_a_weight_that_is_stored_dense_is_never_thinned() -> None:
-    assert set(chosen(a_weight(0.05), Machine()).choices.values()) == {"dense_rows", "dense_panels"}
+    assert set(chosen(a_weight(0.05), Machine()).choices.values()) == {"dense_outputs"}
 
 
 def test_without_permutes_in_registers_single_rows_do_not_walk() -> None:
@@ -94,7 +94,7 @@ def test_a_family_is_packed_for_one_width_only_where_that_gains_more_than_a_litt
 
 
 def test_every_property_of_a_machine_is_an_option() -> None:
-    machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"walk@1": 1.25, "dense_panels@64": 0.5})
+    machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"walk@1": 1.25, "dense_outputs@64": 0.5})
     options = ChooseKernels.on(machine, [Measurement("abc", 8, "walk", 1.5)])
     assert options.machine == machine
     assert {field.name for field in fields(Machine)} <= {field.name for field in fields(ChooseKernels)}

@@ -51,8 +51,8 @@ def test_outputs_of_one_panel_stay_together() -> None:
     assert borders(weight, 2, "panels", across_the_middle)[1] in (16, 48)
 
 
-def test_outputs_that_dense_panels_write_at_once_stay_together() -> None:
-    assert borders(np.ones((8, 200), dtype=np.float32), 2, "dense_panels") == [0, 96, 200]
+def test_outputs_that_dense_kernels_do_at_once_stay_together() -> None:
+    assert borders(np.ones((8, 200), dtype=np.float32), 2, "dense_outputs") == [0, 128, 200]
 
 
 def test_a_layer_of_few_outputs_is_not_cut() -> None:

@@ -33,8 +33,7 @@ def replay(network: Network, found: Wavefront) -> None:
     """Run the order on slots that hold the number of the neuron they belong to."""
     slots = np.full(found.slot_count, -1, dtype=np.int64)
     inputs = set(network.inputs.tolist())
-    for start in range(0, len(found.order), found.block):
-        neurons = found.order[start : start + found.block]
+    for neurons in np.split(found.order, found.runs[1:]):
         needed = np.unique(network.sources[np.isin(network.targets, neurons)])
         for neuron in needed[[int(one) in inputs and slots[found.slots[one]] != one for one in needed]]:
             slots[found.slots[neuron]] = neuron

@@ -11,7 +11,7 @@ func.func @main(%x: tensor<?x4xf32>) -> (tensor<?x1xf32>, tensor<?x1xf32>) {
   // SLOW-WALK: %a = pebble.linear
   // SLOW-WALK-NOT: <walk
   %a = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
-  // CHECK: %b = pebble.linear %x, %v kernel <dense_rows from 1, dense_panels from 8, predicted [{{.*}}], "density 0.750, stored dense">
+  // CHECK: %b = pebble.linear %x, %v kernel <dense_outputs, predicted [{{.*}}], "density 0.750, stored dense">
   %b = pebble.linear %x, %v : (tensor<?x4xf32>, tensor<4x1xf32>) -> tensor<?x1xf32>
   func.return %a, %b : tensor<?x1xf32>, tensor<?x1xf32>
 }

@@ -9,8 +9,8 @@ func.func @residual(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batc
   // CHECK-NEXT: [[C:%.*]] = pebble.constant {pebble.values = ["c"]} dense<[3.000000e+00, 4.000000e+00]> : tensor<2xf32>
   // CHECK-NEXT: [[Y:%.*]] = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [8, 32]> : (tensor<?x2xf32>) -> tensor<?x2xf32> {
   // CHECK-NEXT: ^{{.*}}([[X:%.*]]: tensor<?x2xf32>):
-  // CHECK-NEXT: [[H:%.*]] = pebble.linear [[X]], %w activation <relu> kernel <dense_panels, "why"> {pebble.node = "fc"}
-  %h = pebble.linear %x, %w activation <relu> kernel <dense_panels, "why"> {pebble.node = "fc"} : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  // CHECK-NEXT: [[H:%.*]] = pebble.linear [[X]], %w activation <relu> kernel <dense_outputs, "why"> {pebble.node = "fc"}
+  %h = pebble.linear %x, %w activation <relu> kernel <dense_outputs, "why"> {pebble.node = "fc"} : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   // CHECK-NEXT: [[S:%.*]] = pebble.add [[H]], [[X]]
   %s = pebble.add %h, %x : (tensor<?x2xf32>, tensor<?x2xf32>) -> tensor<?x2xf32>
   // CHECK-NEXT: [[P:%.*]] = pebble.mul [[S]], [[C]]

@@ -5,7 +5,7 @@
 func.func @narrow(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32]>
-  %h = pebble.linear %x, %w kernel <dense_panels, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 4.0, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 4.0, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
 
@@ -16,8 +16,8 @@ func.func @narrow(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch"
 func.func @together(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   // CHECK: schedule <layer_by_layer, widths = [1, 8, 32, 64]>
-  %h = pebble.linear %x, %w kernel <dense_panels, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 4.0, 64: 9.0], measured [64: 5.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
-  %y = pebble.linear %h, %w kernel <dense_panels, predicted [1: 1.0, 8: 2.0, 16: 5.0, 32: 4.0, 64: 5.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 4.0, 64: 9.0], measured [64: 5.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %y = pebble.linear %h, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 5.0, 32: 4.0, 64: 5.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 
@@ -28,6 +28,39 @@ func.func @together(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batc
 func.func @unknown(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32, 64]>
-  %h = pebble.linear %x, %w kernel <dense_panels, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %h = pebble.linear %x, %w kernel <count_blocks, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  func.return %h : tensor<?x2xf32>
+}
+
+// -----
+
+// Three vectors of columns are faster than four: the widest tiles have no place beside those.
+// CHECK-LABEL: @three_vectors
+func.func @three_vectors(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
+  // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32, 48]>
+  %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 5.0, 48: 6.5, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  func.return %h : tensor<?x2xf32>
+}
+
+// -----
+
+// Three vectors of columns are no faster than four.
+// CHECK-LABEL: @four_vectors
+func.func @four_vectors(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
+  // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32, 64]>
+  %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 5.0, 48: 6.8, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  func.return %h : tensor<?x2xf32>
+}
+
+// -----
+
+// Dense kernels do as many rows as there are, so widths between and beyond the others save time.
+// CHECK-LABEL: @dense
+func.func @dense(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
+  // CHECK: schedule <layer_by_layer, widths = [1, 8, 12, 16, 32, 64, 96]>
+  %h = pebble.linear %x, %w kernel <dense_outputs, predicted [1: 5.0, 8: 6.0, 12: 7.0, 16: 9.0, 32: 16.0, 64: 31.0, 96: 46.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }

@@ -1,0 +1,33 @@
+// RUN: xdsl-opt %s -p pebble-drop-dead-rows --split-input-file | filecheck %s
+
+// The clamp makes zeros of the negative biases: rows of zeros stay so from the first layer on.
+// CHECK-LABEL: @clamped
+func.func @clamped(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<[[1.0, 0.0], [0.0, 1.0]]> : tensor<2x2xf32>
+  %b = pebble.constant dense<-0.3> : tensor<2xf32>
+  // CHECK: schedule <layer_by_layer, widths = [16]> dead_rows <dropped after [0], tiles of 48>
+  %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16]> : (tensor<?x2xf32>) -> tensor<?x2xf32> {
+  ^bb0(%t: tensor<?x2xf32>):
+    %h = pebble.linear %t, %w bias %b activation <clip(0.0, 32.0)> : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    %z = pebble.linear %h, %w bias %b activation <relu> : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    pebble.yield %z : tensor<?x2xf32>
+  }
+  func.return %y : tensor<?x2xf32>
+}
+
+// -----
+
+// The last layer makes its bias of zeros.
+// CHECK-LABEL: @biased
+func.func @biased(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<[[1.0, 0.0], [0.0, 1.0]]> : tensor<2x2xf32>
+  %b = pebble.constant dense<[-0.3, 0.5]> : tensor<2xf32>
+  // CHECK-NOT: dead_rows
+  %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16]> : (tensor<?x2xf32>) -> tensor<?x2xf32> {
+  ^bb0(%t: tensor<?x2xf32>):
+    %h = pebble.linear %t, %w activation <relu> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+    %z = pebble.linear %h, %w bias %b activation <relu> : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    pebble.yield %z : tensor<?x2xf32>
+  }
+  func.return %y : tensor<?x2xf32>
+}

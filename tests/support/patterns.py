@@ -1,0 +1,21 @@
+"""Masks [rows, inputs] as lists of inputs, and shuffled."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.row_lists import Rows
+
+Mask = NDArray[np.bool_]
+
+
+def rows_of(mask: Mask) -> Rows:
+    """The rows of a mask [rows, inputs]."""
+    _, inputs = np.nonzero(mask)
+    pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(mask.sum(axis=1))))
+    return Rows(pointers, inputs, mask.shape[1])
+
+
+def shuffled(mask: Mask, seed: int) -> Mask:
+    """The same with its rows and its inputs in random orders."""
+    rng = np.random.default_rng(seed)
+    return mask[rng.permutation(mask.shape[0])][:, rng.permutation(mask.shape[1])]
