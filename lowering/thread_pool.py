@@ -30,17 +30,69 @@ LOOKS: Final = 32
 """Looks at a flag between two times that a thread lets others run."""
 
 
-def pool_module(*, x86: bool) -> str:
-    """Return the LLVM IR of the pool; only on x86 a spinning thread can tell the core that it spins."""
+def pool_module(*, x86: bool, linux: bool) -> str:
+    """Return the LLVM IR of the pool.
+
+    Only on x86 a spinning thread can tell the core that it spins. Linux likes to wake a thread where its waker runs,
+    which goes on running: there a thread moves away before it works.
+    """
     pause = "declare void @llvm.x86.sse2.pause()" if x86 else "define internal void @rest() { ret void }"
     text = _POOL.replace("@PAUSE", "@llvm.x86.sse2.pause" if x86 else "@rest")
     for name, number in (("SPINS", SPINS), ("YIELDS", YIELDS), ("LOOKS", LOOKS)):
         text = text.replace(name, str(number))
-    return f"{pause}\n{text}"
+    return f"{pause}\n{_MOVE if linux else _STAY}\n{text}"
 
+
+_STAY: Final = """
+define internal i32 @sched_getcpu() {
+  ret i32 -1
+}
+
+define internal void @move_away(ptr %pool) {
+  ret void
+}
+"""
+
+# a cpu_set_t has 128 bytes; without the core both are on, the mask may be empty, which the system refuses
+_MOVE: Final = """
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal void @move_away(ptr %pool) {
+entry:
+  %mask = alloca [128 x i8], align 8
+  %place = getelementptr i8, ptr %pool, i64 204
+  %waker = load atomic i32, ptr %place acquire, align 4
+  %own = call i32 @sched_getcpu()
+  %together = icmp eq i32 %own, %waker
+  br i1 %together, label %look, label %done
+look:
+  %failed = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %known = icmp eq i32 %failed, 0
+  br i1 %known, label %move, label %done
+move:
+  %index = lshr i32 %own, 3
+  %byte = getelementptr i8, ptr %mask, i32 %index
+  %bits = load i8, ptr %byte
+  %number = and i32 %own, 7
+  %bit = shl i32 1, %number
+  %narrow = trunc i32 %bit to i8
+  %other = xor i8 %narrow, -1
+  %rest = and i8 %bits, %other
+  store i8 %rest, ptr %byte
+  %a = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  store i8 %bits, ptr %byte
+  %b = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  br label %done
+done:
+  ret void
+}
+"""
 
 # Words of the pool, in bytes: 0 generation, 64 threads that arrived at a barrier, 128 barriers passed, 192 sleepers,
-# 196 stop, 200 threads, 256 call, 320 mutex, 448 condition. Each counter has a cache line of its own.
+# 196 stop, 200 threads, 204 the core of who woke the sleepers last, 256 call, 320 mutex, 448 condition. Each counter has
+# a cache line of its own.
 _POOL: Final = """
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)
@@ -79,6 +131,9 @@ define void @run(ptr %pool, ptr %call) {
   %any = icmp sgt i32 %asleep, 0
   br i1 %any, label %rouse, label %share
 rouse:
+  %core = call i32 @sched_getcpu()
+  %core.at = getelementptr i8, ptr %pool, i64 204
+  store atomic i32 %core, ptr %core.at release, align 4
   call void @wake(ptr %pool)
   br label %share
 share:
@@ -135,6 +190,7 @@ doze:
 rise:
   %d = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   %e = call i32 @pthread_mutex_unlock(ptr %mutex)
+  call void @move_away(ptr %pool)
   br label %awake
 awake:
   %now = load atomic i32, ptr %pool acquire, align 4

@@ -64,6 +64,8 @@ TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMe
 WORTH_REPLACING: Final = 0.97
 """Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""
 
+LEAST_US: Final = 2.0
+"""Of the widest tile, from which on further widths pay: to tell many apart takes some 20 ns for each in a call."""
 
 ABOUT_EQUAL: Final = 1.02
 """Of the least time of a column, up to which the widest tiles are preferred: they read weights the fewest times."""
@@ -111,7 +113,7 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
 
 def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[int, ...]:
     """Return widths, and of all those of `columns` the others by which a number of rows takes less time."""
-    if not all(columns[width] for width in kept):
+    if not all(columns[width] for width in kept) or kept[-1] * columns[kept[-1]] < LEAST_US:
         return tuple(kept)
     least = min(column for column in columns.values() if column)
     widest = max(width for width, column in columns.items() if 0 < column <= ABOUT_EQUAL * least)

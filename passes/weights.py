@@ -124,8 +124,9 @@ def with_inputs_added(weight: Weight, position: Indices, count: int) -> Weight:
         merged = np.zeros((count, weight.shape[1]), dtype=np.float32)
         together = np.argsort(position, kind="stable")
         targets, first = np.unique(position[together], return_index=True)
-        if len(targets):
-            merged[targets] = np.add.reduceat(weight[together].astype(np.float64), first, axis=0)
+        with np.errstate(over="ignore"):  # callers look for sums that f32 cannot hold
+            if len(targets):
+                merged[targets] = np.add.reduceat(weight[together].astype(np.float64), first, axis=0)
         return merged
     keys = weight.columns * count + position[weight.rows]
     unique, place = np.unique(keys, return_inverse=True)

@@ -18,7 +18,7 @@ from redpebble.runtime.memory import address_of, aligned_bytes
 def _pool_code() -> MachineCode:
     """Return the pool's functions; there is one copy in a process."""
     x86 = platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"}
-    image = emit_object(pool_module(x86=x86), CpuTarget.generic())
+    image = emit_object(pool_module(x86=x86, linux=platform.system() == "Linux"), CpuTarget.generic())
     return load_object(image, {"prepare": (1, 1), "run": (2, 0), "stop": (1, 0), "work": (1, 1)})
 
 
