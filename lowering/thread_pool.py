@@ -91,8 +91,8 @@ done:
 """
 
 # Words of the pool, in bytes: 0 generation, 64 threads that arrived at a barrier, 128 barriers passed, 192 sleepers,
-# 196 stop, 200 threads, 204 the core of who woke the sleepers last, 256 call, 320 mutex, 448 condition. Each counter has
-# a cache line of its own.
+# 196 stop, 200 threads, 204 the core of who woke the sleepers last, 256 call, 320 mutex, 448 condition. Each counter
+# has a cache line of its own.
 _POOL: Final = """
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)

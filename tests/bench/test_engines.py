@@ -44,7 +44,7 @@ def skipped(engine: str) -> None:
         pytest.skip(f"{engine} is not installed")
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_agrees_with_double_precision(engine: str, threads: int, tmp_path: Path) -> None:
     skipped(engine)

@@ -170,7 +170,7 @@ DAMAGES: list[tuple[Callable[[bytes], bytes], str]] = [
 ]
 
 
-@pytest.mark.parametrize("trust", [TRUST, {}])
+@pytest.mark.parametrize("trust", [TRUST, pytest.param({}, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
 def test_damaged_code_is_refused_before_any_of_it_is_used(
     tmp_path: Path, damage: Callable[[bytes], bytes], message: str, trust: dict[str, str]

@@ -1,5 +1,6 @@
 """Native functions on feature-major blocks compute what the module says; messages carry rows as they are."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,7 @@ class Loaded(NamedTuple):
     scratch: NDArray[np.uint8]
 
 
+@cache
 def loaded(width: int) -> Loaded:
     module: ModuleOp = Parser(context(), MODULE).parse_module()
     run_passes(context(), module, (ChooseKernels(),))

@@ -157,6 +157,7 @@ def with_pruned_constants(operators: frozenset[str]) -> Iterator[NodeCase]:
             yield ready
 
 
+@pytest.mark.slow
 def test_a_node_test_with_pruned_weights_that_onnxruntime_passes_is_passed_after_optimize() -> None:
     problems, networks = problems_of(with_pruned_constants(frozenset({"Gemm", "MatMul"})))
     assert not problems, "\n".join(problems)

@@ -143,7 +143,9 @@ def test_other_weights_in_a_file_of_their_own_are_another_model(path: Path, fold
     assert_close([np.asarray(network(inputs_of(0)))], Oracle(path).run({"x": inputs_of(0)}))
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "other"])
+@pytest.mark.parametrize(
+    "damage", ["empty", "changed", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cut", "other"))]
+)
 def test_a_kept_file_that_is_damaged_is_ignored_and_replaced(damage: str, path: Path, folder: Path) -> None:
     first = redpebble.compile(path, cache=folder)
     (file,) = kept(folder)

@@ -145,6 +145,7 @@ def test_seconds_that_cannot_pass_are_refused(seconds: float, folder: Path) -> N
         Tuning.on(host_target(), folder, seconds)
 
 
+@pytest.mark.slow
 def test_the_commands_show_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

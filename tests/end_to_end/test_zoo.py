@@ -99,6 +99,7 @@ def test_the_portable_model_agrees_with_the_original(spec: str) -> None:
         assert_close(portable.run(feeds), oracle_of(spec).run(feeds), label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", AMPLIFYING)
 def test_where_errors_amplify_ours_are_no_larger_than_a_few_times_those_of_onnxruntime(spec: str) -> None:
     network = redpebble.compile(model_of(spec), cache=False)
@@ -116,7 +117,9 @@ def test_where_errors_amplify_ours_are_no_larger_than_a_few_times_those_of_onnxr
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("spec", [SMALL[2], SMALL[5], SMALL[7]])
+@pytest.mark.parametrize(
+    "spec", [SMALL[2], *(pytest.param(spec, marks=pytest.mark.slow) for spec in (SMALL[5], SMALL[7]))]
+)
 def test_code_for_any_target_agrees_with_onnxruntime(spec: str, target: str) -> None:
     if missing := missing_features(TARGETS[target]):
         pytest.skip(f"this machine lacks {', '.join(missing)}")

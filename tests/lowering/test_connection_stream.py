@@ -56,7 +56,7 @@ def moved(stream: NDArray[np.uint32]) -> Counter[int]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), memory=MEMORIES, seed=SEEDS)
 def test_loads_and_stores_in_the_stream_are_those_that_the_machine_counts(
     network: Network, memory: Memory, seed: int

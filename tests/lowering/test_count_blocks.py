@@ -45,6 +45,8 @@ def pattern(name: str) -> Floats:
 each_family = pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks"])
 
 PATTERNS = ("uniform", "skewed rows", "one full row", "empty rows and columns", "banded", "blocks", "all zero", "dense")
+OFTEN = {"skewed rows", "empty rows and columns", "all zero"}
+SOME_PATTERNS = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in PATTERNS]
 
 
 def layer(weight: Floats, bias: Floats, widths: Sequence[int], family: str) -> ModuleOp:
@@ -136,7 +138,7 @@ def test_every_tile_width_computes_the_product(target: CpuTarget, family: str) -
 
 
 @each_family
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", SOME_PATTERNS)
 def test_every_pattern_computes_the_product(name: str, family: str) -> None:
     weight, bias = pattern(name), np.linspace(-1, 1, 90, dtype=np.float32)
     x = np.random.default_rng(3).standard_normal((70, 300)).astype(np.float32)

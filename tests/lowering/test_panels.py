@@ -54,7 +54,7 @@ def assert_exact(weight: Floats, target: CpuTarget, widths: tuple[int, ...] = ()
 
 
 @each_target
-@pytest.mark.parametrize("noise", [0.0, 0.03])
+@pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 0.03])
 def test_panels_of_every_height_agree_with_float64(target: CpuTarget, noise: float) -> None:
     assert_exact(grouped([16, 8, 12, 6, 4, 3, 2, 1], 70, noise, seed=1), target)
 

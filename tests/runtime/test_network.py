@@ -92,11 +92,16 @@ def test_threads_that_slept_wake_again() -> None:
         np.testing.assert_array_equal(network(x), expected)
 
 
+@pytest.fixture(scope="module")
+def networks() -> dict[int, Network]:
+    return {threads: a_network(threads) for threads in (2, 3, 5)}
+
+
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 500])
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_rows_are_cut_without_gap_or_overlap(rows: int, threads: int) -> None:
+def test_rows_are_cut_without_gap_or_overlap(rows: int, threads: int, networks: dict[int, Network]) -> None:
     x = np.random.default_rng(rows).standard_normal((rows, 5)).astype(np.float32)
-    np.testing.assert_allclose(a_network(threads)(x), x @ WEIGHT, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(networks[threads](x), x @ WEIGHT, rtol=1e-5, atol=1e-5)
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))
