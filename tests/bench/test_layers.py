@@ -65,6 +65,7 @@ def test_a_call_is_timed_at_least_as_often_as_asked() -> None:
     assert "".join(calls).rindex("a") > "".join(calls).index("b")
 
 
+@pytest.mark.slow
 def test_a_fresh_process_says_what_it_needed(tmp_path: Path) -> None:
     path = RandomLayer(64, 48, 0.5).save(tmp_path)
     footprint = footprint_in_a_fresh_process(path, tmp_path, after_another=True)

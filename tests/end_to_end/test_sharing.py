@@ -92,6 +92,7 @@ def test_threads_that_compile_the_same_model_at_once_share_a_folder(path: Path, 
     assert len(kept(folder)) == 1
 
 
+@pytest.mark.slow
 def test_processes_that_compile_the_same_model_at_once_share_a_folder(path: Path, folder: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(path), str(folder)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

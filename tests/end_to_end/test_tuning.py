@@ -27,6 +27,9 @@ def tuned(model: onnx_ir.Model, folder: Path, seconds: float = 0.01) -> tuple[La
     return layer_reports(build_module(model, tuning=Tuning.on(host_target(), folder, seconds)))
 
 
+MORE = ("", '{"format": 1, "content": 7}')
+
+
 def file_of(folder: Path, kind: str) -> Path:
     (file,) = folder.glob(f"{kind}-*.json")
     return file
@@ -80,7 +83,8 @@ def test_the_fastest_by_the_clock_is_chosen(model: onnx_ir.Model, folder: Path, 
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[", '{"format": 1, "content": ["nonsense", 3]}', '{"format": 1, "content": 7}']
+    "content",
+    ["[", '{"format": 1, "content": ["nonsense", 3]}', *(pytest.param(one, marks=pytest.mark.slow) for one in MORE)],
 )
 def test_damaged_times_are_measured_again(model: onnx_ir.Model, folder: Path, content: str, tmp_path: Path) -> None:
     file_of(copied(folder, tmp_path), "tuning").write_text(content)
