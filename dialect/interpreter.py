@@ -24,6 +24,7 @@ from xdsl.interpreters.func import FuncFunctions
 from xdsl.utils.exceptions import InterpretationError
 from xdsl.utils.hints import isa
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.foreign import ForeignOp
@@ -43,7 +44,7 @@ from redpebble.dialect.provenance import node_name
 from redpebble.dialect.reference_activations import Floats, activate
 from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.dialect.tensors import Shape, compatible, shape_of, shape_text
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 
 Arguments = tuple[Any, ...]
 """What the interpreter hands over: an array for each operand (its framework knows no narrower type)."""

@@ -3,6 +3,7 @@
 from xdsl.ir import Dialect
 
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.dead_rows import DeadRowsAttr
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
@@ -24,7 +25,7 @@ from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.partition import PartitionAttr
 from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.dialect.structure import FactAttr
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.dialect.times import TimesAttr
 from redpebble.dialect.transfers import InstanceBoundAttr, TransferCountAttr
 from redpebble.dialect.wavefront import WavefrontAttr

@@ -19,7 +19,6 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes import LayoutAttr
-from redpebble.dialect.bodies import YieldOp as YieldOp
 from redpebble.dialect.bodies import boundary, verify_operands, verify_yield, yielded_by
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.dead_rows import DeadRowsAttr, verify_dead_rows

@@ -9,11 +9,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from redpebble.dialect.attributes import LayoutAttr
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.decisions import ScheduleAttr
 from redpebble.dialect.symbolic import NAME
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.lowering.block_layout import HEIGHT, LAYOUT
 
 

@@ -7,13 +7,14 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.movement import ReshapeOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.symbolic import NAME, Size, SymbolicShape, product, symbolic_shapes
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.frontend.errors import UnsupportedModelError
 
 

@@ -18,7 +18,6 @@ from redpebble.lowering.panels import Panels
 from redpebble.lowering.sell_gather import SellGather
 from redpebble.lowering.sparse_rows import SparseRows
 from redpebble.lowering.strips import Strips
-from redpebble.lowering.target import CpuTarget
 from redpebble.lowering.walk import Walk
 
 
@@ -50,24 +49,3 @@ FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
 
 SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather"})
 """Those with code for tiles of one batch column only."""
-
-NARROW: Final = 16
-"""Batch columns up to which four rows at once pay; wider tiles have enough sums with two."""
-
-
-def has_good_code(family: str, target: CpuTarget, width: int) -> bool:
-    """Return whether `family` can be the fastest one for tiles of `width` columns on `target`; all are correct.
-
-    Without AVX-512 a single row is fastest by scalar code, four rows at once, which gathers do not reach.
-    """
-    match family:
-        case "walk" | "compact_walk" | "sell_gather":
-            return width == 1 and target.has_avx512
-        case "narrow_blocks":
-            return width <= NARROW and (width > 1 or not target.has_avx512)
-        case "dense_outputs":
-            return True
-        case "count_blocks" | "panels" | "strips":
-            return width > 1
-        case _:
-            return False

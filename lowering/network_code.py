@@ -20,7 +20,7 @@ from redpebble.lowering.linear import OUTPUT_PADDING
 from redpebble.lowering.network_kernel import NetworkForm, network_loop
 from redpebble.lowering.tables import ConstantTable
 from redpebble.lowering.tile_memory import features_of
-from redpebble.lowering.wavefront_kernel import WavefrontForm, wavefront_loop
+from redpebble.lowering.wavefront_kernel import wavefront_loop
 from redpebble.lowering.wavefront_stream import WavefrontNetwork, pack_wavefront
 
 
@@ -57,7 +57,7 @@ class NetworkCode:
     ) -> None:
         stream = self._packed(key, lambda: pack_wavefront(network))
         table = self._table([self.address(value, 0) for value in buffers])
-        loop = wavefront_loop(self.code, WavefrontForm(self.width, network.arrays.activations))
+        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations))
         self.builder.call(loop, [stream, self._behind(result, 0), table])
 
     def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:

@@ -30,15 +30,15 @@ MOST_VECTORS = 8
 
 @dataclass(frozen=True)
 class NetworkForm:
-    """What the loop is specialised on: batch columns of the tile, and the activations of the op."""
+    """What a loop over connections is specialised on: batch columns of the tile, and the activations of the network."""
 
     width: int
     activations: tuple[ActivationAttr, ...]
 
     @property
     def key(self) -> str:
-        """A name for the function."""
-        return "_".join([f"network_w{self.width}", *(activation_key(activation) for activation in self.activations)])
+        """The end of the names of its functions."""
+        return "_".join([f"w{self.width}", *(activation_key(activation) for activation in self.activations)])
 
 
 def network_loop(code: Code, form: NetworkForm) -> ir.Function:
@@ -47,7 +47,7 @@ def network_loop(code: Code, form: NetworkForm) -> ir.Function:
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         _Loop(code, builder, form, (args[1], args[2])).emit(args[0])
 
-    return code.function(form.key, [POINTER] * 3, body)
+    return code.function(f"network_{form.key}", [POINTER] * 3, body)
 
 
 Entry = Callable[[ir.Value], None]

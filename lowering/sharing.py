@@ -11,10 +11,11 @@ from typing import Literal, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.dialect.movement import ConcatOp, SplitOp
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.lowering.emission import FLOAT_BYTES
 from redpebble.lowering.tile_memory import Span, features_of
 

@@ -9,13 +9,14 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, constant_array
 from redpebble.dialect.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.dialect.movement import ConcatOp, SplitOp
 from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.lowering.dense_outputs import DenseOutputs
 from redpebble.lowering.depth_first_groups import groups_at
 from redpebble.lowering.elementwise import BinaryForm, Operand, activate, binary

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.movement import ConcatOp, SplitOp
 from redpebble.dialect.network import NetworkOp
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.dialect.tile_rows import least_rows as least_rows_by_time
 from redpebble.lowering.cascade import Cascade, CascadeCode
 from redpebble.lowering.dense_outputs import DenseOutputs

@@ -26,7 +26,8 @@ from redpebble.lowering.emission import (
     reduce_loop,
 )
 from redpebble.lowering.fetching import fetch_lines
-from redpebble.lowering.linear import activated, activation_key
+from redpebble.lowering.linear import activated
+from redpebble.lowering.network_kernel import NetworkForm
 from redpebble.lowering.vectors import Lanes
 from redpebble.lowering.wavefront_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS
 
@@ -45,20 +46,7 @@ MOVES_AHEAD = 8
 """Rows to be moved that are fetched ahead."""
 
 
-@dataclass(frozen=True)
-class WavefrontForm:
-    """What the loop is specialised on: batch columns of the tile, and the activations of the network."""
-
-    width: int
-    activations: tuple[ActivationAttr, ...]
-
-    @property
-    def key(self) -> str:
-        """A name for functions."""
-        return "_".join([f"w{self.width}", *(activation_key(activation) for activation in self.activations)])
-
-
-def wavefront_loop(code: Code, form: WavefrontForm) -> ir.Function:
+def wavefront_loop(code: Code, form: NetworkForm) -> ir.Function:
     """Return `void (stream, slots, table of buffers)`."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
@@ -73,7 +61,7 @@ class _Loop:
 
     code: Code
     builder: ir.IRBuilder
-    form: WavefrontForm
+    form: NetworkForm
     places: tuple[ir.Value, ir.Value]
 
     def emit(self, stream: ir.Value) -> None:

@@ -33,6 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.layers import LinearOp
@@ -41,7 +42,6 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.sparse_network import SparseNetworkOp
 from redpebble.dialect.symbolic import Size, SymbolicShape, argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.dialect.tile import YieldOp
 from redpebble.passes.clusters import clusters_of
 from redpebble.passes.dominance import moving_ops
 from redpebble.passes.rowwise import Rows, dynamic_operands

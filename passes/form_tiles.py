@@ -35,7 +35,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.transforms.dead_code_elimination import region_dce
-from xdsl.utils.exceptions import PassFailedException, VerifyException
+from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.decisions import ScheduleAttr
@@ -52,7 +52,7 @@ from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tile import TileOp
 from redpebble.dialect.tile_rows import widths_in_use
 from redpebble.passes.clusters import clusters_of
-from redpebble.passes.dominance import check_def_before_use
+from redpebble.passes.dominance import moving_ops
 from redpebble.passes.rowwise import ROW_MAJOR, Rows
 from redpebble.passes.tile_building import TileBuilder
 from redpebble.passes.tile_costs import features_at_the_edge, turn_us
@@ -82,15 +82,12 @@ class FormTiles(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        try:
+        with moving_ops(self.name, op) as functions:
             ScheduleAttr.of("layer_by_layer", self.widths or WIDTHS)  # refuses widths even where there is no tile
-            for func in [found for found in op.walk() if isinstance(found, FuncOp) and found.body.blocks]:
+            for func in functions:
                 _refuse_unknown(func)
                 _form_tiles(func, self.widths)
             region_dce(op.body)
-            check_def_before_use(op)
-        except VerifyException as error:
-            raise PassFailedException(f"{self.name}: {error}") from error
 
 
 def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:

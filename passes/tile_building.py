@@ -8,13 +8,14 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp
 from redpebble.dialect.decisions import ScheduleAttr
 from redpebble.dialect.elementwise import BinaryOp
 from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
-from redpebble.dialect.tile import TileOp, YieldOp, tile_type
+from redpebble.dialect.tile import TileOp, tile_type
 from redpebble.passes.features import entries_per_feature
 from redpebble.passes.rowwise import Rows, dynamic_operands
 

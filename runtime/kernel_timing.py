@@ -1,7 +1,7 @@
 """How long kernels take on a layer: native loops over the kernels that a compiled network would call."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -97,8 +97,3 @@ def _tile(features: int, width: int) -> NDArray[np.float32]:
     tile = aligned_bytes(4 * floats).view(np.float32)
     tile[:] = 1
     return tile
-
-
-def kernels_of(families: Iterable[str], widths: Sequence[int]) -> list[RepeatedKernel]:
-    """Return every family at every width."""
-    return [RepeatedKernel(family, width) for family in families for width in widths]

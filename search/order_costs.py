@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.theory.kernel_cost import WIDTHS, Machine, candidates
-from redpebble.theory.kernel_work import Layer
+from redpebble.theory.kernel_work import INPUT_BLOCKS, MOST_IN_PIECE, Layer
 from redpebble.theory.neuron_groups import GroupedWeight, NeuronGroups
 from redpebble.theory.ordered_layer import WALK_EXPONENT, OrderedLayer, ordered_us, piece_us, walk_visits
 from redpebble.theory.place_cost import WALK_BLOCK, View, walk_panels
@@ -21,8 +21,8 @@ Times = Mapping[int, float]
 """Microseconds by batch."""
 
 WALKS: Final = ("walk", "compact_walk")
-BLOCKS: Final = {"count_blocks": (14, 128, 2048, 32), "narrow_blocks": (50, 512, 1024, 1 << 30)}
-"""Families over blocks of inputs: connections wanted of a row, inputs from and to, connections of a piece."""
+PIECES: Final = {"count_blocks": MOST_IN_PIECE, "narrow_blocks": 1 << 30}
+"""Connections of a piece, at most, of the families over blocks of inputs."""
 
 SCALE: Final = 1e12
 """Prices are whole numbers: shares of the time of the network in so many parts."""
@@ -93,9 +93,8 @@ class OrderCosts:
             if family in WALKS and visits:
                 price = WALK_EXPONENT * time / (2 * visits) / totals[batch] * SCALE
                 views.append(View(own, span[0] % WALK_BLOCK, WALK_BLOCK, panels, 1, max(1, round(price))))
-            elif family in BLOCKS:
-                wanted, least, most, piece = BLOCKS[family]
-                blocks = max(1, round(layer.inputs / min(max(wanted / layer.density, least), most)))
+            elif family in PIECES:
+                piece, blocks = PIECES[family], max(1, round(layer.inputs / INPUT_BLOCKS[family].inputs(layer)))
                 block = -(-layer.inputs // blocks)
                 pieces = layer.pieces(blocks, piece)
                 price = tiles * piece_us(family, layer, width, self.machine) / pieces / totals[batch] * SCALE

@@ -30,6 +30,22 @@ STRIP_INPUTS: Final = 128
 DENSE_ROWS: Final = {16: (20, 12), 8: (6, 6), 4: (4, 4)}
 """Rows that a single block has at most, and those of several blocks have, by lanes: see dense_blocks."""
 
+
+class InputBlocks(NamedTuple):
+    """How many inputs a block has: enough for some connections of a row, within bounds."""
+
+    connections: int
+    least: int
+    most: int
+
+    def inputs(self, layer: "Layer") -> float:
+        """Return the wanted inputs of a block."""
+        return min(max(self.connections / layer.density, self.least), self.most) if layer.connections else self.most
+
+
+INPUT_BLOCKS: Final = {"count_blocks": InputBlocks(14, 128, 2048), "narrow_blocks": InputBlocks(50, 512, 1024)}
+"""See count_block_packing and narrow_block_packing."""
+
 MOST_IN_PIECE: Final = 32
 """Connections of a row that a pair of rows takes at once: see count_block_packing."""
 
@@ -205,8 +221,8 @@ def sparse_rows(layer: Layer, tile: Tile) -> Work:
 def count_blocks(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, pairs, their lines, kinds, bytes of x and y again."""
     weights = float(layer.connections)
-    wanted = min(max(14 / layer.density, 128), 2048) if weights else 2048
-    blocks = max(1, round(layer.inputs / wanted), -(-layer.inputs // 2048))
+    sizes = INPUT_BLOCKS["count_blocks"]
+    blocks = max(1, round(layer.inputs / sizes.inputs(layer)), -(-layer.inputs // sizes.most))
     kinds = _kinds(layer, blocks)
     pairs = layer.pieces(blocks, MOST_IN_PIECE) / 2 + kinds / 4
     x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
@@ -218,8 +234,7 @@ def count_blocks(layer: Layer, tile: Tile) -> Work:
 
 def narrow_blocks(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
-    wanted = min(max(50 / layer.density, 512), 1024) if layer.connections else 1024
-    blocks = max(1, round(layer.inputs / wanted))
+    blocks = max(1, round(layer.inputs / INPUT_BLOCKS["narrow_blocks"].inputs(layer)))
     pieces = layer.pieces(blocks, layer.inputs + 1)
     groups, kinds = pieces / 4, _kinds(layer, blocks)
     # counts are rounded up so that rows find partners

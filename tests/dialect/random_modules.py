@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
@@ -27,7 +28,7 @@ from redpebble.dialect.layers import (
 from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, Shape, f32_tensor, shape_of
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 
 NEUTRAL = (0.0, -0.0, 1.0)
 ORDINARY = (0.5, -2.0, 3.0)

@@ -10,12 +10,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr
+from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.decisions import ScheduleAttr
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.symbolic import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, F32Tensor, f32_tensor, shape_of
-from redpebble.dialect.tile import TileOp, YieldOp
+from redpebble.dialect.tile import TileOp
 from redpebble.lowering.driver import lower
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.machine_code import emit_object, missing_features
