@@ -82,7 +82,7 @@ class OurKernel:
         """Return a call that multiplies x [inputs, columns]."""
         batch = x.shape[1]
         width = self.width_at(batch)
-        kernel = RepeatedKernel(self._family_at(width), width)
+        kernel = RepeatedKernel(self.family_at(width), width)
         sources, sums = (Tiles.of(features, batch, width) for features in self.shape)
         padded = np.pad(x, ((0, 0), (0, len(sources.floats) * width - batch)))
         sources.columns()[...] = padded.reshape(self.shape[0], -1, width).swapaxes(0, 1)
@@ -92,7 +92,8 @@ class OurKernel:
         table = np.array([[x_at, y_at, *constants] for x_at, y_at in tiles], dtype=np.uint64)
         return KernelCall(kernel, self.shape, table, sums, (sources, arrays))
 
-    def _family_at(self, width: int) -> str:
+    def family_at(self, width: int) -> str:
+        """Return the kernel family for tiles of `width` columns."""
         assert self._layer.kernel is not None
         return self._layer.kernel.family_at(width)
 

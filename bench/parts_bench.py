@@ -19,7 +19,7 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.compiler import build_module
-from redpebble.distributed.machines import Machine
+from redpebble.distributed.machines import SHARED_MEMORY, Machine
 from redpebble.distributed.making_parts import PartsRequest, write_parts
 from redpebble.distributed.planning import KINDS, PlanRequest, plan
 from redpebble.models.zoo import build
@@ -67,7 +67,8 @@ def _measured(module: ModuleOp, request: PlanRequest, seconds: float) -> Measure
     found = plan(module, request)
     with TemporaryDirectory() as folder:
         parts = Path(folder) / "parts"
-        write_parts(module, PartsRequest(found.kind, request.part_count, found.partition), parts)
+        parts_request = PartsRequest(found.kind, request.part_count, found.partition, batch=request.batch)
+        write_parts(module, parts_request, parts)
         times = ranks_say(request.part_count, str(parts), str(request.batch), str(seconds))
     return Measured(found.kind, request.part_count, found.candidates[0].time.seconds * 1e3, times["median"])
 
@@ -95,10 +96,9 @@ def main() -> None:
     """Print a table for each case."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
     found = ranks_say(2)
-    machine = Machine(latency=found["latency"], bandwidth=found["bandwidth"])
-    console.print(f"{machine.latency * 1e6:.1f} us and {machine.bandwidth / 1e9:.1f} GB/s between two ranks")
+    console.print(f"MPI: {found['latency'] * 1e6:.1f} us and {found['bandwidth'] / 1e9:.1f} GB/s between two ranks")
     for case in CASES:
-        console.print(table_of(case, measure(case, machine, seconds)))
+        console.print(table_of(case, measure(case, SHARED_MEMORY, seconds)))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from redpebble.dialect.bodies import YieldOp
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.grouped_layers import GroupedLayersOp
 from redpebble.dialect.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -218,6 +219,19 @@ class PebbleFunctions(InterpreterFunctions):
     @impl(SparseNetworkOp)
     def sparse_network(self, interpreter: Interpreter, op: SparseNetworkOp, arguments: Arguments) -> Arguments:
         return tuple(interpreter.run_ssacfg_region(op.body, arguments, op.name))
+
+    @impl(GroupedLayersOp)
+    def grouped_layers(self, _: Interpreter, op: GroupedLayersOp, arguments: Arguments) -> tuple[Floats]:
+        x, *parameters = arguments
+        values = x.reshape(-1, x.shape[-1]).T
+        for layer, weight, bias in zip(op.layers, parameters[::2], parameters[1::2], strict=True):
+            values = values if layer.order is None else values[layer.order]
+            groups = len(values) // layer.group_inputs
+            grouped = weight.reshape(groups, -1, layer.group_inputs) @ values.reshape(groups, layer.group_inputs, -1)
+            values = grouped.reshape(layer.outputs, -1) + bias[:, None]
+            values = values if layer.activation is None else activate(layer.activation, values)
+        values = values if op.last_order is None else values[op.last_order]
+        return (values.T.reshape(*x.shape[:-1], len(values)),)
 
     @impl_terminator(YieldOp)
     def yield_(self, _: Interpreter, __: YieldOp, arguments: Arguments) -> tuple[ReturnedValues, tuple[()]]:

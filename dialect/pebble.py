@@ -10,6 +10,7 @@ from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
 from redpebble.dialect.depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.foreign import ForeignOp, ForeignType
+from redpebble.dialect.grouped_layers import GroupedLayersOp
 from redpebble.dialect.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -56,6 +57,7 @@ Pebble = Dialect(
         TileOp,
         YieldOp,
         SparseNetworkOp,
+        GroupedLayersOp,
         ForeignOp,
     ],
     [

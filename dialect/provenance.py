@@ -13,6 +13,8 @@ NODE = "pebble.node"
 VALUES = "pebble.values"
 ORDER = "pebble.order"
 """Of a module and of its layers: the order that `pebble-reorder-neurons` gave the neurons, and what it gains."""
+SEARCH = "pebble.search"
+"""Of a module: what `pebble-schedule-network` began with, what it found, and in how many proposals."""
 
 
 def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:

@@ -101,6 +101,8 @@ class TileOp(IRDLOperation):
         if self.depth_first is not None:
             verify_depth_first(self.body.block, self.depth_first)
         if self.dead_rows is not None:
+            if self.depth_first is not None:
+                raise VerifyException("dead rows are dropped between layers, but these run depth first")
             verify_dead_rows(self.body.block, self.dead_rows)
 
 

@@ -1,7 +1,7 @@
 """The attribute that holds a depth-first order of a network's neurons and the slots that their values share."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,11 +99,41 @@ class WavefrontAttr(ParametrizedAttribute):
             printer.print_attribute(array)
 
 
+NEIGHBOURS = 16
+"""Inputs, or outputs, that come from rows of the batch, or go there, together: a line of a row."""
+
+
+class Turned(NamedTuple):
+    """Whether the inputs of a wavefront come straight from rows of the batch, and its outputs go straight there.
+
+    The inputs 0 to 15 then all arrive where the first of them is read, the next 16 likewise; the outputs leave where
+    the last of 16 is computed.
+    """
+
+    inputs: bool = False
+    outputs: bool = False
+
+
+NOT_TURNED: Final = Turned()
+
+
 class Lifetimes(NamedTuple):
     """The first and last run in which each value is alive, [neurons]; -1 where it never is."""
 
     first: Indices
     last: Indices
+
+    def turned(self, input_count: int, outputs: Indices, turned: Turned) -> "Lifetimes":
+        """Return the lifetimes of values that come from rows, or go there, with their neighbours."""
+        first, last = self.first.copy(), self.last.copy()
+        if turned.inputs:
+            never = np.iinfo(np.int64).max
+            own = np.where(first[:input_count] < 0, never, first[:input_count]).reshape(-1, NEIGHBOURS)
+            together = np.repeat(own.min(axis=1), NEIGHBOURS)
+            first[:input_count] = np.where(first[:input_count] < 0, -1, together)
+        if turned.outputs:
+            last[outputs] = np.repeat(last[outputs].reshape(-1, NEIGHBOURS).max(axis=1), NEIGHBOURS)
+        return Lifetimes(first, last)
 
 
 def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> Lifetimes:
@@ -121,7 +151,9 @@ def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: Wavefront
     return Lifetimes(np.where(first == never, -1, first), last)
 
 
-def verify_wavefront(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> None:
+def verify_wavefront(
+    input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr, turned: Turned = NOT_TURNED
+) -> None:
     """Check that each neuron comes after its sources, that outputs are computed, and that no slot is needed twice.
 
     Raises:
@@ -144,7 +176,13 @@ def verify_wavefront(input_count: int, arrays: "NetworkArrays", wavefront: Wavef
     if len(early):
         source, target = arrays.sources[early[0]], arrays.targets[early[0]]
         raise VerifyException(f"neuron {target} is computed before its source {source}")
-    _verify_slots(lifetimes_of(input_count, arrays, wavefront), slots)
+    for ends, word, count in (
+        (turned.inputs, "inputs", input_count),
+        (turned.outputs, "outputs", len(arrays.outputs)),
+    ):
+        if ends and count % NEIGHBOURS:
+            raise VerifyException(f"{count} {word} come from rows or go there, expected a multiple of {NEIGHBOURS}")
+    _verify_slots(lifetimes_of(input_count, arrays, wavefront).turned(input_count, arrays.outputs, turned), slots)
 
 
 def _verify_slots(lifetimes: Lifetimes, slots: Indices) -> None:

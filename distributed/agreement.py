@@ -1,11 +1,14 @@
 """What all ranks must agree on before they go on: an error of one is the error of all, so that none waits."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from redpebble.distributed.errors import PartError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+Result = TypeVar("Result")
 
 
 def agree(comm: "Intracomm", error: str | None) -> None:
@@ -29,3 +32,14 @@ def agree_on(comm: "Intracomm", value: object, what: str) -> None:
     other = next((rank for rank, found in enumerate(values) if found != values[0]), None)
     if other is not None:
         raise PartError(f"ranks disagree on {what}: {values[0]} on rank 0, {values[other]} on rank {other}")
+
+
+def after_the_first(comm: "Intracomm", work: Callable[[], Result]) -> Result:
+    """Return what `work` returns; one rank of each machine does it first, and leaves on disk what the others need."""
+    from mpi4py import MPI
+
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    done = [work()] if node.rank == 0 else []
+    node.Barrier()
+    node.Free()
+    return done[0] if done else work()

@@ -1,12 +1,11 @@
 """The native functions of a rank for one width of blocks: compiled once, kept on disk, called on tables of buffers."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import addressof, c_int64
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from redpebble.distributed.part_file import Part
 from redpebble.lowering.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
@@ -48,42 +47,49 @@ class BlockCode:
         arities = {step.symbol: STEP_ARITY for step in artefact.program.steps}
         arities |= {PACK: PACK_ARITY, UNPACK: UNPACK_ARITY}
         self._code: MachineCode = load_object(artefact.image, arities)
+        self._pack, self._unpack = self._code.functions[PACK], self._code.functions[UNPACK]
         self._scratch = [aligned_bytes(artefact.program.scratch_bytes) for _ in range(request.threads)]
         self._pool = ThreadPoolExecutor(request.threads) if request.threads > 1 else None
-        self._count: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self._count = c_int64(0)
+        self._count_address = addressof(self._count)
 
-    def run(self, function: str, buffers: NDArray[np.uint64], samples: int) -> None:
-        """Run a function on `samples` samples; threads share the blocks."""
-        call, table, constants = self._code.functions[function], address_of(buffers), address_of(self._table)
-        blocks = -(-samples // self.width)
-        if self._pool is None or blocks == 1:
-            call(table, constants, None, address_of(self._scratch[0]), 0, samples)
-            return
-        share = -(-blocks // self._threads) * self.width
-        starts = range(0, samples, share)
-        futures = [
-            self._pool.submit(call, table, constants, None, address_of(scratch), start, min(start + share, samples))
-            for start, scratch in zip(starts, self._scratch, strict=False)
-        ]
-        for future in futures:
-            future.result()
+    def runner(self, function: str) -> Callable[[int, int], None]:
+        """Return what runs a function on a table of buffers, by its address, and some samples."""
+        call, constants = self._code.functions[function], address_of(self._table)
+        scratch, pool = [address_of(memory) for memory in self._scratch], self._pool
 
-    def pack(self, values: int, rows: NDArray[np.int64], message: NDArray[np.uint8], shape: tuple[int, int]) -> int:
-        """Write rows of a buffer of (features, blocks) into a message; return how many are not left out."""
-        features, blocks = shape
+        def run(table: int, samples: int) -> None:
+            call(table, constants, None, scratch[0], 0, samples)
+
+        def run_shared(table: int, samples: int) -> None:
+            assert pool is not None
+            blocks = -(-samples // self.width)
+            share = -(-blocks // self._threads) * self.width
+            futures = [
+                pool.submit(call, table, constants, None, memory, start, min(start + share, samples))
+                for start, memory in zip(range(0, samples, share), scratch, strict=False)
+            ]
+            for future in futures:
+                future.result()
+
+        return run if pool is None else run_shared
+
+    def pack(self, values: int, rows: tuple[int, int], message: int, shape: tuple[int, int]) -> int:
+        """Write rows (address of their numbers, count) of a buffer into a message; return how many are not left out.
+
+        The buffer at `values` has (features, blocks); all places are addresses.
+        """
+        (numbers, count), (features, blocks) = rows, shape
         stride = block_floats(features, self.width)
-        pointers = (values, address_of(rows), address_of(message), address_of(self._count))
-        self._code.functions[PACK](*pointers, len(rows), blocks, stride)
-        return int(self._count[0])
+        self._pack(values, numbers, message, self._count_address, count, blocks, stride)
+        return self._count.value
 
-    def unpack(self, message: NDArray[np.uint8], values: int, rows: tuple[int, int], shape: tuple[int, int]) -> int:
+    def unpack(self, message: int, values: int, rows: tuple[int, int], shape: tuple[int, int]) -> int:
         """Read (number, first) rows of a buffer of (features, blocks) from a message; return how many it holds."""
         (number, first), (features, blocks) = rows, shape
         stride = block_floats(features, self.width)
-        self._code.functions[UNPACK](
-            address_of(message), values, address_of(self._count), number, blocks, stride, first
-        )
-        return int(self._count[0])
+        self._unpack(message, values, self._count_address, number, blocks, stride, first)
+        return self._count.value
 
 
 def _artefact(request: CodeRequest, width: int) -> Artefact:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from redpebble.distributed.local_process import LocalProcess, own_address
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request
 
@@ -40,6 +42,8 @@ class Watch:
         self._comm: Intracomm = comm.Dup()
         self._patience, self._clean_up = patience, clean_up
         self._before, self._next = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+        address = self._comm.sendrecv(own_address(), dest=self._next, source=self._before)
+        self._process_before = LocalProcess.at(address)
         self._stop = threading.Event()
         self._sent: list[tuple[Request, object]] = []
         self._ended = False
@@ -59,6 +63,7 @@ class Watch:
                 time.sleep(0.001)
             for request, _ in self._sent:
                 request.Wait()
+        self._process_before.close()
         self._comm.Free()
 
     def _watch(self) -> None:
@@ -84,16 +89,19 @@ class Watch:
             self._ended = bool(message[0] == LAST_BEAT)
             heard = time.monotonic()
         if not self._ended and time.monotonic() - heard > self._patience:
-            end_all(self._comm, f"rank {self._before} has not answered for {self._patience:g} s", self._clean_up)
+            message = f"rank {self._before} has not answered for {self._patience:g} s"
+            end_all(self._comm, message, self._clean_up, self._process_before)
         return heard
 
 
-def end_all(comm: "Intracomm", message: str, clean_up: Callable[[], None]) -> None:
-    """Say in one line why, and end the processes of all ranks."""
+def end_all(comm: "Intracomm", message: str, clean_up: Callable[[], None], hanging: LocalProcess | None = None) -> None:
+    """Say in one line why, and end the processes of all ranks; the launcher may not reach one that hangs."""
     clean_up()
     print(f"error: {message}", file=sys.stderr, flush=True)
     # the launcher passes the line on, unless it has to end everything first
     time.sleep(LAST_WORDS_SECONDS)
+    if hanging is not None:
+        hanging.kill()
     comm.Abort(EXIT_CODE)
 
 

@@ -18,6 +18,7 @@ from redpebble.distributed.part_file import Part, write_part
 from redpebble.distributed.plan_file import PartEntry, PlanFile, PortShape, write_plan
 from redpebble.distributed.rank_program import rank_program
 from redpebble.distributed.row_graph import RowGraph, port_names
+from redpebble.distributed.ways import SLOTS
 from redpebble.passes.weights import connection_count
 from redpebble.theory.partition import Partition
 
@@ -37,6 +38,8 @@ class PartsRequest:
     partition: Partition | None = None
     model: str = ""
     note: str = ""
+    batch: int = 1
+    """Samples of a usual run: where they fill the tiles in flight, these hide messages, and else neurons of a layer."""
 
 
 def write_parts(module: ModuleOp, request: PartsRequest, folder: Path) -> PlanFile:
@@ -79,7 +82,7 @@ def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFi
     block = block_width(module)
     graph = RowGraph.of(module)
     ownership = Ownership.of(graph, request.partition)
-    entries = tuple(_rank_parts(folder, ownership))
+    entries = tuple(_rank_parts(folder, ownership, overlap=request.batch <= (SLOTS - 1) * block))
     return PlanFile(
         request.kind,
         request.part_count,
@@ -106,10 +109,10 @@ def _ports(module: ModuleOp) -> tuple[tuple[PortShape, ...], tuple[PortShape, ..
     )
 
 
-def _rank_parts(folder: Path, ownership: Ownership) -> Iterator[PartEntry]:
+def _rank_parts(folder: Path, ownership: Ownership, *, overlap: bool) -> Iterator[PartEntry]:
     """Write one part after the other, so that there is one in memory at a time."""
     for rank in range(ownership.part_count):
-        program = rank_program(ownership, rank)
+        program = rank_program(ownership, rank, overlap=overlap)
         program.module.verify()
         constants = tuple(take_constants(program.module))
         part = Part(

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.agreement import agree, agree_on
+from redpebble.distributed.agreement import after_the_first, agree, agree_on
 from redpebble.distributed.block_code import BlockCode, CodeRequest, width_for
 from redpebble.distributed.loading import Loaded, load_part
 from redpebble.distributed.plan_file import PlanFile, PortShape
-from redpebble.distributed.tiles_in_flight import SLOTS, Flight, MessagePool, Slot, fly
+from redpebble.distributed.tiles_in_flight import Flight, Slot, fly
 from redpebble.distributed.traffic_report import RankReport
+from redpebble.distributed.ways import SLOTS, Ways
 from redpebble.runtime.cache import cache_key, default_folder, load, store
 from redpebble.runtime.machine_code import host_target
 from redpebble.runtime.memory import OutputMemory
@@ -35,6 +36,8 @@ class RunOptions:
     """Samples that travel together; None for what the plan says."""
     cache: Path | bool = True
     """Where native code is kept: a folder, the user's, or nowhere."""
+    shared_memory: bool = True
+    """Whether ranks of one machine send through memory that both see, as long as there is some; the same on all."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -74,11 +77,19 @@ class Network:
         self.plan: PlanFile = loaded.plan
         self._part = loaded.part
         self._sha256 = loaded.sha256
-        self._whole = _whole_network(loaded, self.options) if loaded.part.whole else None
+        self._whole = self._whole_network(loaded) if loaded.part.whole else None
         self._code: dict[int, BlockCode] = {}
         self._slots: dict[tuple[int, int], tuple[Flight, list[Slot]]] = {}
         self._outputs: dict[int, list[OutputMemory]] = {}
         self.report.spent("loading", time.perf_counter() - started)
+
+    def _whole_network(self, loaded: Loaded) -> WholeNetwork:
+        """Return the network that all ranks have; where native code is kept one of each machine compiles it."""
+
+        def make() -> WholeNetwork:
+            return _whole_network(loaded, self.options)
+
+        return make() if self.options.folder is None else after_the_first(self.comm, make)
 
     @property
     def inputs(self) -> tuple[Slice, ...]:
@@ -166,8 +177,9 @@ class Network:
             self.report.spent("compiling", time.perf_counter() - started)
         key = (width, tile)
         if key not in self._slots:
-            flight, pool = Flight(self.comm, self._part, self._code[width], tile, self.report), MessagePool()
-            self._slots[key] = (flight, [Slot(flight, number, pool) for number in range(SLOTS)])
+            ways = Ways.open(self.comm, self._part, (tile // width, width), shared=self.options.shared_memory)
+            flight = Flight(self._part, self._code[width], tile, ways, self.report)
+            self._slots[key] = (flight, [Slot(flight, number) for number in range(SLOTS)])
         return self._slots[key]
 
 

@@ -43,10 +43,13 @@ class _Neurons:
 
 
 class RankPieces:
-    """Pieces and exchanges of part `rank`; values are numbered alike on all ranks."""
+    """Pieces and exchanges of part `rank`; values are numbered alike on all ranks.
 
-    def __init__(self, ownership: Ownership, rank: int) -> None:
-        self.ownership, self.rank = ownership, rank
+    With `overlap` neurons that need nothing of others come before the wait for that.
+    """
+
+    def __init__(self, ownership: Ownership, rank: int, *, overlap: bool) -> None:
+        self.ownership, self.rank, self._overlap = ownership, rank, overlap
         self.graph = ownership.graph
         inputs, results = (port.value for port in self.graph.inputs), (r for op in self.graph.ops for r in op.results)
         self.values: list[SSAValue] = list(dict.fromkeys((*inputs, *results)))
@@ -127,10 +130,11 @@ class RankPieces:
         if not self.ownership.is_cut(source):
             rows = np.arange(features_of(source))
             self._neurons(op, (self._alone("whole", self.numbers[source], len(rows)), rows), "own")
-        elif source in self._arrived or not len(self._received(source)):
-            self._all_neurons(op, source)
-        else:
+        elif self._overlap and source not in self._arrived and len(self._received(source)):
             self._inner_and_border(op, source)
+        else:
+            self._wait(source)
+            self._all_neurons(op, source)
         self._send(op.result)
 
     def _all_neurons(self, op: LinearOp, source: SSAValue) -> None:

@@ -3,7 +3,8 @@
 For a chain of layers, per layer and batch tile: send the rows that others need; compute those neurons that need no row
 of others meanwhile; wait for the rows of others; compute the rest. (SpFF of Demirci and Ferhatosmanoglu, ICS 2021,
 abstract read, multiplies all own rows meanwhile and adds the products of what arrives; here a neuron's sum is one
-piece, since adding to sums in memory takes longer than the tiles in flight leave to wait for.)
+piece, since adding to sums in memory takes longer than the tiles in flight leave to wait for.) Where a batch has tiles
+for all slots, another tile computes meanwhile, and a layer stays in one piece: kernels of few neurons take longer.
 """
 
 from collections.abc import Sequence
@@ -33,9 +34,9 @@ class RankProgram:
     """The features of each output of the network that the rank writes."""
 
 
-def rank_program(ownership: Ownership, rank: int) -> RankProgram:
-    """Return the program of part `rank`."""
-    pieces = RankPieces(ownership, rank)
+def rank_program(ownership: Ownership, rank: int, *, overlap: bool = True) -> RankProgram:
+    """Return the program of part `rank`; without `overlap` a layer waits for everything it needs."""
+    pieces = RankPieces(ownership, rank, overlap=overlap)
     return _Assembly(ownership, rank, pieces, pieces.sequence()).program()
 
 

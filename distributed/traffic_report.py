@@ -19,6 +19,14 @@ class RankReport:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """Of loading, reading, running, waiting for messages (a part of running), writing."""
 
+    def sent(self, rows: int, left_out: int, sizes: tuple[int, int]) -> None:
+        """Count a message with bytes (of rows, of flags)."""
+        self.messages_sent += 1
+        self.rows_sent += rows
+        self.rows_left_out += left_out
+        self.row_bytes_sent += sizes[0]
+        self.flag_bytes_sent += sizes[1]
+
     def spent(self, word: str, seconds: float) -> None:
         """Add to the seconds of some work."""
         self.seconds[word] = self.seconds.get(word, 0.0) + seconds

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from xdsl.irdl import IRDLOperation
 
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.grouped_layers import GroupedLayersOp
 from redpebble.dialect.provenance import node_name, value_name
 from redpebble.export.original import Array, Original
 
@@ -74,6 +75,10 @@ def _role(op: Constant) -> str:
     use = next(iter(op.result.uses), None)
     if use is None:
         return "constant"
+    if isinstance(use.operation, GroupedLayersOp):
+        number, is_bias = divmod(use.index - 1, 2)
+        owner, word = use.operation.layers[number].name, "bias" if is_bias else "weight"
+        return f"{owner}_{word}" if owner else word
     operands = use.operation.get_irdl_definition().operands if isinstance(use.operation, IRDLOperation) else ()
     word = operands[use.index][0] if use.index < len(operands) else "constant"
     owner = node_name(use.operation)

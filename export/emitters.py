@@ -8,6 +8,7 @@ import onnx_ir as ir
 from xdsl.ir import Operation
 
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.grouped_layers import GroupedLayersOp
 from redpebble.dialect.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -21,6 +22,7 @@ from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.export.activations import emit_activate
 from redpebble.export.draft import Draft
 from redpebble.export.elementwise import emit_binary
+from redpebble.export.grouped_layers import emit_grouped_layers
 from redpebble.export.linear import emit_linear
 from redpebble.export.movement import emit_concat, emit_split, emit_transpose
 from redpebble.export.normalization import (
@@ -38,6 +40,7 @@ Emitter = Callable[[Any, Draft], Sequence[ir.Value]]
 EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
     {
         LinearOp: emit_linear,
+        GroupedLayersOp: emit_grouped_layers,
         ActivateOp: emit_activate,
         AddOp: emit_binary,
         SubOp: emit_binary,

@@ -51,12 +51,20 @@ class Naming:
             value.shape = _described_shape(result, before)
 
     def name_draft(self, op: Operation, nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> None:
-        """Name the nodes that stand for `op`, and all their outputs, of which `results` are the op's."""
+        """Name the nodes that stand for `op`, and all their outputs, of which `results` are the op's.
+
+        A node that has a name already takes what the original's node of this name has.
+        """
         own = node_name(op)
         stem = f"{own}_output" if own else op.name.removeprefix("pebble.")
+        meant = {node: node.name for node in nodes if node.name}
         for node in nodes:
             node.name = ""
         left = set(nodes)
+        for node, before in meant.items():
+            left.remove(node)
+            self._become(node, self._original.nodes_by_name.get(before, node))
+            node.name = node.name or self._nodes.claim(before)
         for result, value in zip(op.results, results, strict=True):
             self.name_result(result, value, stem)
             before = self._original.producer(value_name(result))

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from xdsl.ir import SSAValue
+
 from redpebble.dialect.layer_chain import chain_arrays, chain_of
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp
-from redpebble.dialect.wavefront import WavefrontAttr
+from redpebble.dialect.wavefront import Turned, WavefrontAttr
 from redpebble.lowering.wavefront_stream import WavefrontNetwork
 
 
@@ -16,6 +18,7 @@ class LayerGroup(NamedTuple):
 
     layers: tuple[LinearOp, ...]
     wavefront: WavefrontAttr
+    turned: Turned
 
     @property
     def first(self) -> LinearOp:
@@ -30,7 +33,13 @@ class LayerGroup(NamedTuple):
     def network(self) -> WavefrontNetwork:
         """Return the group as a graph of neurons."""
         inputs, outputs = shape_of(self.first.weight)[0], shape_of(self.last.weight)[1]
-        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront)
+        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront, self.turned)
+
+    @property
+    def turned_values(self) -> set[SSAValue]:
+        """The values that the group reads from rows of the batch, or writes there."""
+        ends = zip((self.first.x, self.last.result), self.turned, strict=True)
+        return {value for value, turned in ends if turned}
 
 
 def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
@@ -39,6 +48,7 @@ def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
         return {}
     layers = chain_of(op.body.block)
     groups = (
-        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront) for group in op.depth_first.groups
+        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront, group.turned)
+        for group in op.depth_first.groups
     )
     return {layer: group for group in groups for layer in group.layers}

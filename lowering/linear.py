@@ -42,6 +42,11 @@ def dense_weight(weight: SSAValue) -> NDArray[np.float32]:
     return array
 
 
+def panels_of(weight: SSAValue) -> PanelsAttr | None:
+    """Return the panels of a constant weight, if it has some."""
+    return weight.owner.panels if isinstance(weight.owner, SparseConstantOp) else None
+
+
 def outputs_of(weight: SSAValue, first: int, end: int) -> SSAValue:
     """Return a constant of the columns of a constant weight [K, N] from `first` to `end`, stored as it is."""
     if isinstance(weight.owner, SparseConstantOp):

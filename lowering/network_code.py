@@ -3,7 +3,7 @@
 What a graph works on lies behind its first result, or that of a group's last layer, see `tile_memory`.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,6 +33,8 @@ class NetworkCode:
     tables: tuple[ConstantTable, ir.Value]
     width: int
     address: Callable[[SSAValue, int], ir.Value]
+    batch_rows: tuple[Mapping[SSAValue, ir.Value], ir.Value] | None = None
+    """The addresses of the rows that a group turns itself, and their number; None where all columns count."""
 
     def emit_network(self, op: NetworkOp) -> None:
         """Emit a network op, along its wavefront where it has one."""
@@ -56,9 +58,10 @@ class NetworkCode:
         self, key: Hashable, network: WavefrontNetwork, buffers: Sequence[SSAValue], result: SSAValue
     ) -> None:
         stream = self._packed(key, lambda: pack_wavefront(network))
-        table = self._table([self.address(value, 0) for value in buffers])
-        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations))
-        self.builder.call(loop, [stream, self._behind(result, 0), table])
+        rows, count = self.batch_rows or ({}, i64(self.width))
+        table = self._table([rows[value] if value in rows else self.address(value, 0) for value in buffers])
+        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations), network.turned)
+        self.builder.call(loop, [stream, self._behind(result, 0), table, count])
 
     def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:
         constants, table = self.tables

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.tensors import CscMatrix
+from redpebble.lowering.block_pieces import ranges
 
 OFFSET_UNIT = 32
 """Bytes between two rows of x or y in tiles of 8 columns; other widths scale offsets."""
@@ -46,70 +47,81 @@ class PackedPanels(NamedTuple):
     """[outputs]."""
 
 
-class _Stream(NamedTuple):
-    """The parts of the arrays, panel by panel."""
-
-    records: list[Indices]
-    inputs: list[Indices]
-    weights: list[NDArray[np.float32]]
-
-    def add(self, matrix: CscMatrix, rows: Indices, mixed: bool) -> None:
-        """Add a panel."""
-        spans = [slice(matrix.pointers[row], matrix.pointers[row + 1]) for row in rows.tolist()]
-        together = np.concatenate([matrix.rows[span] for span in spans])
-        shared = _in_all(together, len(rows))
-        common = [np.isin(matrix.rows[span], shared, assume_unique=True) for span in spans]
-        own = [span.stop - span.start - len(shared) for span in spans]
-        self.records.append(np.concatenate([[len(shared)], rows * OFFSET_UNIT, own if mixed else []]).astype(np.int64))
-        self.inputs.append(shared)
-        self.inputs.extend(matrix.rows[span][~mask] for span, mask in zip(spans, common, strict=True))
-        grid = np.stack([matrix.values[span][mask] for span, mask in zip(spans, common, strict=True)], axis=1)
-        self.weights.append(grid.ravel())
-        self.weights.extend(matrix.values[span][~mask] for span, mask in zip(spans, common, strict=True))
-
-
 def pack_panels(matrix: CscMatrix, panels: PanelsAttr | None, bias: NDArray[np.float32]) -> PackedPanels:
     """Return the panels of a weight; a row that is in no panel is one by itself."""
-    sections: dict[Section, list[Indices]] = {section: [] for section in SECTIONS}
+    members = {section: [np.zeros((0, section.height), dtype=np.int64)] for section in SECTIONS}
     alone = np.ones(matrix.shape[1], dtype=bool)
     for height, outputs in panels.panels if panels is not None else ():
         alone[outputs] = False
-        for rows in outputs:
-            for part in _cut(rows, height):
-                sections[Section(len(part), _is_mixed(matrix, part))].append(part)
-    sections[SECTIONS[-1]].extend(row.reshape(1) for row in np.flatnonzero(alone))
-    stream = _Stream([], [np.zeros(0, np.int64)], [np.zeros(0, np.float32)])
-    for section, members in sections.items():
-        for rows in members:
-            stream.add(matrix, rows, section.mixed)
+        for part in _cut(outputs, height):
+            mixed = _are_mixed(matrix, part)
+            for section in (one for one in SECTIONS if one.height == part.shape[1]):
+                members[section].append(part[mixed == section.mixed])
+    members[SECTIONS[-1]].append(np.flatnonzero(alone).reshape(-1, 1))
+    rows = {section: np.concatenate(found) for section, found in members.items()}
+    parts = [_packed(matrix, some, section) for section, some in rows.items()]
+    records, inputs, weights = zip(*parts, strict=True)
     return PackedPanels(
-        np.array([len(members) for members in sections.values()], dtype=np.uint32),
-        np.concatenate([*stream.records, np.zeros(0, np.int64)]).astype(np.uint32),
-        np.pad(np.concatenate(stream.inputs) * OFFSET_UNIT, (0, INPUTS_AHEAD)).astype(np.uint32),
-        np.concatenate(stream.weights),
+        np.array([len(some) for some in rows.values()], dtype=np.uint32),
+        np.concatenate(records),
+        np.pad(np.concatenate(inputs), (0, INPUTS_AHEAD)),
+        np.concatenate(weights),
         bias,
     )
 
 
-def _cut(rows: Indices, height: int) -> list[Indices]:
-    """Return the rows of a panel in parts that there is code for."""
+def _cut(outputs: Indices, height: int) -> list[Indices]:
+    """Return panels [panels, height] in parts that there is code for, each [parts, its height]."""
     parts: list[Indices] = []
     start = 0
     for section in SECTIONS:
-        while not section.mixed and height - start >= section.height:
-            parts.append(rows[start : start + section.height])
-            start += section.height
+        times = 0 if section.mixed else (height - start) // section.height
+        if times:
+            end = start + times * section.height
+            parts.append(outputs[:, start:end].reshape(-1, section.height))
+            start = end
     return parts
 
 
-def _is_mixed(matrix: CscMatrix, rows: Indices) -> bool:
-    first = matrix.rows[matrix.pointers[rows[0]] : matrix.pointers[rows[0] + 1]]
-    return any(
-        not np.array_equal(first, matrix.rows[matrix.pointers[row] : matrix.pointers[row + 1]]) for row in rows[1:]
-    )
+def _are_mixed(matrix: CscMatrix, rows: Indices) -> NDArray[np.bool_]:
+    """Return which panels of `rows` [panels, height] have rows that do not read the same inputs."""
+    lengths = np.diff(matrix.pointers)[rows]
+    mixed = (lengths != lengths[:, :1]).any(axis=1)
+    panel = np.repeat(np.flatnonzero(~mixed), lengths[~mixed, 0])
+    places = matrix.pointers[rows[panel]] + ranges(lengths[~mixed, 0])[:, None]
+    read = matrix.rows[places]
+    mixed[panel[(read != read[:, :1]).any(axis=1)]] = True
+    return mixed
 
 
-def _in_all(together: Indices, count: int) -> Indices:
-    """Return the inputs that `together`, the lists of `count` rows one after the other, has `count` times."""
-    inputs, times = np.unique(together, return_counts=True)
-    return inputs[times == count]
+def _packed(
+    matrix: CscMatrix, rows: Indices, section: Section
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32]]:
+    """Return the records, inputs and weights of the panels of a section, `rows` [panels, height]."""
+    count, height = len(rows), section.height
+    lengths: Indices = np.diff(matrix.pointers)[rows].ravel()
+    owner = np.repeat(np.arange(count * height), lengths)
+    places = matrix.pointers[:-1][rows].ravel()[owner] + ranges(lengths)
+    read, panel = matrix.rows[places], owner // height
+    shared = _in_all(panel * matrix.shape[0] + read, height) if section.mixed else np.ones(len(read), dtype=bool)
+    own = np.bincount(owner[~shared], minlength=count * height)
+    common, besides = (lengths - own)[::height], own.reshape(count, height).sum(axis=1)
+    # an entry's place among the shared ones of its row, or among all others of its panel
+    turn = np.empty(len(read), dtype=np.int64)
+    turn[shared], turn[~shared] = ranges(lengths - own), ranges(besides)
+    inputs = np.empty(int((common + besides).sum()), dtype=np.uint32)
+    weights = np.empty(len(read), dtype=np.float32)
+    input_at, weight_at = (np.cumsum(sizes) - sizes for sizes in (common + besides, common * height + besides))
+    first = shared & (owner % height == 0)
+    inputs[input_at[panel[first]] + turn[first]] = read[first] * OFFSET_UNIT
+    inputs[(input_at + common)[panel[~shared]] + turn[~shared]] = read[~shared] * OFFSET_UNIT
+    weights[weight_at[panel[shared]] + turn[shared] * height + owner[shared] % height] = matrix.values[places[shared]]
+    weights[(weight_at + common * height)[panel[~shared]] + turn[~shared]] = matrix.values[places[~shared]]
+    records = np.column_stack([common, rows * OFFSET_UNIT, *([own.reshape(count, height)] if section.mixed else [])])
+    return records.astype(np.uint32).ravel(), inputs, weights
+
+
+def _in_all(reads: Indices, count: int) -> NDArray[np.bool_]:
+    """Return which of `reads` are there `count` times."""
+    _, inverse, times = np.unique(reads, return_inverse=True, return_counts=True)
+    return times[inverse] == count

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes import ActivationAttr
-from redpebble.dialect.constants import SparseConstantOp
 from redpebble.lowering.block_loop import load_index
 from redpebble.lowering.emission import (
     FLOAT,
@@ -30,7 +29,7 @@ from redpebble.lowering.emission import (
     reduce_loop,
 )
 from redpebble.lowering.fetching import fetch_lines
-from redpebble.lowering.linear import LinearForm, PackedArrays, activated, activation_key, sparse_weight
+from redpebble.lowering.linear import LinearForm, PackedArrays, activated, activation_key, panels_of, sparse_weight
 from redpebble.lowering.panel_packing import INPUTS_AHEAD, OFFSET_UNIT, SECTIONS, Section, pack_panels
 from redpebble.lowering.vectors import Lanes
 
@@ -45,8 +44,7 @@ class Panels:
 
     def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
         """Return heads, records, inputs, weights and bias."""
-        panels = weight.owner.panels if isinstance(weight.owner, SparseConstantOp) else None
-        return pack_panels(sparse_weight(weight), panels, bias)
+        return pack_panels(sparse_weight(weight), panels_of(weight), bias)
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel for tiles of `form.width` columns."""

@@ -10,7 +10,7 @@ from redpebble.dialect.symbolic import SymbolicShape
 from redpebble.lowering.layer_report import LayerReport
 from redpebble.lowering.target import CpuTarget
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.dialect.panels import PanelsAttr
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.block_pieces import (
     FIRST,
@@ -22,7 +23,6 @@ from redpebble.lowering.block_pieces import (
     Indices,
     PackedBlocks,
     block_list,
-    fetching_flags,
     ranges,
     records_of,
 )
@@ -97,8 +97,8 @@ class _Block(NamedTuple):
     offsets: Indices
 
 
-def pack_strips(matrix: CscMatrix, bias: Floats) -> PackedBlocks:
-    """Return the packed form of `matrix` [inputs, outputs].
+def pack_strips(matrix: CscMatrix, panels: PanelsAttr | None, bias: Floats) -> PackedBlocks:
+    """Return the packed form of `matrix` [inputs, outputs], whose `panels` are strips as far as may be.
 
     The offsets of a strip are its header, then those of its steps, one for each set of rows; it has as many weights,
     four a step. Some of either at its end may stand for nothing.
@@ -107,11 +107,14 @@ def pack_strips(matrix: CscMatrix, bias: Floats) -> PackedBlocks:
     blocks = max(1, -(-inputs // BLOCK_INPUTS))
     borders = np.arange(blocks + 1) * inputs // blocks
     dense = matrix.to_dense()
-    packed = [_packed_block(np.ascontiguousarray(dense[borders[i] : borders[i + 1]].T)) for i in range(blocks)]
+    together = _together(outputs, panels)
+    packed = [
+        _packed_block(np.ascontiguousarray(dense[borders[i] : borders[i + 1]].T), together) for i in range(blocks)
+    ]
     counts = np.concatenate([block.counts for block in packed])
     number = np.repeat(np.arange(blocks), [len(block.counts) for block in packed])
-    # the kernel fetches weights and offsets by itself
-    flags = FIRST * (number == 0) + LAST * (number == blocks - 1) + fetching_flags(outputs, 0)
+    # the kernel fetches weights and offsets by itself; rows of y arrive while it does, without being fetched
+    flags = FIRST * (number == 0) + LAST * (number == blocks - 1)
     return PackedBlocks(
         block_list(borders[number]),
         records_of(np.concatenate([block.rows for block in packed]), counts, flags),
@@ -121,11 +124,21 @@ def pack_strips(matrix: CscMatrix, bias: Floats) -> PackedBlocks:
     )
 
 
-def _packed_block(dense: Floats) -> _Block:
-    """Return the strips of a block of weights [outputs, inputs]."""
+def _together(outputs: int, panels: PanelsAttr | None) -> Indices:
+    """Return the panel of each output, [outputs]; those that are in none are in one."""
+    labels, first = np.full(outputs, np.iinfo(np.int64).max), 0
+    for height, members in panels.panels if panels is not None else ():
+        if height % ROWS == 0:
+            labels[members] = first + np.arange(len(members))[:, None]
+            first += len(members)
+    return labels
+
+
+def _packed_block(dense: Floats, together: Indices) -> _Block:
+    """Return the strips of a block of weights [outputs, inputs], of outputs that are `together` where possible."""
     mask = dense != 0
     connections = mask.sum(axis=1)
-    rows = _strips(connections)
+    rows = _strips(connections, together)
     reads = _in_parts(_shared(mask, rows), connections[rows])
     steps = _steps(reads.sets(len(rows)), connections[rows].max(axis=1, initial=0))
     for size in range(ROWS, 1, -1):
@@ -133,12 +146,14 @@ def _packed_block(dense: Floats) -> _Block:
     return _laid_out(reads.ordered(), (dense, rows), steps)
 
 
-def _strips(connections: Indices) -> Indices:
-    """Return the rows of strips [strips, 4], by their connections; where rows lack, a strip's first one comes again.
+def _strips(connections: Indices, together: Indices) -> Indices:
+    """Return the rows of strips [strips, 4], by what they are `together` with and their connections.
+
+    Where rows lack, a strip's first one comes again.
 
     It computes and writes the same sums twice, as in `groups_of`. Rows without connections are among themselves.
     """
-    order = np.argsort(connections, kind="stable")
+    order = np.lexsort((connections, together, connections > 0))
     empty = int(np.count_nonzero(connections == 0))
     filled: list[Indices] = []
     for part in (order[:empty], order[empty:]):

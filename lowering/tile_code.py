@@ -36,16 +36,16 @@ from redpebble.lowering.reductions import (
 from redpebble.lowering.sharing import WHOLE, Borders, Cut, copied_parts
 from redpebble.lowering.tables import ConstantTable
 from redpebble.lowering.tile_memory import Span, features_of
-from redpebble.lowering.transposition import columns_to_rows, rows_to_columns
+from redpebble.lowering.transposition import columns_to_far_rows, columns_to_rows, rows_to_columns
 
 Piece = Callable[[ir.Value, ir.Value], None]
 """Emits the work on some features: (first feature, their number)."""
 
 
-STRIP_FLOATS = 1 << 14
+STRIP_FLOATS = 1 << 16
 """Of a strip of features that is turned at a time."""
 
-STRIPS_FROM = 16
+STRIPS_FROM = 4
 """Strips from which on it is done in strips."""
 
 
@@ -69,8 +69,8 @@ class TileRows:
     width: int
     """Columns for which kernels are chosen; the tile may have more, so that vectors hold whole columns."""
     count: ir.Value
-    leaving: Mapping[SSAValue, ir.Value]
-    """The addresses of the rows of those values that are written where they leave the tile, and nowhere else."""
+    direct: Mapping[SSAValue, ir.Value]
+    """The addresses of the rows of those values that ops read there, or write there, and nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class TileCode:
     def store_rows(self, source: SSAValue, rows: tuple[ir.Value, ir.Value], cut: Cut = WHOLE) -> None:
         """Emit the way out: the columns of `source` become `rows`, the first one's address and their number."""
         pointer, count = rows
-        stride, function = i64(features_of(source)), columns_to_rows(self.code, self.width)
+        turn = columns_to_far_rows if self._leaves_cache(features_of(source)) else columns_to_rows
+        stride, function = i64(features_of(source)), turn(self.code, self.width)
 
         def piece(first: ir.Value, features: ir.Value) -> None:
             columns, target = self._feature_at(source, first), float_at(self.builder, pointer, first)
@@ -116,9 +117,9 @@ class TileCode:
 
         Rows are turned a vector of them at a time: what is written for one has to be there still for the next.
         """
-        strip = STRIP_FLOATS // self.width
-        if total <= STRIPS_FROM * strip:
+        if not self._leaves_cache(total):
             return piece
+        strip = STRIP_FLOATS // self.width
 
         def strips(first: ir.Value, features: ir.Value) -> None:
             builder = self.builder
@@ -128,6 +129,9 @@ class TileCode:
                 piece(builder.add(first, done), count)
 
         return strips
+
+    def _leaves_cache(self, features: int) -> bool:
+        return features * self.width > STRIPS_FROM * STRIP_FLOATS
 
     def emit(self, op: Operation, cut: Cut = WHOLE) -> None:
         """Emit one op of the body; a crew shares it as `cut` says.
@@ -228,7 +232,8 @@ class TileCode:
         def address(value: SSAValue, feature: int) -> ir.Value:
             return self._feature_at(value, i64(feature))
 
-        return NetworkCode(self.code, self.builder, self.tables, self.width, address)
+        outside = None if self.rows is None else (self.rows.direct, self.rows.count)
+        return NetworkCode(self.code, self.builder, self.tables, self.width, address, outside)
 
     def _emit_linear(self, op: LinearOp) -> None:
         width = self.width if self.rows is None else self.rows.width
@@ -266,8 +271,8 @@ class TileCode:
         if rows is None or not isinstance(family, DenseOutputs):
             kernel = family.emit(self.code, form)
             self.builder.call(kernel, [x, self._feature_at(op.result, first), *packed, inputs, count])
-        elif op.result in rows.leaving:
-            y, apart = float_at(self.builder, rows.leaving[op.result], first), i64(features_of(op.result))
+        elif op.result in rows.direct:
+            y, apart = float_at(self.builder, rows.direct[op.result], first), i64(features_of(op.result))
             kernel = family.emit_leaving(self.code, form)
             self.builder.call(kernel, [x, y, *packed, inputs, count, rows.count, apart])
         else:

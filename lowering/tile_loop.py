@@ -15,6 +15,7 @@ from redpebble.dialect.tile import TileOp
 from redpebble.dialect.tile_rows import least_rows as least_rows_by_time
 from redpebble.lowering.cascade import Cascade, CascadeCode
 from redpebble.lowering.dense_outputs import DenseOutputs
+from redpebble.lowering.depth_first_groups import groups_at
 from redpebble.lowering.emission import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, i64
 from redpebble.lowering.kernels import FAMILIES
 from redpebble.lowering.program import TileTime
@@ -227,8 +228,8 @@ class _TileForm:
             buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
             crew = self._crew(builder, memory.spans, rest) if shared else None
             first, count = rest[-2:]
-            leaving = self._leaving(builder, buffers[len(op.inputs) :], first)
-            rows, tables = TileRows(self.width, count, leaving), (constants, table)
+            direct = self._leaving(builder, buffers[len(op.inputs) :], first) | self._turned(builder, buffers, first)
+            rows, tables = TileRows(self.width, count, direct), (constants, table)
             tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, crew, rows)
             self._emit_body(tile, buffers, (first, count))
 
@@ -253,6 +254,13 @@ class _TileForm:
             and len(list(value.uses)) == 1
         }
 
+    def _turned(self, builder: ir.IRBuilder, buffers: Sequence[ir.Value], first: ir.Value) -> dict[SSAValue, ir.Value]:
+        """Return the rows that groups of layers read and write themselves."""
+        groups = groups_at(self.op, self._columns).values()
+        turned = {value for group in groups for value in group.turned_values}
+        ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
+        return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in turned}
+
     def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> Crew:
         own, meet, pool, first, end, *_ = args
         private = private_arguments(self.op, spans)
@@ -266,7 +274,8 @@ class _TileForm:
         plan = plan_sharing(op, tile.spans, self._columns)
         inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
         for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
-            tile.load_rows(argument, (_row(tile.builder, pointer, first, argument), count), cut)
+            if tile.rows is None or argument not in tile.rows.direct:
+                tile.load_rows(argument, (_row(tile.builder, pointer, first, argument), count), cut)
         for inner, turn in plan.ops.items():
             if tile.crew is not None and turn.meets:
                 tile.crew.meet()
@@ -274,7 +283,7 @@ class _TileForm:
         for value, pointer, turn in zip(op.yielded, outputs, plan.results, strict=True):
             if tile.crew is not None and turn.meets:
                 tile.crew.meet()
-            if tile.rows is None or value not in tile.rows.leaving:
+            if tile.rows is None or value not in tile.rows.direct:
                 tile.store_rows(value, (_row(tile.builder, pointer, first, value), count), turn.cut)
 
 

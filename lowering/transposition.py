@@ -3,6 +3,9 @@
 A tile of T columns may stand for fewer than T rows of the batch. The columns left over are copies of the last row: they
 are computed like the others and written where the row they copy is written, so that no code depends on the count. A
 tile of one column is a row as it is.
+
+Rows that leave a tile too large for the cache are written past the caches where they can be written by whole lines: a
+line that is not there would be read first, and nobody reads the row soon.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +14,18 @@ from functools import partial
 
 from llvmlite import ir
 
-from redpebble.lowering.emission import FLOAT, FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
+from redpebble.lowering.emission import (
+    ALIGNMENT,
+    FLOAT,
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    counted_loop,
+    float_at,
+    i64,
+)
 from redpebble.lowering.strided import Strided, copy_values, emit_strided
 from redpebble.lowering.vectors import Lanes
 
@@ -66,6 +80,30 @@ def columns_to_rows(code: Code, width: int) -> ir.Function:
     return _turning(code, width, "columns_to_rows", (_turn_out, _scatter))
 
 
+def columns_to_far_rows(code: Code, width: int) -> ir.Function:
+    """Return what `columns_to_rows` does, for rows that leave the cache before anybody reads them.
+
+    Where a vector is a line and rows consist of whole ones, these are written past the caches.
+    """
+    near, lanes = columns_to_rows(code, width), code.column_lanes(width)
+    if FLOAT_BYTES * lanes != ALIGNMENT:
+        return near
+    past = _turning(code, width, "columns_past_caches", (partial(_turn_out, past_caches=True), _scatter))
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        _, rows, stride, features, *_ = args
+        sizes = builder.mul(builder.or_(stride, features), i64(FLOAT_BYTES))
+        odd = builder.and_(builder.or_(builder.ptrtoint(rows, I64), sizes), i64(ALIGNMENT - 1))
+        with builder.if_else(builder.icmp_signed("==", odd, i64(0))) as (whole, pieces):
+            with whole:
+                builder.call(past, args)
+                code.lanes(builder, lanes).finish_past_caches()
+            with pieces:
+                builder.call(near, args)
+
+    return code.function(f"columns_to_far_rows_{lanes}", ARGUMENTS, body)
+
+
 def _turning(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.Function:
     """Return a function of so many features at once as a vector holds columns (the first move), or of one."""
     lanes, inward = code.column_lanes(width), name == "rows_to_columns"
@@ -85,6 +123,57 @@ def _turning(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.
     return code.function(f"{name}_{lanes}", ARGUMENTS, body)
 
 
+@dataclass(frozen=True)
+class BatchRows:
+    """Rows of the batch from a feature on, `stride` values apart, and their number."""
+
+    pointer: ir.Value
+    stride: ir.Value
+    count: ir.Value
+
+    def lines(self, lanes: Lanes, first: ir.Value) -> list[ir.Value]:
+        """Return the addresses of as many rows, from one on, as a vector holds columns."""
+        return _lines(lanes.builder, (self.pointer, self.stride, self.count), (first, lanes.width))
+
+
+def turn_into_columns(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
+    """Emit columns[k] = the k-th feature of the rows from `first` on; columns are addresses, a multiple of lanes."""
+    lines = rows.lines(lanes, first)
+    for start in range(0, len(columns), lanes.width):
+        vectors = [lanes.load(float_at(lanes.builder, line, i64(start))) for line in lines]
+        for column, vector in zip(columns[start:], _turned(lanes.builder, vectors), strict=False):
+            lanes.store(vector, column, FLOAT_BYTES * lanes.width)
+
+
+def turn_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
+    """Emit the way back of `turn_into_columns`, past the caches where the rows are at lines and a vector is one."""
+    lines = rows.lines(lanes, first)
+    if FLOAT_BYTES * lanes.width != ALIGNMENT:
+        _turn_out_lines(lanes, columns, (lines, lanes.store))
+        return
+    builder = lanes.builder
+    sizes = builder.or_(builder.ptrtoint(rows.pointer, I64), builder.mul(rows.stride, i64(FLOAT_BYTES)))
+    at_line = builder.icmp_signed("==", builder.and_(sizes, i64(ALIGNMENT - 1)), i64(0))
+    with builder.if_else(at_line) as (whole, pieces):
+        with whole:
+            _turn_out_lines(lanes, columns, (lines, lanes.store_past_caches))
+        with pieces:
+            _turn_out_lines(lanes, columns, (lines, lanes.store))
+
+
+def _turn_out_lines(
+    lanes: Lanes,
+    columns: Sequence[ir.Value],
+    target: tuple[Sequence[ir.Value], Callable[[ir.Value, ir.Value], None]],
+) -> None:
+    lines, write = target
+    for start in range(0, len(columns), lanes.width):
+        part = columns[start : start + lanes.width]
+        vectors = [lanes.load(column, FLOAT_BYTES * lanes.width) for column in part]
+        for line, vector in zip(lines, _turned(lanes.builder, vectors), strict=True):
+            write(vector, float_at(lanes.builder, line, i64(start)))
+
+
 def _turn_in(block: _Columns, feature: ir.Value) -> None:
     rows = [block.vectors.load(float_at(block.builder, line, feature)) for line in block.lines]
     for offset, vector in enumerate(_turned(block.builder, rows)):
@@ -99,10 +188,11 @@ def _gather(block: _Columns, feature: ir.Value) -> None:
     block.store(vector, feature)
 
 
-def _turn_out(block: _Columns, feature: ir.Value) -> None:
+def _turn_out(block: _Columns, feature: ir.Value, *, past_caches: bool = False) -> None:
     columns = [block.load(block.builder.add(feature, i64(offset))) for offset in range(block.vectors.width)]
+    write = block.vectors.store_past_caches if past_caches else block.vectors.store
     for line, vector in zip(block.lines, _turned(block.builder, columns), strict=True):
-        block.vectors.store(vector, float_at(block.builder, line, feature))
+        write(vector, float_at(block.builder, line, feature))
 
 
 def _scatter(block: _Columns, feature: ir.Value) -> None:

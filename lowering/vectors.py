@@ -56,6 +56,15 @@ class Lanes:
         """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
         self.builder.store(self.splat(value), pointer, align=align)
 
+    def store_past_caches(self, value: ir.Value, pointer: ir.Value) -> None:
+        """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""
+        store = self.builder.store(value, pointer, align=4 * self.width)
+        store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(INT, 1)]))
+
+    def finish_past_caches(self) -> None:
+        """Let other threads see what was written past the caches before what is written next; AVX-512 only."""
+        self.builder.call(self._declared("llvm.x86.sse.sfence", ir.VoidType(), []), [])
+
     def permuted(self, low: ir.Value, high: ir.Value, indices: ir.Value) -> ir.Value:
         """Return in each lane the value of two vectors of 16 that the last 5 bits of its index say; AVX-512 only."""
         types = [self.float_vector, self.int_vector, self.float_vector]

@@ -3,7 +3,8 @@
 Cut x into blocks of 16. A panel of 32 output rows shares a walk v0, v1, ... over the blocks. Step t holds the blocks
 v_t and v_t+1 in two registers (one of them from the step before), looks up one of these 32 values for every row, and
 multiplies it by the row's weight. So an entry may go into any step that touches its block, and no sum leaves its
-register before its row is complete. What fits no step is gathered, into the same sums. `walk_packing` makes the walks.
+register before its row is complete. What fits no step is gathered, into the same sums. Where it pays, x is first copied
+to a place behind which it stands once more, turned. `walk_packing` makes the walks and says what that is.
 
 An unused lane multiplies 0 by a real x: an infinity or NaN in x may spread to rows without a connection to it.
 """
@@ -16,15 +17,18 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.lowering.emission import I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
+from redpebble.lowering.emission import FLOAT, I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
 from redpebble.lowering.linear import LinearForm, PackedArrays, activated, sparse_weight
 from redpebble.lowering.single_row import gather, load_ints, lookup, scatter_rows, single_row_key, splat_int
 from redpebble.lowering.vectors import Lanes
-from redpebble.lowering.walk_packing import BLOCK, CHUNK_STEPS, FIELD_BITS, PANEL_ROWS, compact_walks, pack_walks
+from redpebble.lowering.walk_packing import FIELD_BITS, UNIT, compact_walks, pack_walks
+from redpebble.lowering.walk_placing import BLOCK, CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.walk_weights import WeightStream
 
 HEAD_WORDS = 2 * PANEL_ROWS
 """The biases and the numbers of a panel's rows."""
+
+_UNIT_VECTOR = ir.VectorType(FLOAT, UNIT)
 
 State = list[ir.Value]
 """What a loop carries: the sums, the blocks in registers, and at the end the places in the streams of weights."""
@@ -50,10 +54,11 @@ class Walk:
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             x, y, sizes, *starts = args[: 3 + streams]
+            x = _with_turned(code, builder, (x, sizes), args[-2])
             panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
 
             def panel(index: ir.Value, places: Sequence[ir.Value]) -> Sequence[ir.Value]:
-                pair = [builder.add(builder.mul(index, i64(2)), i64(part)) for part in range(2)]
+                pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
                 counts = [builder.zext(builder.load(float_at(builder, sizes, place), typ=I32), I64) for place in pair]
                 return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2:])
 
@@ -61,6 +66,61 @@ class Walk:
 
         name = "compact_walk" if self.compact else "walk"
         return code.function(single_row_key(name, form), [POINTER] * (3 + streams) + [I64, I64], body)
+
+
+def _with_turned(code: Code, builder: ir.IRBuilder, origin: tuple[ir.Value, ir.Value], inputs: ir.Value) -> ir.Value:
+    """Return where the panels find their blocks: x, or a copy that x turned follows, as (x, sizes) says."""
+    x, sizes = origin
+    is_turned = builder.zext(builder.load(sizes, typ=I32), I64)
+    lanes = Lanes(builder, code.target, BLOCK)
+    blocks = builder.mul(is_turned, builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK)))
+    groups = builder.sdiv(builder.add(blocks, i64(UNIT - 1)), i64(UNIT))
+    room = builder.alloca(ir.ArrayType(FLOAT, 2 * UNIT * BLOCK), groups)
+    room.align = 4 * BLOCK
+    # llvmlite types what is allocated by its contents, and then refuses vectors of them
+    copy = builder.inttoptr(builder.ptrtoint(room, I64), POINTER)
+
+    def copied(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        place = builder.mul(index, i64(BLOCK))
+        lanes.store(lanes.load(float_at(builder, x, place)), float_at(builder, copy, place), 4 * BLOCK)
+        return []
+
+    def turned(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        units = [
+            builder.load(float_at(builder, copy, builder.mul(place, i64(UNIT))), align=4 * UNIT, typ=_UNIT_VECTOR)
+            for place in [builder.add(index, builder.mul(groups, i64(number))) for number in range(BLOCK)]
+        ]
+        behind = float_at(builder, copy, builder.mul(builder.add(groups, index), i64(UNIT * BLOCK)))
+        for number, value in enumerate(_turned_units(builder, units)):
+            lanes.store(value, float_at(builder, behind, i64(number * BLOCK)), 4 * BLOCK)
+        return []
+
+    reduce_loop(builder, (i64(0), blocks), [], copied)
+    reduce_loop(builder, (i64(0), groups), [], turned)
+    return builder.select(builder.icmp_signed("!=", is_turned, i64(0)), copy, x)
+
+
+def _turned_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return 4 vectors of 16 floats: the first float of each of 16 units of 4, the second ones, and so on.
+
+    Unit 4 i + q stands at lane 4 q + i, as then each part of a register is turned by itself.
+    """
+
+    def shuffled(left: ir.Value, right: ir.Value, mask: Sequence[int]) -> ir.Value:
+        return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, len(mask)), list(mask)))
+
+    def parts(left: ir.Value, right: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        """Return in each quarter the lanes of that of two vectors; from 4 on of the second one's."""
+        first = [lane if lane < UNIT else lane - UNIT + BLOCK for lane in lanes]
+        return shuffled(left, right, [UNIT * quarter + lane for quarter in range(UNIT) for lane in first])
+
+    rows: list[ir.Value] = []
+    for first in range(0, BLOCK, UNIT):
+        left, right = (shuffled(units[at], units[at + 1], range(2 * UNIT)) for at in (first, first + 2))
+        rows.append(shuffled(left, right, range(BLOCK)))
+    low = [parts(rows[at], rows[at + 1], (0, 4, 1, 5)) for at in (0, 2)]
+    high = [parts(rows[at], rows[at + 1], (2, 6, 3, 7)) for at in (0, 2)]
+    return [parts(left, right, lanes) for left, right in (low, high) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7))]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from redpebble.lowering.emission import I32, I64, POINTER, Code, byte_at, float_
 from redpebble.lowering.fetching import fetch_lines
 from redpebble.lowering.single_row import intrinsic
 from redpebble.lowering.vectors import Lanes
-from redpebble.lowering.walk_packing import PANEL_ROWS
+from redpebble.lowering.walk_placing import PANEL_ROWS
 
 BYTES_AHEAD: Final = 8192
 """How far ahead weights without zeros are fetched, as they come from beyond L2: two pages, for their addresses too."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redpebble.dialect.attributes import ActivationAttr
+from redpebble.dialect.wavefront import NEIGHBOURS, Turned
 from redpebble.lowering.emission import (
     ALIGNMENT,
     FLOAT,
@@ -28,8 +29,9 @@ from redpebble.lowering.emission import (
 from redpebble.lowering.fetching import fetch_lines
 from redpebble.lowering.linear import activated
 from redpebble.lowering.network_kernel import NetworkForm
+from redpebble.lowering.transposition import BatchRows, turn_into_columns, turn_into_rows
 from redpebble.lowering.vectors import Lanes
-from redpebble.lowering.wavefront_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS
+from redpebble.lowering.wavefront_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TURN_WORDS
 
 I16 = ir.IntType(16)
 
@@ -46,23 +48,32 @@ MOVES_AHEAD = 8
 """Rows to be moved that are fetched ahead."""
 
 
-def wavefront_loop(code: Code, form: NetworkForm) -> ir.Function:
-    """Return `void (stream, slots, table of buffers)`."""
+def wavefront_loop(code: Code, form: NetworkForm, turned: Turned) -> ir.Function:
+    """Return `void (stream, slots, table of buffers, rows that the columns stand for)`.
+
+    The buffer of what is turned is row-major.
+    """
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _Loop(code, builder, form, (args[1], args[2])).emit(args[0])
+        _Loop(code, builder, (form, turned), (args[1], args[2], args[3])).emit(args[0])
 
-    return code.function(f"wavefront_{form.key}", [POINTER] * 3, body)
+    ends = "".join(word[0] if so else "" for word, so in zip(("into", "out"), turned, strict=True))
+    return code.function(f"wavefront_{form.key}_{ends}", [POINTER, POINTER, POINTER, I64], body)
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop under construction; places are the slots and the table of buffers."""
+    """The loop under construction; places are the slots, the table of buffers, and the number of rows."""
 
     code: Code
     builder: ir.IRBuilder
-    form: NetworkForm
-    places: tuple[ir.Value, ir.Value]
+    kind: tuple[NetworkForm, Turned]
+    places: tuple[ir.Value, ir.Value, ir.Value]
+
+    @property
+    def form(self) -> NetworkForm:
+        """Columns and activations."""
+        return self.kind[0]
 
     def emit(self, stream: ir.Value) -> None:
         """Emit: read a head, move rows in, compute neurons, move rows out, until there are no neurons."""
@@ -76,12 +87,15 @@ class _Loop:
         neurons, arrivals, departures, activation = (_word(builder, cursor, index) for index in range(HEAD_WORDS))
         builder.cbranch(builder.icmp_unsigned("==", neurons, i64(0)), after, inside)
         builder.position_at_end(inside)
-        place = self._moves(float_at(builder, cursor, i64(HEAD_WORDS)), arrivals, into_slots=True)
+        into, out = (self._turns if so else self._moves for so in self.kind[1])
+        place = into(float_at(builder, cursor, i64(HEAD_WORDS)), arrivals, into_slots=True)
         place = self._neurons(place, neurons, activation)
-        place = self._moves(place, departures, into_slots=False)
+        place = out(place, departures, into_slots=False)
         cursor.add_incoming(place, builder.block)
         builder.branch(head)
         builder.position_at_end(after)
+        if self.kind[1].outputs and self.lanes.width * FLOAT_BYTES == ALIGNMENT:
+            self.lanes.finish_past_caches()
 
     def _moves(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
         """Emit rows that arrive or leave; return the address behind their entries."""
@@ -99,6 +113,21 @@ class _Loop:
                 value = lanes.load(float_at(builder, source, i64(first)), FLOAT_BYTES * lanes.width)
                 lanes.store(value, float_at(builder, target, i64(first)), FLOAT_BYTES * lanes.width)
         return float_at(builder, entries, builder.mul(count, i64(MOVE_WORDS)))
+
+    def _turns(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
+        """Emit rows of the batch that are turned into slots, or slots into them; return the address behind."""
+        builder, width = self.builder, self.form.width
+        with counted_loop(builder, count) as index:
+            entry = float_at(builder, entries, builder.mul(index, i64(TURN_WORDS)))
+            slots = [self._slot(_word(builder, entry, number)) for number in range(NEIGHBOURS)]
+            number, feature, stride = (_word(builder, entry, NEIGHBOURS + word) for word in range(3))
+            buffer = builder.load(builder.gep(self.places[1], [number], source_etype=POINTER), typ=POINTER)
+            rows = BatchRows(float_at(builder, buffer, feature), stride, self.places[2])
+            with counted_loop(builder, i64(width), self.lanes.width) as first:
+                columns = [float_at(builder, slot, first) for slot in slots]
+                turn = turn_into_columns if into_slots else turn_into_rows
+                turn(self.lanes, columns, rows, first)
+        return float_at(builder, entries, builder.mul(count, i64(TURN_WORDS)))
 
     def _neurons(self, first: ir.Value, count: ir.Value, activation: ir.Value) -> ir.Value:
         """Emit the neurons of a run, by its activation; return the address behind them."""

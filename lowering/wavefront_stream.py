@@ -4,6 +4,9 @@ Words are u32. A run is a head [neurons, arrivals, departures, activation's numb
 each row that arrives; then the neurons, [slot and connections in 16 bits each, bias as f32], their weights as f32, and
 the slots of their sources in 16 bits each, an even number of them; then [slot, buffer, row] for each row that leaves. A
 head without neurons is the end. Buffers are the operands, then the results. All neurons of a run have one activation.
+
+Where inputs come from rows of the batch, what arrives is [16 slots, buffer, first feature, features of a row] instead:
+16 features, which are turned. Likewise for outputs. One that is not alive has the slot behind all others.
 """
 
 from dataclasses import dataclass
@@ -13,10 +16,11 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.network import NetworkArrays
 from redpebble.dialect.tensors import indices_of
-from redpebble.dialect.wavefront import WavefrontAttr, lifetimes_of
+from redpebble.dialect.wavefront import NEIGHBOURS, NOT_TURNED, Turned, WavefrontAttr, lifetimes_of
 
 HEAD_WORDS = 4
 MOVE_WORDS = 3
+TURN_WORDS = NEIGHBOURS + 3
 NEURON_WORDS = 2
 """Words of a neuron before its weights."""
 
@@ -35,6 +39,8 @@ class WavefrontNetwork:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     wavefront: WavefrontAttr
+    turned: Turned = NOT_TURNED
+    """Of one operand and one result only."""
 
     @property
     def input_count(self) -> int:
@@ -63,39 +69,53 @@ class _Layout:
         place = np.full(neuron_count, -1, dtype=np.int64)
         place[order] = self.run_of
         self.arriving = self._arriving(network)
-        self.leaving = arrays.outputs[np.argsort(place[arrays.outputs], kind="stable")]
-        self.leaving_run = place[self.leaving]
+        self.leaving = _in_order(arrays.outputs, self._together(place[arrays.outputs], network.turned.outputs))
 
     def _arriving(self, network: WavefrontNetwork) -> Indices:
         """Return the inputs that are read, in the order in which they arrive, and when."""
-        first = lifetimes_of(network.input_count, network.arrays, network.wavefront).first[: network.input_count]
-        inputs = np.argsort(first, kind="stable")
-        inputs = inputs[first[inputs] >= 0]
+        alive = lifetimes_of(network.input_count, network.arrays, network.wavefront)
+        turned = Turned(inputs=network.turned.inputs)
+        first = alive.turned(network.input_count, network.arrays.outputs, turned).first[: network.input_count]
+        if turned.inputs:
+            first = first.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS)
         # runs of the wavefront may be cut by activations: a row arrives with the first piece
         pieces = np.searchsorted(self.starts, indices_of(network.wavefront.runs))
-        return np.stack([inputs, pieces[first[inputs]]])
+        arriving = _in_order(np.arange(network.input_count), first)
+        return np.stack([arriving[0], pieces[arriving[1]]])
+
+    @staticmethod
+    def _together(runs: Indices, turned: bool) -> Indices:
+        """Return when outputs leave."""
+        return runs.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS) if turned else runs
+
+
+def _in_order(neurons: Indices, runs: Indices) -> Indices:
+    """Return those neurons that have a run, by their runs, and these."""
+    order = np.argsort(runs, kind="stable")
+    order = order[runs[order] >= 0]
+    return np.stack([neurons[order], runs[order]])
 
 
 def pack_wavefront(network: WavefrontNetwork) -> Words:
     """Return the stream of a network."""
-    layout, arrays, runs = _Layout(network), network.arrays, network.wavefront
-    slots, count = indices_of(runs.slots), len(layout.starts)
-    arrivals = np.bincount(layout.arriving[1], minlength=count)
-    departures = np.bincount(layout.leaving_run, minlength=count)
+    layout, arrays = _Layout(network), network.arrays
+    slots, count = indices_of(network.wavefront.slots), len(layout.starts)
+    into = _Moves(layout.arriving, network.inputs[0] if network.turned.inputs else 0)
+    out = _Moves(layout.leaving, network.outputs[0] if network.turned.outputs else 0)
+    arrivals, departures = into.counts(count), out.counts(count)
     sizes = NEURON_WORDS + layout.counts + (layout.counts + 1) // 2
     neurons = np.bincount(layout.run_of, weights=sizes, minlength=count).astype(np.int64)
-    totals = HEAD_WORDS + MOVE_WORDS * (arrivals + departures) + neurons
+    totals = HEAD_WORDS + into.words * arrivals + out.words * departures + neurons
     heads = np.cumsum(totals) - totals
     words = np.zeros(int(totals.sum()) + HEAD_WORDS + WORDS_AHEAD, dtype=np.uint32)
     for index, values in enumerate((layout.lengths, arrivals, departures, layout.activations + 1)):
         words[heads + index] = values
     places = _places(network)
-    _write_moves(words, heads + HEAD_WORDS, layout.arriving, (slots, places))
-    behind = heads + HEAD_WORDS + MOVE_WORDS * arrivals + neurons
-    _write_moves(words, behind, np.stack([layout.leaving, layout.leaving_run]), (slots, places))
+    into.write(words, heads + HEAD_WORDS, (slots, places))
+    out.write(words, heads + HEAD_WORDS + into.words * arrivals + neurons, (slots, places))
     before = np.cumsum(sizes) - sizes
     own = before - before[layout.starts][layout.run_of]
-    at = (heads + HEAD_WORDS + MOVE_WORDS * arrivals)[layout.run_of] + own
+    at = (heads + HEAD_WORDS + into.words * arrivals)[layout.run_of] + own
     words[at] = slots[layout.order] | (layout.counts << 16)
     words[at + 1] = arrays.biases.view(np.uint32)[layout.order - network.input_count]
     within = np.arange(int(layout.counts.sum())) - np.repeat(np.cumsum(layout.counts) - layout.counts, layout.counts)
@@ -106,15 +126,44 @@ def pack_wavefront(network: WavefrontNetwork) -> Words:
     return words
 
 
-def _write_moves(words: Words, starts: Indices, moving: Indices, where: tuple[Indices, Indices]) -> None:
-    """Write moves of neurons [neurons and their runs, ascending] from the place where those of each run start."""
-    neurons, runs = moving
-    slots, places = where
-    counts = np.bincount(runs, minlength=len(starts))
-    within = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts)
-    at = np.repeat(starts, counts) + MOVE_WORDS * within
-    for index, values in enumerate((slots[neurons], *places[neurons].T)):
-        words[at + index] = values
+@dataclass(frozen=True)
+class _Moves:
+    """Neurons that arrive or leave and their runs, ascending, [2, neurons]; turned, `NEIGHBOURS` come together."""
+
+    moving: Indices
+    features: int
+    """Of a row of the batch where neurons are turned, otherwise 0."""
+
+    @property
+    def words(self) -> int:
+        """Words of a move."""
+        return TURN_WORDS if self.features else MOVE_WORDS
+
+    def counts(self, runs: int) -> Indices:
+        """Return the moves of each run."""
+        return np.bincount(self._each()[1], minlength=runs)
+
+    def write(self, words: Words, starts: Indices, where: tuple[Indices, Indices]) -> None:
+        """Write the moves from the place where those of each run start; `where` is slots and places of neurons."""
+        slots, places = where
+        neurons, runs = self._each()
+        counts = self.counts(len(starts))
+        within = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts)
+        at = np.repeat(starts, counts) + self.words * within
+        if self.features:
+            behind = slots.max(initial=-1) + 1
+            own = slots[self.moving[0].reshape(-1, NEIGHBOURS)]
+            words[at[:, None] + np.arange(NEIGHBOURS)] = np.where(own < 0, behind, own)
+            at = at + NEIGHBOURS
+            words[at + 2] = self.features
+        else:
+            words[at] = slots[neurons]
+            at = at + 1
+        words[at], words[at + 1] = places[neurons].T
+
+    def _each(self) -> Indices:
+        """Return the first neuron and the run of each move."""
+        return self.moving[:, ::NEIGHBOURS] if self.features else self.moving
 
 
 def _places(network: WavefrontNetwork) -> Indices:

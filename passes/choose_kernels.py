@@ -14,6 +14,7 @@ candidates like all others, so nothing is chosen that is expected to be slower t
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -109,7 +110,8 @@ class ChooseKernels(ModulePass):
                 if measured:
                     key = layer_key(linear.weight, layer)
                     found = {width: measured[key, width] for width in WIDTHS if (key, width) in measured}
-                times = LayerTimes(predicted_times(layer, machine), found)
+                # a layer's facts take more memory than its weight: those of a copy go with it
+                times = LayerTimes(predicted_times(copy(layer), machine), found)
                 linear.kernel = kernel_for(weight, layer, times, machine)
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error

@@ -52,7 +52,8 @@ class DropDeadRows(ModulePass):
         if self.l2_bytes < 1:
             raise PassFailedException(f"{self.name}: l2_bytes is {self.l2_bytes}, expected 1 or more")
         for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
-            tile.dead_rows = self._dropped(tile)
+            # layers that run depth first have nothing between them
+            tile.dead_rows = self._dropped(tile) if tile.depth_first is None else None
 
     def _dropped(self, tile: TileOp) -> DeadRowsAttr | None:
         layers = chain_of(tile.body.block)

@@ -25,8 +25,8 @@ from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.neurons import Neurons, finite_neurons, keep_neurons, layers_with_neurons, neurons_of
 from redpebble.passes.parameters import bias_of, set_weight, weight_of_linear
-from redpebble.passes.weights import Floats, Indices, Weight, entries_of, with_inputs_added
-from redpebble.theory.fingerprints import first_equal, scrambled, sums_between
+from redpebble.passes.weights import Floats, Indices, Mask, Weight, entries_of, with_inputs_added
+from redpebble.theory.fingerprints import Pairs, equal_lists, first_equal, scrambled, sums_between
 
 
 class MergeDuplicateNeurons(ModulePass):
@@ -75,8 +75,11 @@ def _first_equal(neurons: Neurons) -> Indices:
     weight, constants = weight_of_linear(neurons.layer), _constants(neurons)
     prints = _fingerprints(weight, constants)
 
-    def equal(one: int, other: int) -> bool:
-        return _equal_columns(weight, one, other) and all(row[one] == row[other] for row in constants)
+    def equal(pairs: Pairs) -> Mask:
+        (left, right), same = pairs, _equal_columns(weight, *pairs)
+        for row in constants:
+            same &= row[left] == row[right]
+        return same
 
     return first_equal(prints, np.flatnonzero(finite_neurons(neurons)), equal)
 
@@ -107,11 +110,8 @@ def _bits(values: Floats) -> NDArray[np.uint64]:
     return (values + np.float32(0.0)).view(np.uint32).astype(np.uint64)
 
 
-def _equal_columns(weight: Weight, left: int, right: int) -> bool:
-    if not isinstance(weight, CscMatrix):
-        return bool(np.array_equal(weight[:, left], weight[:, right]))
-    first, second = (slice(weight.pointers[column], weight.pointers[column + 1]) for column in (left, right))
-    return bool(
-        np.array_equal(weight.rows[first], weight.rows[second])
-        and np.array_equal(weight.values[first], weight.values[second])
-    )
+def _equal_columns(weight: Weight, left: Indices, right: Indices) -> Mask:
+    """Return for each pair of columns whether they are equal."""
+    if isinstance(weight, CscMatrix):
+        return equal_lists(weight.pointers, [weight.rows, weight.values], (left, right))
+    return np.array((weight[:, left] == weight[:, right]).all(axis=0))

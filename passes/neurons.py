@@ -69,7 +69,7 @@ def layers_with_neurons(module: ModuleOp) -> list[LinearOp]:
 
 def neurons_of(layer: LinearOp) -> Neurons | None:
     """Return the neurons of a layer, or None where something relies on all of them or parameters are no constants."""
-    if not has_constant_parameters(layer) or _is_partial(layer.activation):
+    if not has_constant_parameters(layer) or is_partial(layer.activation):
         return None
     steps: list[Step] = []
     readers: list[LinearOp] = []
@@ -96,7 +96,7 @@ def _readers(value: SSAValue, steps: list[Step]) -> Iterator[LinearOp | None]:
 
 
 def _step(op: Operation, value: SSAValue) -> Step | None:
-    if isinstance(op, ActivateOp) and not _is_partial(op.activation):
+    if isinstance(op, ActivateOp) and not is_partial(op.activation):
         return Step(op, value, None, None)
     operands = featurewise_operands(op) if isinstance(op, BinaryOp) else None
     if operands is None or not isinstance(op, BinaryOp) or operands.value is not value:
@@ -106,7 +106,8 @@ def _step(op: Operation, value: SSAValue) -> Step | None:
     return Step(op, value, operands.constant, operands.entries)
 
 
-def _is_partial(activation: ActivationAttr | None) -> bool:
+def is_partial(activation: ActivationAttr | None) -> bool:
+    """Return whether an activation may make NaN or inf of finite values."""
     return activation is not None and (activation.kind.data in PARTIAL or has_nonfinite_parameter(activation))
 
 

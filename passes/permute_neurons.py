@@ -81,7 +81,7 @@ def _permuted(panels: PanelsAttr, order: Indices) -> PanelsAttr:
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     moved = [np.sort(position[panel]).tolist() for _, some in panels.panels for panel in some]
-    return PanelsAttr.of(sorted(moved, key=lambda panel: (-len(panel), panel)), panels.shared)
+    return PanelsAttr.of(moved, panels.shared)
 
 
 def _replace(op: Operation, constant: ConstantOp | SparseConstantOp) -> None:

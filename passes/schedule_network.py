@@ -4,66 +4,61 @@
 %y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 16]> ... { 12 layers of 65536 neurons }
 // ->
 %y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 16, 64]>
-    depth_first <from 64, [<layers 0 to 11, "3210 slots; ...", runs dense<...>, order dense<...>, slots dense<...>>]>
+    depth_first <from 64, [<layers 0 to 11, predicted [64: 20390.0], kilobytes [64: 51000.0], "3196 slots; ...",
+        runs dense<...>, order dense<...>, slots dense<...>>]>
 ```
 
 Layer by layer, every value of a tile is written and read again. Where a layer's values do not fit the second-level
 cache and neurons read others near them, wherever these stand, a group of layers runs depth first instead: see
 `redpebble.search.wavefront`. A group is as long as the values that are alive at a time fit the cache: all layers of a
 band, half of those of a butterfly, whose second half has other neighbours. Random layers have no such order; two pairs
-of them in a row, and nothing more is tried. From which width on it pays, what moves between the caches decides, counted
-for both schedules. One row is always better off layer by layer.
+of them in a row, and nothing more is tried. How wide tiles are, and from which width on it pays, what moves between the
+caches decides, counted for both schedules. One row is always better off layer by layer.
+
+On request groups, the sizes of their blocks, and the width are annealed from there: see
+`redpebble.search.schedule_annealing`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.constants import SparseConstantOp
 from redpebble.dialect.decisions import ScheduleAttr, Sharing
-from redpebble.dialect.depth_first import DepthFirstAttr, LayerGroupAttr
-from redpebble.dialect.layer_chain import chain_arrays, chain_of
+from redpebble.dialect.depth_first import DepthFirstAttr, GroupNumbers, LayerGroupAttr
+from redpebble.dialect.layer_chain import chain_of
 from redpebble.dialect.layers import LinearOp
-from redpebble.dialect.network import NetworkArrays
+from redpebble.dialect.provenance import SEARCH
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp
-from redpebble.dialect.wavefront import MOST_SLOTS, WavefrontAttr
+from redpebble.dialect.tile_rows import widths_in_use
+from redpebble.dialect.wavefront import MOST_SLOTS, NEIGHBOURS, Turned, WavefrontAttr
 from redpebble.passes.tile_costs import turn_us
-from redpebble.search.row_cache import row_traffic
-from redpebble.search.wavefront import Wavefront, depth_first
-from redpebble.theory.network import Network
-from redpebble.theory.tile_traffic import TileTraffic
+from redpebble.search.schedule_annealing import Prices, Schedule, anneal_schedule
+from redpebble.search.schedule_costs import Caches, Group, ScheduleCosts, SparseLayer
+from redpebble.search.wavefront import BLOCK
 
 WIDTHS: Final = (64, 32, 16)
 """Batch columns of tiles that may run depth first: the weights are streamed once for each tile."""
 
-SLOT_SHARE: Final = 0.8
-"""Of the second-level cache that the values alive may take; the stream passes by."""
+USUAL: Final = 64
+"""The width for which groups are formed."""
 
-HELD_SHARE: Final = 0.85
-"""Of a cache that holds rows: lines are in the way of others."""
+SLOT_SHARE: Final = 0.45
+"""Of the second-level cache that the values alive in a group may take; the stream passes by."""
 
 WORTHWHILE: Final = 0.9
 """Share of the time layer by layer below which another schedule is worth it."""
 
 MOST_FAILURES: Final = 2
 """Pairs of layers in a row without an order after which none is looked for."""
-
-
-class _Group(NamedTuple):
-    """Layers from one number up to another, excluded, and their wavefront."""
-
-    first: int
-    end: int
-    found: Wavefront
 
 
 @dataclass(frozen=True)
@@ -75,6 +70,9 @@ class ScheduleNetwork(ModulePass):
     l1_bytes: int = 48 << 10
     l2_bytes: int = 2 << 20
     """Of a core."""
+    seconds: float = 0.0
+    """How long to anneal, about; the same number gives the same schedule on every machine."""
+    seed: int = 0
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -82,79 +80,159 @@ class ScheduleNetwork(ModulePass):
             raise PassFailedException(
                 f"{self.name}: caches of {self.l1_bytes}, {self.l2_bytes} bytes, expected ascending positive sizes"
             )
-        for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
-            self._schedule(tile)
+        if not 0 <= self.seconds < float("inf"):
+            raise PassFailedException(f"{self.name}: a search of {self.seconds} seconds, accepted are 0 and more")
+        op.attributes.pop(SEARCH, None)
+        traces = [self._schedule(found) for found in op.walk() if isinstance(found, TileOp)]
+        if any(traces):
+            op.attributes[SEARCH] = StringAttr("; ".join(filter(None, traces)))
 
-    def _schedule(self, tile: TileOp) -> None:
+    def _schedule(self, tile: TileOp) -> str:
+        """Schedule a tile; return what a search found."""
         layers = chain_of(tile.body.block)
         sparse = layers and all(isinstance(layer.weight.owner, SparseConstantOp) for layer in layers)
-        if not sparse or not self._leaves_cache(layers):
-            return
-        found = _Groups(layers, self._slots(WIDTHS[0])).find()
-        groups = [pair for pair in (self._described(layers, group) for group in found) if pair is not None]
-        if groups:
-            _write(tile, max(width for width, _ in groups), [group for _, group in groups])
+        # where rows are dropped, that is done between layers
+        if tile.dead_rows is not None or not sparse or not self._leaves_cache(layers):
+            return ""
+        ends = {width: turn_us(_features(layers), width) for width in WIDTHS}
+        costs = ScheduleCosts(list(map(_sparse_layer, layers)), Caches(self.l1_bytes, self.l2_bytes), WIDTHS)
+        prices = Prices(costs, ends, MOST_SLOTS)
+        chosen, trace = _best_width(prices, _Groups(costs, int(SLOT_SHARE * self.l2_bytes) // (4 * USUAL)).find()), ""
+        if self.seconds > 0:
+            found = anneal_schedule(prices, chosen, self.seconds, np.random.default_rng(self.seed))
+            before, proposals = prices.row_us(chosen), found.trace[-1].proposals
+            trace = f"{before:.4g} -> {1e-6 * found.cost:.4g} us a row in {proposals} proposals"
+            chosen = found.best
+        start, alone = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
+        # kernels know caches that layers hardly leave better than a count of rows does
+        limit = min((time / width for width, time in alone.items()), default=float("inf"))
+        if start is not None and prices.row_us(chosen) < limit:
+            _write(tile, _Written(prices, chosen, start))
+        return trace
 
     def _leaves_cache(self, layers: Sequence[LinearOp]) -> bool:
         most = max(sum(shape_of(layer.weight)) for layer in layers)
-        return 4 * WIDTHS[0] * most > self.l2_bytes
+        return 4 * USUAL * most > self.l2_bytes
 
-    def _slots(self, width: int) -> int:
-        return min(int(SLOT_SHARE * self.l2_bytes) // (4 * width), MOST_SLOTS)
 
-    def _described(self, layers: Sequence[LinearOp], group: _Group) -> tuple[int, LayerGroupAttr] | None:
-        """Return from which width on a group pays, with its attribute; None where it never does."""
-        arrays, found = chain_arrays(layers[group.first : group.end]), group.found
-        if not len(arrays.sources):  # biases alone
-            return None
-        start, words = 0, ""
-        accesses = (_slot_accesses(arrays, found), _layer_accesses(arrays))
-        for width in WIDTHS:
-            after, before = (self._traffic(accessed, width, len(arrays.sources)) for accessed in accesses)
-            times = [traffic.microseconds(width) for traffic in (after, before)]
-            if times[0] >= WORTHWHILE * times[1]:
-                break
-            start = width
-            words = words or (
-                f"{found.slot_count} slots; at {width} {after.far_bytes / 1e6:.1f} MB from beyond the second-level "
-                f"cache and {times[0]:.0f} us against {before.far_bytes / 1e6:.1f} MB and {times[1]:.0f} us"
-            )
-        wavefront = WavefrontAttr.of(found.order, found.slots, found.runs)
-        return (start, LayerGroupAttr.of((group.first, group.end - 1), words, wavefront)) if start else None
+def _sparse_layer(layer: LinearOp) -> SparseLayer:
+    constant = layer.weight.owner
+    assert isinstance(constant, SparseConstantOp)
+    return SparseLayer(shape_of(layer.weight)[0], constant.weight.pointers, constant.weight.rows)
 
-    def _traffic(self, accessed: "_Accesses", width: int, connections: int) -> TileTraffic:
-        row = 4 * width
-        near, far = (
-            row * row_traffic(accessed.rows, accessed.changed, int(HELD_SHARE * size) // row).total
-            for size in (self.l1_bytes, self.l2_bytes)
+
+def _features(layers: Sequence[LinearOp]) -> int:
+    """Return the values of a row that come into a chain, and that leave it."""
+    return shape_of(layers[0].weight)[0] + shape_of(layers[-1].weight)[1]
+
+
+def _best_width(prices: Prices, groups: Sequence[Group]) -> Schedule:
+    """Return those groups that pay in tiles of the width at which a row takes the least time."""
+
+    def at(width: int) -> Schedule:
+        chosen = (_with_best_block(prices, group, width) for group in groups)
+        return Schedule(tuple(group for group in chosen if _pays(prices, (group,), width)), width)
+
+    return min(map(at, WIDTHS), key=prices.row_us) if groups else Schedule((), USUAL)
+
+
+def _with_best_block(prices: Prices, group: Group, width: int) -> Group:
+    """Return a group in blocks as they are, or twice as large: neighbours share more, and more of them are alive."""
+
+    def microseconds(one: Group) -> float:
+        cost = prices.costs.group(one)
+        return cost.traffic[width].microseconds(width) if cost.slots <= prices.most_slots else float("inf")
+
+    return min((group, group._replace(block=2 * group.block)), key=microseconds)
+
+
+def _pays(prices: Prices, groups: tuple[Group, ...], width: int) -> bool:
+    """Return whether groups are faster than the same layers one after the other."""
+    alone = sum(prices.one_by_one(group.first, group.end, width) for group in groups)
+    together = sum(prices.costs.group(group).traffic[width].microseconds(width) for group in groups)
+    return together < WORTHWHILE * alone
+
+
+def _least_width(prices: Prices, schedule: Schedule) -> int | None:
+    """Return the width from which on a schedule pays; None where it has no groups, or they do not."""
+    start = None
+    for width in (width for width in WIDTHS if width <= schedule.width):
+        if not schedule.groups or not _pays(prices, schedule.groups, width):
+            break
+        start = width
+    return start
+
+
+class _Written(NamedTuple):
+    """A schedule to write, and the width from which on it pays."""
+
+    prices: Prices
+    schedule: Schedule
+    start: int
+
+    @property
+    def widths(self) -> list[int]:
+        """The widths of its tiles, ascending."""
+        return [width for width in reversed(WIDTHS) if self.start <= width <= self.schedule.width]
+
+    def attribute(self, group: Group) -> LayerGroupAttr:
+        """Return what is written for a group."""
+        prices, width = self.prices, self.schedule.width
+        cost, found = prices.costs.group(group), prices.costs.found(group)
+        alone = prices.costs.one_by_one(group.first, group.end)[width]
+        traffic = {one: cost.traffic[one] for one in self.widths}
+        times = {one: moved.microseconds(one) for one, moved in traffic.items()}
+        reason = (
+            f"{cost.slots} slots, blocks of {group.block}; at {width} {traffic[width].far_bytes / 1e6:.1f} MB from "
+            f"beyond the second-level cache and {times[width]:.0f} us against {alone.far_bytes / 1e6:.1f} MB and "
+            f"{alone.microseconds(width):.0f} us"
         )
-        return TileTraffic(connections, near, far)
+        numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
+        wavefront, layers = WavefrontAttr.of(found.order, found.slots, found.runs), prices.costs.layers
+        turned = Turned(
+            found.inputs_together and group.first == 0 and layers[0].inputs % NEIGHBOURS == 0,
+            found.outputs_together and group.end == len(layers) and layers[-1].outputs % NEIGHBOURS == 0,
+        )
+        return LayerGroupAttr.of((group.first, group.end - 1), reason, (wavefront, turned), numbers)
 
 
-def _write(tile: TileOp, width: int, groups: list[LayerGroupAttr]) -> None:
+def _write(tile: TileOp, written: _Written) -> None:
     """Write the schedule; threads share no tiles of such a network, whose layers are wide and rows many."""
-    widths = sorted({*tile.schedule.tile_widths, WIDTHS[0]})
-    layers = chain_of(tile.body.block)
+    layers, prices = chain_of(tile.body.block), written.prices
     for layer in layers:
         layer.cut = None
-    features = shape_of(layers[0].weight)[0] + shape_of(layers[-1].weight)[1]
-    alone = {one: turn_us(features, one) for one in widths}
+    narrow = [width for width in tile.schedule.tile_widths if width < written.start]
+    alone = _predicted_times(layers, narrow) | {
+        width: prices.microseconds(written.schedule.groups, width) + prices.ends_us[width] for width in written.widths
+    }
+    widths = sorted({*narrow, *written.widths})
+    if set(alone) == set(widths):
+        used = widths_in_use(alone) | {written.schedule.width}
+        widths = [width for width in widths if width in used]
+        alone = {width: alone[width] for width in widths}
     tile.schedule = ScheduleAttr.of(tile.schedule.order.data, widths, Sharing(1, alone, {}))
-    tile.depth_first = DepthFirstAttr.of(width, groups)
+    tile.depth_first = DepthFirstAttr.of(written.start, list(map(written.attribute, written.schedule.groups)))
+
+
+def _predicted_times(layers: Sequence[LinearOp], widths: Iterable[int]) -> dict[int, float]:
+    """Return the times of tiles that run layer by layer, where they are predicted."""
+    predicted = [{} if layer.kernel is None else layer.kernel.predicted.by_width for layer in layers]
+    known = (width for width in widths if all(width in times for times in predicted))
+    return {width: sum(times[width] for times in predicted) + turn_us(_features(layers), width) for width in known}
 
 
 @dataclass(frozen=True)
 class _Groups:
     """The search for groups of layers whose wavefront has at most some slots."""
 
-    layers: Sequence[LinearOp]
+    costs: ScheduleCosts
     slots: int
 
-    def find(self) -> list[_Group]:
+    def find(self) -> list[Group]:
         """Return groups of two or more layers, each as long as it fits."""
-        groups: list[_Group] = []
+        groups: list[Group] = []
         start = failures = 0
-        while start < len(self.layers) - 1 and failures < MOST_FAILURES:
+        while start < len(self.costs.layers) - 1 and failures < MOST_FAILURES:
             found = self._longest(start)
             if found is None:
                 failures, start = failures + 1, start + 2
@@ -163,9 +241,10 @@ class _Groups:
             failures, start = 0, found.end
         return groups
 
-    def _longest(self, start: int) -> _Group | None:
+    def _longest(self, start: int) -> Group | None:
         """Return the longest group from a layer on: all that are left if they fit, else as halving finds it."""
-        best, limit = self._tried(start, start + 2), len(self.layers) + 1
+        count = len(self.costs.layers)
+        best, limit = self._tried(start, start + 2), count + 1
         end = limit - 1
         while best is not None and best.end < limit - 1:
             found = self._tried(start, end)
@@ -176,43 +255,7 @@ class _Groups:
             end = (best.end + limit) // 2
         return best
 
-    def _tried(self, start: int, end: int) -> _Group | None:
-        arrays = chain_arrays(self.layers[start:end])
-        inputs = shape_of(self.layers[start].weight)[0]
-        count = inputs + len(arrays.biases)
-        network = Network(count, arrays.sources, arrays.targets, np.arange(inputs, dtype=np.int64), arrays.outputs)
-        found = depth_first(network)
-        return _Group(start, end, found) if found.slot_count <= self.slots else None
-
-
-class _Accesses(NamedTuple):
-    """The rows that a schedule touches one after the other, and where it changes them."""
-
-    rows: NDArray[np.int32]
-    changed: NDArray[np.bool_]
-
-
-def _layer_accesses(arrays: NetworkArrays) -> _Accesses:
-    """Return the rows of the values of all neurons, in the order in which layers run: sources, then the target."""
-    ends = np.append(np.flatnonzero(np.diff(arrays.targets)) + 1, len(arrays.targets))
-    rows = np.insert(arrays.sources, ends, arrays.targets[ends - 1])
-    return _Accesses(rows.astype(np.int32), _changes(len(rows), ends))
-
-
-def _slot_accesses(arrays: NetworkArrays, found: Wavefront) -> _Accesses:
-    """Return the slots of the values, in the order of a wavefront."""
-    place = np.full(len(found.slots), len(found.order), dtype=np.int64)
-    place[found.order] = np.arange(len(found.order))
-    ordered = np.argsort(place[arrays.targets], kind="stable")
-    targets = arrays.targets[ordered]
-    ends = np.append(np.flatnonzero(np.diff(targets)) + 1, len(targets))
-    rows = np.insert(found.slots[arrays.sources[ordered]], ends, found.slots[targets[ends - 1]])
-    known = rows >= 0
-    changed = _changes(len(rows), ends)
-    return _Accesses(rows[known].astype(np.int32), changed[known])
-
-
-def _changes(count: int, ends: NDArray[np.int64]) -> NDArray[np.bool_]:
-    changed = np.zeros(count, dtype=np.bool_)
-    changed[ends + np.arange(len(ends))] = True
-    return changed
+    def _tried(self, start: int, end: int) -> Group | None:
+        group = Group(start, end, BLOCK)
+        connected = any(len(layer.sources) for layer in self.costs.layers[start:end])  # not biases alone
+        return group if connected and self.costs.slots(group) <= self.slots else None

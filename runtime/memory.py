@@ -30,8 +30,10 @@ def zeros_on_demand(shape: tuple[int, ...]) -> NDArray[np.float32]:
     size = FLOAT_BYTES * math.prod(shape)
     if size < LEAST_KEPT_BYTES:
         return np.zeros(shape, dtype=np.float32)
-    # numpy would ask for large pages, of which each would be cleared for the first row that is written to it
-    return np.frombuffer(mmap.mmap(-1, size), dtype=np.float32).reshape(shape)
+    # private, so that what is only read stays one page of zeros; large pages would be cleared for a row written to each
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, dtype=np.float32).reshape(shape)
 
 
 def aligned_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -76,5 +76,7 @@ def _touched(groups: NeuronGroups, start: int, end: int) -> NDArray[np.bool_]:
 
 
 def _neighbours(sources: Indices, targets: Indices, count: int) -> csr_array:
-    ends = np.concatenate((sources, targets)), np.concatenate((targets, sources))
+    # what scipy counts with: half the memory to pass through, and no copies to make the numbers smaller
+    one, other = sources.astype(np.int32), targets.astype(np.int32)
+    ends = np.concatenate((one, other)), np.concatenate((other, one))
     return csr_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(count, count))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from redpebble.theory.kernel_cost import WIDTHS, Machine, candidates
 from redpebble.theory.kernel_work import INPUT_BLOCKS, MOST_IN_PIECE, Layer
 from redpebble.theory.neuron_groups import GroupedWeight, NeuronGroups
-from redpebble.theory.ordered_layer import WALK_EXPONENT, OrderedLayer, ordered_us, piece_us, walk_visits
+from redpebble.theory.ordered_layer import OrderedLayer, ordered_us, piece_us, walk_visits
 from redpebble.theory.place_cost import WALK_BLOCK, View, walk_panels
 from redpebble.theory.similar_rows import Rows
 
@@ -91,7 +91,7 @@ class OrderCosts:
             tiles = -(-batch // width)
             visits = walk_visits(rows)
             if family in WALKS and visits:
-                price = WALK_EXPONENT * time / (2 * visits) / totals[batch] * SCALE
+                price = layer.walk_exponent * time / (2 * visits) / totals[batch] * SCALE
                 views.append(View(own, span[0] % WALK_BLOCK, WALK_BLOCK, panels, 1, max(1, round(price))))
             elif family in PIECES:
                 piece, blocks = PIECES[family], max(1, round(layer.inputs / INPUT_BLOCKS[family].inputs(layer)))

@@ -130,13 +130,24 @@ def _best_parts(chain: Chain, request: PartitionRequest) -> list[Owners]:
     with ThreadPoolExecutor(request.threads) as pool:
         grown = list(pool.map(grow_parts, chain.layers, repeat(chain.part_count), chain.most_connections))
     starts = [named_parts(chain, parts) for parts in (grown, *request.starts(chain))]
-    found = [_annealed(chain, start, request) for start in starts]
-    return min(found, key=lambda parts: cost_of_parts(chain, parts, request.message_values))
+
+    def cost(parts: list[Owners]) -> float:
+        return cost_of_parts(chain, parts, request.message_values)
+
+    if _MOST_STEPS // max(_steps(chain), 1) < request.proposals:
+        # the search of one start already takes as long as it may
+        return _annealed(chain, min(starts, key=cost), request)
+    return min((_annealed(chain, start, request) for start in starts), key=cost)
+
+
+def _steps(chain: Chain) -> int:
+    """Return the nets and outputs that one proposal for each group visits."""
+    return sum(len(layer.group_nets.items) + len(layer.members.items) for layer in chain.layers)
 
 
 def _annealed(chain: Chain, start: list[Owners], request: PartitionRequest) -> list[Owners]:
     entries = sum(layer.net_count for layer in chain.layers) * chain.part_count
-    steps = sum(len(layer.group_nets.items) + len(layer.members.items) for layer in chain.layers)
+    steps = _steps(chain)
     proposals = min(request.proposals, _MOST_STEPS // max(steps, 1)) // len(_FALLS)
     if proposals == 0 or entries > _MOST_ENTRIES:
         return start

@@ -42,6 +42,10 @@ WORTH: Final = 0.998
 """Predicted time, over that of the best so far, above which an order is not taken."""
 
 
+MOST_LOST: Final = 1.005
+"""Predicted time of a single layer at a batch, over that of neurons as they stand, above which no order is taken."""
+
+
 class Request(NamedTuple):
     """What to order for: batches that count alike, a machine, and how long to anneal.
 
@@ -100,6 +104,9 @@ SLOW_ORDERS: Final = ("spectral", "support")
 MOST_TRIED: Final = 1 << 18
 """Connections from which those take too long to try them without being asked for a search."""
 
+MOST_ORDERED: Final = 1 << 24
+"""Connections from which no order is tried without being asked for a search: their graph takes 30 bytes for each."""
+
 COUNT_ORDERS: Final[Mapping[str, Callable[[NeuronGroups], Numbers]]] = MappingProxyType(
     {"counts": count_numbers, "dealt": lambda groups: dealt_numbers(groups, WALK_BLOCK)}
 )
@@ -154,16 +161,27 @@ class _Best:
         return Reordering(self.places, name, tuple(self.tried), self.before, self.after, tuple(pairs))
 
     def offer(self, name: str, places: Indices, trace: tuple[TracePoint, ...] = (), *, further: bool = False) -> None:
-        """Take places that are faster on the mean and slower at no batch; `further` where they begin with the best."""
+        """Take places that are faster on the mean, and slower at no batch and for no weight.
+
+        `further` where they begin with the best.
+        """
         times = self.costs.times(places)
         ratios = [times[batch] / time if time else 1.0 for batch, time in self.before.items()]
         ratio = sum(ratios) / max(1, len(ratios))
         self.tried.append(Tried(name, ratio, trace))
         # a group among many gains little of the whole
         worth = 1.0 if further else WORTH
-        if ratio < worth * self._ratio and max(ratios) <= 1.0:
+        if ratio < worth * self._ratio and max(ratios) <= 1.0 and self._worst(places) <= MOST_LOST:
             self.places, self.after, self._ratio = places, times, ratio
             self.names = [*self.names, name] if further else [name]
+
+    def _worst(self, places: Indices) -> float:
+        """Return the largest ratio of a weight's time at a batch to that of the neurons as they stand."""
+        identity, worst = self.costs.groups.identity(), 0.0
+        for number in range(len(self.costs.layers)):
+            before, after = (self.costs.weight_times(number, each) for each in (identity, places))
+            worst = max([worst, *(after[batch] / time for batch, time in before.items() if time)])
+        return worst
 
 
 def _made_orders(groups: NeuronGroups, request: Request) -> list[tuple[str, Numbers]]:
@@ -183,6 +201,8 @@ def _made_orders(groups: NeuronGroups, request: Request) -> list[tuple[str, Numb
 
 def _suitable(groups: NeuronGroups, request: Request, rng: np.random.Generator) -> tuple[str, ...]:
     suitable: list[str] = []
+    if request.seconds == 0 and sum(len(weight.rows.inputs) for weight in groups.weights) > MOST_ORDERED:
+        return ()
     if any(locality(weight.rows, rng) < LOCAL for weight in groups.weights):
         small = len(groups.connections[0]) <= MOST_TRIED or request.seconds > 0
         suitable += [name for name in GRAPH_ORDERS if small or name not in SLOW_ORDERS]

@@ -11,10 +11,13 @@ in the order of their numbers, those that share no value with the others apart. 
 until the last run that reads it is over. Free slots are taken first in, first out, so that addresses ascend as rows of
 a layer would.
 
+Inputs that stand beside each other arrive together, and outputs leave together, where few more values are alive for it:
+they come from rows of the batch and go to such, which are turned some neighbours at a time.
+
 That order is of `redpebble.search.graph_orders`.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +25,15 @@ from scipy.sparse import csr_array
 
 from redpebble.search.compiled import compiled
 from redpebble.search.graph_orders import bandwidth_numbers
-from redpebble.theory.network import Network
 
 Indices = NDArray[np.int64]
+
+NEIGHBOURS = 16
+"""Inputs or outputs, beside each other, that come or go together: a line of a row."""
+
+MOST_GROWTH = 1.1
+FEW_SLOTS = 128
+"""For that the slots may become so many times as many, and so many more."""
 
 BLOCK = 128
 """Outputs that are taken at a time: few enough that what they read fits the nearest cache."""
@@ -40,58 +49,101 @@ class Wavefront(NamedTuple):
     slots: Indices
     """[neurons]: the slot of each neuron's value, -1 where it is never alive."""
     slot_count: int
+    inputs_together: bool = False
+    """Whether slots are free for inputs that arrive with the first of their `NEIGHBOURS`."""
+    outputs_together: bool = False
+    """Whether slots are kept for outputs that leave with the last of theirs."""
 
 
-class _Graph(NamedTuple):
-    """Sources of each neuron in the order of their places, where those of each neuron start, and the places."""
+class Connected(Protocol):
+    """What is needed of a network: `redpebble.theory.network.Network` has it, and checks it."""
+
+    @property
+    def neuron_count(self) -> int:
+        """Neurons, inputs included."""
+        ...
+
+    @property
+    def sources(self) -> Indices:
+        """Of the connections."""
+        ...
+
+    @property
+    def targets(self) -> Indices:
+        """Of the connections."""
+        ...
+
+    @property
+    def inputs(self) -> Indices:
+        """Neurons that are given."""
+        ...
+
+    @property
+    def outputs(self) -> Indices:
+        """Neurons that are wanted."""
+        ...
+
+
+class PlacedGraph(NamedTuple):
+    """A network whose neurons have places: what orders with blocks of any size are made from."""
 
     pointers: Indices
+    """[neurons + 1]: where the sources of each neuron start."""
     sources: Indices
+    """Of each neuron, in the order of their places."""
     places: Indices
+    """[neurons]"""
+    outputs: Indices
+    """In the order of their places."""
+    is_input: NDArray[np.bool_]
 
 
-def depth_first(network: Network, block: int = BLOCK) -> Wavefront:
+def depth_first(network: Connected, block: int = BLOCK) -> Wavefront:
     """Return the order that follows the network, its runs, and the slots of all values.
 
     The same network gives the same order. Time: about 0.5 us a connection.
     """
-    graph = _graph(network)
-    order, runs = _blocks_of_levels(network, graph, block)
+    return wavefront(placed_graph(network), block)
+
+
+def wavefront(graph: PlacedGraph, block: int = BLOCK) -> Wavefront:
+    """Return the order, runs and slots for blocks of so many outputs."""
+    order, runs = _blocks_of_levels(graph, block)
     run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, len(order))))
-    leaders, reader = np.arange(len(order)), np.full(network.neuron_count, -1, dtype=np.int64)
+    leaders, reader = np.arange(len(order)), np.full(len(graph.places), -1, dtype=np.int64)
     _apart(order, np.append(runs, len(order)), (graph.pointers, graph.sources), (leaders, reader))
     order = order[np.lexsort((leaders, run_of))]
-    return _with_slots(network, (order, runs, run_of), graph)
+    return _with_slots((order, runs, run_of), graph)
 
 
-def network_places(network: Network) -> Indices:
-    """Return the number of each neuron in reverse Cuthill-McKee order, [neurons]."""
-    return bandwidth_numbers(network.sources, network.targets, network.neuron_count)
-
-
-def _graph(network: Network) -> _Graph:
-    count, places = network.neuron_count, network_places(network)
-    weights = np.ones(network.connection_count, dtype=np.int8)
+def placed_graph(network: Connected) -> PlacedGraph:
+    """Return a network with its neurons in reverse Cuthill-McKee order."""
+    count = network.neuron_count
+    places = bandwidth_numbers(network.sources, network.targets, count)
+    weights = np.ones(len(network.sources), dtype=np.int8)
     # counting sorts, which are faster than comparing
     by_place = csr_array((weights, (network.targets, places[network.sources])), shape=(count, count))
     by_place.sort_indices()
-    return _Graph(by_place.indptr.astype(np.int64), np.argsort(places)[by_place.indices], places)
-
-
-def _blocks_of_levels(network: Network, graph: _Graph, block: int) -> tuple[Indices, Indices]:
-    """Return the order in blocks of outputs, each level by level, and the places where levels begin."""
-    count = network.neuron_count
-    wanted = network.outputs[np.argsort(graph.places[network.outputs], kind="stable")]
-    levels, found = np.zeros(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    sources = np.argsort(places)[by_place.indices]
+    outputs = network.outputs[np.argsort(places[network.outputs], kind="stable")]
     is_input = np.zeros(count, dtype=np.bool_)
     is_input[network.inputs] = True
+    return PlacedGraph(by_place.indptr.astype(np.int64), sources, places, outputs, is_input)
+
+
+def _blocks_of_levels(graph: PlacedGraph, block: int) -> tuple[Indices, Indices]:
+    """Return the order in blocks of outputs, each level by level, and the places where levels begin."""
+    count, wanted = len(graph.places), graph.outputs
+    levels, found = np.zeros(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     stack, position = np.empty(count + 1, dtype=np.int64), graph.pointers[:-1].copy()
     orders: list[Indices] = [np.zeros(0, dtype=np.int64)]
     runs: list[Indices] = [np.zeros(0, dtype=np.int64)]
     done = 0
     for start in range(0, len(wanted), block):
         chosen = wanted[start : start + block]
-        number = _sources_first(chosen, (graph.pointers, graph.sources), is_input, (found, stack, position, levels))
+        number = _sources_first(
+            chosen, (graph.pointers, graph.sources), graph.is_input, (found, stack, position, levels)
+        )
         if not number:
             continue
         neurons = found[:number].copy()
@@ -103,20 +155,50 @@ def _blocks_of_levels(network: Network, graph: _Graph, block: int) -> tuple[Indi
     return np.concatenate(orders), np.concatenate(runs)
 
 
-def _with_slots(network: Network, ordered: tuple[Indices, Indices, Indices], graph: _Graph) -> Wavefront:
+class _Lifetimes(NamedTuple):
+    """The first and last run in which each value is alive, -1 where it never is, and the place from which on it is."""
+
+    first: Indices
+    last: Indices
+    used: Indices
+
+    def together(self, neurons: Indices, *, inputs: bool) -> "_Lifetimes":
+        """Return the lifetimes when neighbours among the inputs begin together, or those among the outputs end so."""
+        whole = neurons[: len(neurons) // NEIGHBOURS * NEIGHBOURS].reshape(-1, NEIGHBOURS)
+        first, last = self.first.copy(), self.last.copy()
+        if inputs:
+            never = np.iinfo(np.int64).max
+            earliest = np.where(first[whole] < 0, never, first[whole]).min(axis=1, keepdims=True)
+            first[whole] = np.where(first[whole] < 0, -1, earliest)
+        else:
+            last[whole] = last[whole].max(axis=1, keepdims=True)
+        return _Lifetimes(first, last, self.used)
+
+
+def _with_slots(ordered: tuple[Indices, Indices, Indices], graph: PlacedGraph) -> Wavefront:
     order, runs, run_of = ordered
-    count = network.neuron_count
-    slots = np.full(count, -1, dtype=np.int64)
-    first, last, used = (np.full(count, -1, dtype=np.int64) for _ in range(3))
-    _lifetimes((order, run_of), (graph.pointers, graph.sources), (first, last, used))
+    alive = _Lifetimes(*(np.full(len(graph.places), -1, dtype=np.int64) for _ in range(3)))
+    _find_lifetimes((order, run_of), (graph.pointers, graph.sources), alive)
+    slots, count = _assigned(len(runs), alive)
+    limit, together = max(int(MOST_GROWTH * count), count + FEW_SLOTS), [False, False]
+    for number, neurons in enumerate((np.flatnonzero(graph.is_input), np.sort(graph.outputs))):
+        longer = alive.together(neurons, inputs=number == 0)
+        found, needed = _assigned(len(runs), longer)
+        if needed <= limit:
+            alive, slots, count, together[number] = longer, found, needed, True
+    return Wavefront(order, runs, slots, count, *together)
+
+
+def _assigned(runs: int, alive: _Lifetimes) -> tuple[Indices, int]:
+    """Return the slot of each value, and the number of slots."""
+    first, last, used = alive
+    slots, free = np.full(len(first), -1, dtype=np.int64), np.empty(len(first) + 1, dtype=np.int64)
     # values arrive in the order in which they are computed, or read where they are inputs
     appear = np.lexsort((used, first))
     appear = appear[first[appear] >= 0]
     leave = np.lexsort((used, last))
     leave = leave[last[leave] >= 0]
-    free = np.empty(count + 1, dtype=np.int64)
-    slot_count = _assign(len(runs), (appear, first), (leave, last), (slots, free))
-    return Wavefront(order, runs, slots, int(slot_count))
+    return slots, int(_assign(runs, (appear, first), (leave, last), (slots, free)))
 
 
 @compiled
@@ -191,7 +273,7 @@ def _apart(order: Indices, ends: Indices, incoming: tuple[Indices, Indices], roo
 
 
 @compiled
-def _lifetimes(
+def _find_lifetimes(
     ordered: tuple[Indices, Indices], incoming: tuple[Indices, Indices], ends: tuple[Indices, Indices, Indices]
 ) -> None:
     """Write the first and last run in which each value is alive, and the place from which on it is."""

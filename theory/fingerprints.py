@@ -1,6 +1,6 @@
 """Numbers that are equal for equal lists and hardly ever for different ones: sorting them finds what is equal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
 Prints = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+Pairs = tuple[Indices, Indices]
 
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 MIXER: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -26,16 +28,35 @@ def sums_between(pointers: Indices, words: Prints) -> Prints:
     return ends[pointers[1:]] - ends[pointers[:-1]]
 
 
-def first_equal(prints: Prints, candidates: Indices, equal: Callable[[int, int], bool]) -> Indices:
-    """Return for each thing the first of the `candidates` that is `equal` to it, itself where it is none or alone.
+def first_equal(prints: Prints, candidates: Indices, equal: Callable[[Pairs], Mask]) -> Indices:
+    """Return for each thing the first of the `candidates`, ascending, that is equal to it, itself where none is.
 
-    Only things with one fingerprint are compared. Different ones among them are so rare that comparing with the first
-    alone loses nothing.
+    `equal` says of pairs whether they are. Things are compared with the first one of the same fingerprint: different
+    ones with one fingerprint are so rare that this loses nothing.
     """
     first = np.arange(len(prints))
     order = candidates[np.argsort(prints[candidates], kind="stable")]
-    for place in np.flatnonzero(prints[order[:-1]] == prints[order[1:]]):
-        leader, one = int(first[order[place]]), int(order[place + 1])
-        if equal(leader, one):
-            first[one] = leader
+    is_first = np.append(True, prints[order[1:]] != prints[order[:-1]])[: len(order)]
+    leaders = order[np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))]
+    leaders, others = leaders[~is_first], order[~is_first]
+    same = equal((leaders, others))
+    first[others[same]] = leaders[same]
     return first
+
+
+def equal_lists(pointers: Indices, entries: Sequence[NDArray[np.generic]], pairs: Pairs) -> Mask:
+    """Return for each pair of lists whether they are equal, [pairs].
+
+    List n is `pointers[n]` to `pointers[n + 1]` of each of the `entries`.
+    """
+    lengths = np.diff(pointers)
+    same = lengths[pairs[0]] == lengths[pairs[1]]
+    left, right = (side[same] for side in pairs)
+    ends = np.cumsum(lengths[left])
+    owner = np.repeat(np.arange(len(left)), lengths[left])
+    within = np.arange(len(owner)) - (ends - lengths[left])[owner]
+    differ = np.zeros(len(owner), dtype=bool)
+    for array in entries:
+        differ |= array[pointers[left][owner] + within] != array[pointers[right][owner] + within]
+    same[np.flatnonzero(same)[owner[differ]]] = False
+    return same

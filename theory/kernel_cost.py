@@ -94,7 +94,7 @@ PANELS: Final[tuple[Stored, ...]] = ("panels",)
 
 FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
     {
-        "walk": FamilyCost(ROW, SPARSE, kernel_work.walk, {16: (0, 1.06, 5.11, 2.39, 1.09)}),
+        "walk": FamilyCost(ROW, SPARSE, kernel_work.walk, {16: (0.13, 1.06, 5.11, 2.39, 1.09)}),
         "compact_walk": FamilyCost(ROW, SPARSE, kernel_work.compact_walk, {16: (2.2, 2.11, 4.76, 0, 1.11)}),
         "sell_gather": FamilyCost(
             ROW,
@@ -143,7 +143,7 @@ FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
             SPARSE,
             kernel_work.strips,
             {
-                16: (0, 0.06, 0.151, 0.109, 10.7, 0, 0.00389, 1.01),
+                16: (0, 0.0246, 0.124, 0.12, 11.3, 0, 0.00491, 1.01),
                 8: (0, 0.268, 0.205, 0.0178, 6.54, 0, 0.007, 0.707),
                 4: (466, 0.0741, 0.398, 0.00449, 8.16, 0.582, 0.0121, 0.573),
             },

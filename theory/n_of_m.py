@@ -23,7 +23,7 @@ FEWEST_GROUPS: Final = 4
 FEWEST_COUNTS: Final = 64
 """Groups of a row, and of all rows, below which equal counts are chance."""
 
-SAMPLE: Final = 64
+SAMPLE: Final = 8
 """Rows that are looked at first."""
 
 COMPANY_ROWS: Final = 2048

@@ -56,15 +56,6 @@ def locality(rows: Rows, rng: np.random.Generator) -> float:
     return found / expected if expected > 0 else 1.0
 
 
-def spread(groups: NeuronGroups, group: int) -> float:
-    """Return the variance of the connections that leave the neurons of a group, over their mean: 1 for a random mask.
-
-    0 where none leaves.
-    """
-    counts = outgoing_counts(groups)[groups.starts[group] : groups.starts[group + 1]]
-    return float(counts.var() / counts.mean()) if counts.any() else 0.0
-
-
 def outgoing_counts(groups: NeuronGroups) -> Indices:
     """Return the connections that leave each neuron, [neurons]."""
     return np.bincount(groups.connections[0], minlength=groups.neuron_count).astype(np.int64)

@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from redpebble.theory.kernel_cost import Machine, predicted_us
-from redpebble.theory.kernel_work import Layer, Tile
+from redpebble.theory.kernel_work import Layer, Tile, has_turned_inputs
 from redpebble.theory.place_cost import FEW_ROWS, PANEL_ROWS, WALK_BLOCK, walk_panels
-from redpebble.theory.row_reuse import RowReuse
+from redpebble.theory.row_reuse import RowReuse, stable_order
 from redpebble.theory.similar_rows import Rows
 
 Indices = NDArray[np.int64]
 
 WALK_EXPONENT: Final = 0.5
 """How the time of a walk follows from its visits: fitted to walks as they are packed; the rest is idle lanes."""
+
+TURNED_EXPONENT: Final = 0.1
+"""The same where inputs are looked up turned, too, in blocks in which their order matters little."""
 
 LEAST_WALKED: Final = 0.02
 """Density below which a walk is mostly gathers; where it need not be, its steps are as many and its ends cost most."""
@@ -42,8 +45,14 @@ class OrderedLayer(Layer):
     @override
     def pieces(self, blocks: int, most: int) -> float:
         """Return how many pieces of up to `most` connections rows have in `blocks` blocks of inputs."""
-        counts = self._cells(blocks)[1]
-        return float((-(-counts // most)).sum()) + float(np.count_nonzero(self.counts == 0))
+        if (blocks, most) not in self._pieces:
+            empty = np.count_nonzero(self.counts == 0)
+            self._pieces[blocks, most] = float((-(-self._cells(blocks)[1] // most)).sum() + empty)
+        return self._pieces[blocks, most]
+
+    @cached_property
+    def _pieces(self) -> dict[tuple[int, int], float]:
+        return {}
 
     @property
     @override
@@ -56,7 +65,12 @@ class OrderedLayer(Layer):
         if self.density < LEAST_WALKED:
             return 1.0
         expected = _random_visits(self._rows)
-        return (walk_visits(self._rows) / expected) ** WALK_EXPONENT if expected > 0 else 1.0
+        return (walk_visits(self._rows) / expected) ** self.walk_exponent if expected > 0 else 1.0
+
+    @cached_property
+    def walk_exponent(self) -> float:
+        """How the time of a walk follows from its visits."""
+        return TURNED_EXPONENT if has_turned_inputs(self) else WALK_EXPONENT
 
     @override
     def x_share(self, tile: Tile, *, by_count: bool = False) -> float:
@@ -73,11 +87,9 @@ class OrderedLayer(Layer):
         if family == "sparse_rows":
             return row_bytes * (self.connections * self._reuse.missed(capacity) + self.outputs)
         if family in ("count_blocks", "narrow_blocks"):
-            blocks = max(1, -(-self.inputs // BLOCK_INPUTS))
-            row, _ = self._cells(blocks)
             # block by block, each over the rows that read from it
-            missed = self._piece_reuse.missed(capacity)
-            return row_bytes * (self.inputs + 2 * len(row) * missed)
+            reuse = self._piece_reuse
+            return row_bytes * (self.inputs + 2 * reuse.reads * reuse.missed(capacity))
         return row_bytes * (self.inputs + self.outputs)
 
     @property
@@ -101,20 +113,18 @@ class OrderedLayer(Layer):
     @cached_property
     def _piece_reuse(self) -> RowReuse:
         blocks = max(1, -(-self.inputs // BLOCK_INPUTS))
-        block = self._rows.inputs * blocks // max(1, self.inputs)
-        outputs = np.repeat(np.arange(self.outputs), self.counts)
-        keys = np.unique(block * self.outputs + outputs)
-        return RowReuse(keys % max(1, self.outputs))
+        cells, _ = self._cells(blocks)
+        return RowReuse(cells[stable_order(cells % blocks, blocks)] // blocks)
 
     def _cells(self, blocks: int) -> tuple[Indices, Indices]:
-        """Return the rows of all cells that have connections, and how many."""
+        """Return cells, row * blocks + block of inputs, that have connections, ascending, and how many they have."""
         rows = self._rows
         borders = np.arange(1, blocks + 1) * self.inputs // blocks
-        block = np.searchsorted(borders, rows.inputs, side="right")
+        block = np.searchsorted(borders, np.arange(self.inputs), side="right")[rows.inputs]
         keys = np.repeat(np.arange(self.outputs), np.diff(rows.pointers)) * blocks + block
         # rows ascend, and so do the inputs of each: equal keys follow each other
         firsts = np.flatnonzero(np.append(True, np.diff(keys) != 0)) if len(keys) else np.zeros(0, dtype=np.int64)
-        return keys[firsts] // blocks, np.diff(np.append(firsts, len(keys)))
+        return keys[firsts], np.diff(np.append(firsts, len(keys)))
 
 
 class _MorePieces(OrderedLayer):

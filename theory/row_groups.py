@@ -1,8 +1,8 @@
 """Hidden blocks, and rows that read from the same part of the inputs without reading the same ones, as in V:N:M.
 
 Rows of a group have more inputs in common than those of a random mask, whose rows of n and m inputs have n p / P of
-them, p the readers of the m and P of all. That is found by comparing some rows with all others on some inputs; where
-hardly any of the first few has company, there are no groups.
+them, p the readers of the m and P of all. That is found by comparing some rows with all others on some inputs, where a
+sample shows that some have company.
 """
 
 from typing import Final, NamedTuple
@@ -10,26 +10,28 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.theory.company import DEVIATIONS, Company
 from redpebble.theory.row_lists import Indices, Rows
 
-FIRST_LOOK: Final = 16
-"""Rows that are compared with all others before anything else is done."""
+FEWEST_ROWS: Final = 32
+MOST_ROWS: Final = 1 << 14
+"""Rows above which groups are not looked for: one row of each is compared with all others."""
 
-SAMPLE: Final = 1024
-"""Rows with which those are compared, at most."""
+LEADERS: Final = 64
+"""Rows that are compared with all others at once."""
 
-FEW: Final = 256
-"""Rows in which random inputs differ already."""
+BITS: Final = 48.0
+"""Of information about each input, by which random ones differ."""
 
 INPUTS: Final = 2048
 """Inputs on which rows are compared, at most."""
 
-DEVIATIONS: Final = 5.5
-"""Of a count of common inputs above that of random rows, from which rows belong together."""
-
 HEIGHTS: Final = (64, 32, 16, 8, 4, 2)
 MOST: Final = 0.9
 """Share of the rows, or of the inputs, that are in classes of multiples of a height: a few may be otherwise."""
+
+LEAST: Final = 0.7
+"""Of the first leaders, below which that cannot be true of all rows: once in a million times it is."""
 
 
 class Groups(NamedTuple):
@@ -56,8 +58,7 @@ def alike_inputs(rows: Rows) -> Indices:
 
     Sums of one random number a row tell inputs apart: equal lists give equal bits, as they are added in one order.
     """
-    few = np.arange(min(FEW, rows.row_count))
-    for chosen in (few, np.arange(rows.row_count)):
+    for chosen in (_few(rows), np.arange(rows.row_count)):
         owner, inputs = rows.entries(chosen)
         numbers = np.random.default_rng(0).random(len(chosen))
         sums = np.bincount(inputs, weights=numbers[owner], minlength=rows.input_count)
@@ -67,25 +68,31 @@ def alike_inputs(rows: Rows) -> Indices:
     return first[inverse]
 
 
-def row_groups(rows: Rows, rng: np.random.Generator) -> Groups | None:
+def _few(rows: Rows) -> Indices:
+    """Return rows that tell random inputs apart: how many depends on the information of one about an input."""
+    density = min(max(len(rows.inputs) / max(1, rows.row_count * rows.input_count), 1e-6), 1 - 1e-6)
+    bits = -density * np.log2(density) - (1 - density) * np.log2(1 - density)
+    return np.arange(0, rows.row_count, max(1, int(rows.row_count * bits / BITS)))
+
+
+def row_groups(rows: Rows, company: Company, rng: np.random.Generator) -> Groups | None:
     """Return groups of rows with more inputs in common than chance has, if nearly all rows are in one."""
     filled = np.flatnonzero(rows.lengths)
-    if len(filled) < 2 * FIRST_LOOK:
-        return None
-    few = rng.permutation(filled)[:SAMPLE]
-    company = _Compared.of(rows, few, rng).company(np.arange(FIRST_LOOK))
-    if np.mean(company.sum(axis=1) > 1) < 0.5:
+    if not FEWEST_ROWS <= len(filled) <= MOST_ROWS or company.is_chance(filled):
         return None
     compared, labels = _Compared.of(rows, filled, rng), np.arange(rows.row_count)
-    left = np.ones(len(filled), dtype=bool)
+    left, is_first = np.ones(len(filled), dtype=bool), True
     while left.any():
         # neighbours are often of one group, which a row at a time finds
-        leaders = rng.permutation(np.flatnonzero(left))[: 4 * FIRST_LOOK]
+        leaders = rng.permutation(np.flatnonzero(left))[:LEADERS]
         for leader, near in zip(leaders, compared.company(leaders), strict=True):
             if left[leader]:
                 members = np.append(np.flatnonzero(near & left), leader)
                 left[members] = False
                 labels[filled[members]] = filled[members.min()]
+        if is_first and np.mean(np.bincount(labels)[labels[filled[leaders]]] % HEIGHTS[-1] == 0) < LEAST:
+            return None
+        is_first = False
     height = usual_height(labels, filled)
     return Groups(labels, height, _fill(rows, labels)) if height > 1 else None
 
@@ -119,7 +126,11 @@ class _Compared(NamedTuple):
 
 def _fill(rows: Rows, labels: Indices) -> float:
     """Return the share of connections among all pairs of a group's rows and the inputs that any of them reads."""
-    owner = np.repeat(labels, rows.lengths)
-    read = np.unique(owner * rows.input_count + rows.inputs) // rows.input_count
-    sizes = np.bincount(labels, minlength=rows.row_count)
-    return len(rows.inputs) / max(1, int(sizes[read].sum()))
+    order = np.argsort(labels, kind="stable")
+    read, pairs = np.zeros(rows.input_count, dtype=np.bool_), 0
+    for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        read[:] = False
+        for row in members.tolist():
+            read[rows.of(row)] = True
+        pairs += len(members) * int(np.count_nonzero(read))
+    return len(rows.inputs) / max(1, pairs)

@@ -34,17 +34,23 @@ class RowReuse:
         self._row_count = len(starts)
 
     @cached_property
-    def _sums(self) -> Indices:
-        return np.append(0, np.cumsum(self._gaps))
+    def _met(self) -> NDArray[np.float64]:
+        """The mean of min(gap, t) over all gaps for t = each gap, ascending with t."""
+        count = len(self._gaps)
+        sums = np.cumsum(self._gaps) - self._gaps
+        return (sums + self._gaps * (count - np.arange(count))) / count
+
+    @property
+    def reads(self) -> int:
+        """The number of reads."""
+        return len(self._gaps)
 
     def missed(self, capacity: float) -> float:
         """Return the share of reads that a cache of `capacity` rows does not deliver."""
         count = len(self._gaps)
         if count == 0 or capacity >= self._row_count:
             return 0.0
-        # sum of min(gap, t) for t = each gap, ascending with t
-        met = (self._sums[:-1] + self._gaps * (count - np.arange(count))) / count
-        place = int(np.searchsorted(met, capacity, side="right"))
+        place = int(np.searchsorted(self._met, capacity, side="right"))
         return 1.0 - place / count
 
     def random_missed(self, capacity: float) -> float:

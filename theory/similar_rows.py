@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.fingerprints import first_equal, scrambled, sums_between
+from redpebble.theory.company import Company
+from redpebble.theory.fingerprints import equal_lists, first_equal, scrambled, sums_between
+from redpebble.theory.panel_order import shared_inputs_order
 from redpebble.theory.row_lists import Indices, Rows
 
 SIGNATURE = 64
@@ -21,11 +23,17 @@ SIGNATURE = 64
 
 LONGEST_BAND = 8
 
+LOOKED_AT = 16
+"""Inputs of a row by which most rows are told apart."""
+
 LEAST_SIMILARITY = 0.35
 """J from which rows count as similar: lists that share half of their inputs have a J of a third."""
 
 HEIGHTS = (8, 4, 2)
 """Rows of a panel, the most first."""
+
+LEAST_GROUPED = 4
+"""Rows of a group that kernels take together."""
 
 LEAST_SHARED = 0.4
 """Share of the connections that a panel's rows must have in common."""
@@ -38,19 +46,48 @@ class Panel(NamedTuple):
     shared: int
 
 
-def panels_of(rows: Rows, rng: np.random.Generator) -> list[Panel]:
-    """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none."""
-    panels: list[Panel] = []
+def panels_of(rows: Rows, company: Company, rng: np.random.Generator) -> list[Panel]:
+    """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none.
+
+    Equal rows are always found, others where a sample, `company`, shows that there are some.
+    """
     left = np.flatnonzero(rows.lengths > 0)
-    alike = first_alike(rows)[left]
-    classes = _classes(alike, left)
-    lone: list[int] = []
-    for members in classes:
-        rest = _cut(members, HEIGHTS[:1], rows, panels)
-        lone.extend(rest.tolist())
-    for members in similar_rows(rows, np.array(sorted(lone), dtype=np.int64), rng):
+    panels, rest = _panels_of_equal_rows(rows, left, first_alike(rows)[left])
+    for members in [] if company.is_chance(rest) else similar_rows(rows, rest, rng):
         _cut(nearest_together(rows, members), HEIGHTS, rows, panels)
+    ordered: list[Panel] = []
+    for height in HEIGHTS:
+        same = sorted(panel for panel in panels if len(panel.rows) == height)
+        order = shared_inputs_order(rows, np.array([panel.rows[0] for panel in same], dtype=np.int64))
+        ordered += [same[place] for place in order]
+    return ordered
+
+
+def panels_of_groups(rows: Rows, labels: Indices) -> list[Panel]:
+    """Return a panel for each group of rows that read anything, up to a multiple of `LEAST_GROUPED`, the tallest first.
+
+    labels [rows] says which group a row is in.
+    """
+    panels: list[Panel] = []
+    filled = np.flatnonzero(rows.lengths)
+    for members in _classes(labels[filled], filled):
+        taken = members[: len(members) // LEAST_GROUPED * LEAST_GROUPED]
+        if len(taken):
+            panels.append(Panel(tuple(taken.tolist()), len(shared_inputs(rows, taken))))
     return sorted(panels, key=lambda panel: (-len(panel.rows), panel.rows))
+
+
+def _panels_of_equal_rows(rows: Rows, chosen: Indices, leaders: Indices) -> tuple[list[Panel], Indices]:
+    """Return panels of the tallest height of `chosen` rows with one leader each, and the rows that are left."""
+    height = HEIGHTS[0]
+    order = np.lexsort((chosen, leaders))
+    _, starts, sizes = np.unique(leaders[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(starts, sizes)
+    inside = rank < np.repeat(sizes - sizes % height, sizes)
+    members = chosen[order][inside].reshape(-1, height)
+    shared = rows.lengths[members[:, 0]].tolist()
+    panels = [Panel(tuple(one), count) for one, count in zip(members.tolist(), shared, strict=True)]
+    return panels, np.sort(chosen[order][~inside])
 
 
 def _cut(members: Indices, heights: tuple[int, ...], rows: Rows, panels: list[Panel]) -> Indices:
@@ -79,10 +116,18 @@ def shared_inputs(rows: Rows, members: Indices) -> Indices:
 
 def first_alike(rows: Rows) -> Indices:
     """Return for each row the first one that reads the same inputs, [rows]."""
-    # the number of inputs is a part of the fingerprint
-    prints = sums_between(rows.pointers, scrambled(rows.input_count)[rows.inputs]) + rows.lengths.astype(np.uint64)
-    candidates = np.arange(rows.row_count)
-    return first_equal(prints, candidates, lambda one, other: np.array_equal(rows.of(one), rows.of(other)))
+    words = scrambled(rows.input_count)
+    # the number of inputs is a part of the fingerprint; some of the inputs tell most rows apart
+    prints = rows.lengths.astype(np.uint64)
+    filled = np.flatnonzero(rows.lengths)
+    places = rows.pointers[filled, None] + (rows.lengths[filled, None] - 1) * np.arange(LOOKED_AT) // (LOOKED_AT - 1)
+    prints[filled] += words[rows.inputs[places]] @ scrambled(LOOKED_AT)
+    _, inverse, counts = np.unique(prints, return_inverse=True, return_counts=True)
+    candidates = np.flatnonzero(counts[inverse] > 1)
+    _, inputs = rows.entries(candidates)
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.lengths[candidates])))
+    prints[candidates] += sums_between(ends, words[inputs])
+    return first_equal(prints, candidates, lambda pairs: equal_lists(rows.pointers, [rows.inputs], pairs))
 
 
 def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[Indices]:

@@ -1,8 +1,8 @@
 """The time of layers on a tile whose values leave the cache, from what moves between the caches.
 
-`time = operations / peak + second-level misses / far + stream / memory + first-level misses / near`, with rows that are
-written back counted as misses. The rates were fitted to 170 networks and orders on a Xeon with AVX-512 (median error
-13 to 19 %, rank correlation 0.95 to 0.97); to order two schedules of one network only their ratios count.
+`time = operations / peak + second-level misses / far + stream / memory + first-level misses / near + neurons`, with
+rows that are written back counted as misses. The rates were fitted to 170 networks and orders on a Xeon with AVX-512
+(median error 13 to 19 %, rank correlation 0.95 to 0.97), the time of neurons to butterflies.
 """
 
 from typing import Final, NamedTuple
@@ -11,6 +11,9 @@ PEAK_GFLOPS: Final = 200.0
 FAR_GBS: Final = 42.0
 STREAM_GBS: Final = 12.0
 NEAR_GBS: Final = 200.0
+
+NEURON_NS: Final = 2.0
+"""Of a neuron beside its connections: where it goes, its bias, and a branch that is not foreseen."""
 
 STREAM_BYTES: Final = 6
 """Of a connection: its weight, and where its source is."""
@@ -22,9 +25,16 @@ class TileTraffic(NamedTuple):
     connections: int
     near_bytes: float
     far_bytes: float
+    neurons: int = 0
+
+    @property
+    def stream_bytes(self) -> int:
+        """Bytes of the connections themselves."""
+        return STREAM_BYTES * self.connections
 
     def microseconds(self, width: int) -> float:
         """Return the time for a tile of `width` columns."""
         operations = 2e-3 * self.connections * width / PEAK_GFLOPS
-        stream = 1e-3 * STREAM_BYTES * self.connections / STREAM_GBS
-        return operations + stream + 1e-3 * (self.far_bytes / FAR_GBS + self.near_bytes / NEAR_GBS)
+        stream = 1e-3 * self.stream_bytes / STREAM_GBS
+        neurons = 1e-3 * NEURON_NS * self.neurons
+        return operations + stream + neurons + 1e-3 * (self.far_bytes / FAR_GBS + self.near_bytes / NEAR_GBS)

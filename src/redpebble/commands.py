@@ -32,6 +32,7 @@ from redpebble.rendering import (
     order_table,
     recipe_table,
     schedule_table,
+    split_table,
     summary_table,
 )
 from redpebble.runtime.oracle import Comparison, Oracle
@@ -94,6 +95,8 @@ def _show_optimized(
     before, after = _summary(original, request.source), _summary(result.model, request.files.model)
     console.print(summary_table(before, after))
     console.print(layer_table(result.report))
+    if result.splits:
+        console.print(split_table(result.splits))
     if result.networks:
         console.print(network_table(result.networks))
     elif result.obstacle:
@@ -101,8 +104,9 @@ def _show_optimized(
     if request.files.report is not None:
         content = {"modified": result.modified, "before": before, "after": after, "obstacle": result.obstacle}
         layers, outputs = [asdict(layer) for layer in result.report], [asdict(one) for one in comparisons]
-        networks = [asdict(network) for network in result.networks]
-        _write_json(request.files.report, content | {"layers": layers, "networks": networks, "outputs": outputs})
+        networks, splits = [asdict(network) for network in result.networks], [asdict(split) for split in result.splits]
+        content |= {"layers": layers, "networks": networks, "splits": splits, "outputs": outputs}
+        _write_json(request.files.report, content)
 
 
 def check_model(model: Path, against: Path | None, plan: CheckPlan, report: Path | None) -> bool:
@@ -160,7 +164,7 @@ def explain_and_print(model: Path, request: ExplainRequest, report: Path | None)
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
     with console.status("counting and searching orders") if console.is_terminal else nullcontext():
         explanation = explain(flat_model(model), request)
-    console.print(layer_table(explanation.layers))
+    console.print(layer_table(explanation.layers, moved=True))
     console.print(explanation.graph_line, highlight=False)
     if explanation.neuron_order:
         console.print(f"order of neurons: {explanation.neuron_order}", highlight=False)

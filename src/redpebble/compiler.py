@@ -18,8 +18,10 @@ from redpebble.dialect.pebble import Pebble
 from redpebble.export.exporting import export_model
 from redpebble.export.network_report import NetworkReport, network_reports
 from redpebble.export.sparse_networks import network_obstacle
+from redpebble.export.split_report import SplitReport, split_reports
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.importing import Source, import_model
+from redpebble.group_timing import measure_groups
 from redpebble.lowering.driver import lower
 from redpebble.lowering.layer_report import LayerReport, layer_reports
 from redpebble.lowering.target import CpuTarget
@@ -41,6 +43,7 @@ from redpebble.passes.reorder_neurons import ReorderNeurons
 from redpebble.passes.schedule_network import ScheduleNetwork
 from redpebble.passes.share_tiles import ShareTiles
 from redpebble.passes.sparsify import Sparsify
+from redpebble.passes.split_components import SplitComponents
 from redpebble.runtime.artefact import Artefact
 from redpebble.runtime.cache import cache_key, default_folder, load, store
 from redpebble.runtime.machine_code import emit_object, host_target
@@ -72,7 +75,9 @@ def portable_passes(kernels: ChooseKernels | None = None) -> tuple[ModulePass, .
     return (*simplifying_passes(), kernels or ChooseKernels(), AnnotateIoBounds())
 
 
-def native_passes(threads: int = 1) -> tuple[ModulePass, ...]:
+def native_passes(
+    threads: int = 1, *, drop_dead_rows: bool = False, schedule: ScheduleNetwork | None = None
+) -> tuple[ModulePass, ...]:
     """Return the passes that lowering needs after the portable ones, for code that so many threads run."""
     return (
         FoldBatchNorm(),  # what stands beside no linear layer becomes a product and a sum
@@ -80,7 +85,8 @@ def native_passes(threads: int = 1) -> tuple[ModulePass, ...]:
         FormTiles(),  # row-wise layers run together on each batch tile
         CanonicalizePass(),
         ShareTiles(threads),  # threads that would have no tile of their own work on the same one
-        ScheduleNetwork(),  # layers that leave the cache run together where their neurons have an order for that
+        *([DropDeadRows()] if drop_dead_rows else []),  # before what would put the layers into another order
+        schedule or ScheduleNetwork(),  # layers that leave the cache run together, where neurons have an order for it
     )
 
 
@@ -112,12 +118,14 @@ class NativeChoices:
     drop_dead_rows: bool = False
     skip_passes: tuple[str, ...] = ()
     reorder_seconds: float = 0.0
+    schedule_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
-        if not 0 <= self.reorder_seconds < float("inf"):
-            raise ValueError(f"reorder_seconds is {self.reorder_seconds}, expected 0 or more")
+        for name, seconds in (("reorder", self.reorder_seconds), ("schedule", self.schedule_seconds)):
+            if not 0 <= seconds < float("inf"):
+                raise ValueError(f"{name}_seconds is {seconds}, expected 0 or more")
         known_passes((*simplifying_passes(), ReorderNeurons(), ScheduleNetwork()), self.skip_passes)
 
 
@@ -138,8 +146,9 @@ def build_module(
     passes = (*simplifying_passes(), ReorderNeurons.on(machine, choices.reorder_seconds))
     run_passes(context(), module, [one for one in passes if one.name not in choices.skip_passes])
     kernels = ChooseKernels() if tuning is None else ChooseKernels.on(tuning.machine, measure_kernels(module, tuning))
-    dead_rows = [DropDeadRows()] if choices.drop_dead_rows else []
-    later = (kernels, AnnotateIoBounds(), *native_passes(choices.threads), *dead_rows)
+    schedule = ScheduleNetwork(machine.l1_bytes, machine.l2_bytes, choices.schedule_seconds)
+    native = native_passes(choices.threads, drop_dead_rows=choices.drop_dead_rows, schedule=schedule)
+    later = (kernels, AnnotateIoBounds(), *native)
     run_passes(context(), module, [one for one in later if one.name not in choices.skip_passes])
     return module
 
@@ -154,6 +163,7 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     drop_dead_rows: bool = False,
     skip_passes: tuple[str, ...] = (),
     reorder_seconds: float = 0.0,
+    schedule_seconds: float = 0.0,
 ) -> Network:
     """Return native code for a model; a model compiled before comes from `cache`, a folder (True: the user's).
 
@@ -166,13 +176,14 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
 
     Hidden neurons are put into an order that is predicted to be fast, where the network has one; with
     `reorder_seconds` the order is annealed for about so long, always to the same one: single rows gain most.
+    Likewise `schedule_seconds` anneal which layers run together where they leave the cache, and in tiles of which size.
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
-        ValueError: `threads` is less than 1, `reorder_seconds` less than 0, a pass to be skipped does not exist, or
-            `tune` is for a target that this machine cannot run.
+        ValueError: `threads` is less than 1, `reorder_seconds` or `schedule_seconds` less than 0, a pass to be skipped
+            does not exist, or `tune` is for a target that this machine cannot run.
     """
-    choices = NativeChoices(threads, drop_dead_rows, skip_passes, reorder_seconds)
+    choices = NativeChoices(threads, drop_dead_rows, skip_passes, reorder_seconds, schedule_seconds)
     artefact = native_code(source, target=target, cache=cache, tune=tune, choices=choices)
     return Network(artefact.program, artefact.image, threads)
 
@@ -200,7 +211,10 @@ def native_code(
     key = cache_key(digest, cpu, f"{choices} tune={tune} {tuning.machine}") if digest is not None else ""
     artefact = load(folder, key) if folder is not None and key else None
     if artefact is None:
-        artefact = _compiled(build_module(source, tuning=tuning, choices=choices), cpu)
+        module = build_module(source, tuning=tuning, choices=choices)
+        if tune:
+            measure_groups(module, cpu)  # for the report; kernels of single layers are chosen by what was measured
+        artefact = _compiled(module, cpu)
         if folder is not None and key:
             store(folder, key, artefact)
             # the weights of a file are in memory only where they are used, and only once for all processes
@@ -225,13 +239,15 @@ class Optimized:
     """A model after `optimize`: its linear layers, the operators left as they are, and whether anything changed."""
 
     model: onnx_ir.Model
-    report: tuple[LayerReport, ...]
-    foreign: tuple[str, ...]
-    modified: bool
-    networks: tuple[NetworkReport, ...]
+    report: tuple[LayerReport, ...] = ()
+    foreign: tuple[str, ...] = ()
+    modified: bool = False
+    networks: tuple[NetworkReport, ...] = ()
     """The sparse networks, which only the target `ort` has."""
-    obstacle: str
+    obstacle: str = ""
     """Why there is no sparse network though the target was `ort`; empty otherwise."""
+    splits: tuple[SplitReport, ...] = ()
+    """The layers that are computed in groups without connections between them; `report` has them as they were."""
 
 
 def optimize(
@@ -240,36 +256,38 @@ def optimize(
     """Return the model in standard ops after the portable passes; what is not covered stays as it is.
 
     For the target `ort`, layers with sparse weights are nodes of our own beside that, each with a function of standard
-    ops for runtimes in which our library is not registered.
+    ops for runtimes in which our library is not registered. Others are computed in groups where they fall into parts.
 
     Raises:
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
         ValueError: a pass to be skipped does not exist.
     """
     passes = portable_passes()
-    known_passes(passes, skip_passes)
+    known_passes((*passes, SplitComponents()), skip_passes)
     try:
         imported = import_model(source, foreign="keep")
     except UnsupportedModelError as error:
         if target == "portable":
             raise
         # whatever onnxruntime runs is accepted, and no slower afterwards
-        return Optimized(untouched(source), report=(), foreign=(), modified=False, networks=(), obstacle=str(error))
+        return Optimized(untouched(source), obstacle=str(error))
     before = imported.module.clone()
     run_passes(context(), imported.module, [one for one in passes if one.name not in skip_passes])
     obstacle = network_obstacle(imported.model) if target == "ort" else ""
     if target == "ort" and not obstacle:
         # last, and never skipped: it decides from the kernels chosen, and only moves what the others left
         run_passes(context(), imported.module, [FormSparseNetworks()])
-    networks = network_reports(imported.module)
+    report, networks = layer_reports(imported.module), network_reports(imported.module)
+    if SplitComponents.name not in skip_passes:
+        run_passes(context(), imported.module, [SplitComponents()])  # what is left multiplies by zeros
     if target == "ort" and not networks:
         obstacle = obstacle or "no layer is predicted to gain from sparse kernels"
-    foreign = tuple(op.operator.data for op in imported.module.walk() if isinstance(op, ForeignOp))
     return Optimized(
         model=export_model(imported.module, imported.model),
-        report=layer_reports(imported.module),
-        foreign=foreign,
+        report=report,
+        foreign=tuple(op.operator.data for op in imported.module.walk() if isinstance(op, ForeignOp)),
         modified=not imported.module.is_structurally_equivalent(before),
         networks=networks,
         obstacle=obstacle,
+        splits=split_reports(imported.module),
     )

@@ -64,6 +64,9 @@ def run(
     threads: Annotated[int, typer.Option(help="Of each rank.")] = 1,
     batch_tile: Annotated[int | None, typer.Option(metavar="B", help="Samples that travel together.")] = None,
     patience: Annotated[float, typer.Option(metavar="S", help="Seconds after which a silent rank is dead.")] = 10.0,
+    shared_memory: Annotated[
+        bool, typer.Option(help="Whether ranks of one machine send through memory that both see.")
+    ] = True,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON.")
     ] = None,
@@ -75,5 +78,6 @@ def run(
     from redpebble.distributed.network import RunOptions
     from redpebble.distributed.running_parts import RunRequest, run_parts
 
-    request = RunRequest(parts, inputs, outputs, RunOptions(threads, batch_tile), patience, report)
+    options = RunOptions(threads, batch_tile, shared_memory=shared_memory)
+    request = RunRequest(parts, inputs, outputs, options, patience, report)
     raise typer.Exit(run_parts(request))

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redpebble.compiler import build_module
+from redpebble.compiler import NativeChoices, build_module
 from redpebble.distributed.machines import measured_world
 from redpebble.distributed.making_parts import PartsRequest, write_parts
 from redpebble.distributed.planning import PlanRequest, plan
 from redpebble.distributed.scaling import predict_scaling, save_scaling_plot, scaling_lines
 from redpebble.model_digest import model_digest
 from redpebble.passes.partitioned_layers import write_partition
+
+ORDERINGS = ("pebble-reorder-neurons", "pebble-schedule-network")
+"""Passes that order neurons for a machine with all of them: parts have other neurons, in an order of their own."""
 
 
 def partition_model(model: Path, folder: Path, request: PlanRequest, *, measure: bool = False) -> None:
@@ -27,14 +30,15 @@ def partition_model(model: Path, folder: Path, request: PlanRequest, *, measure:
             return
         request = replace(request, machine=machine)
         print(f"measured: {machine.latency * 1e6:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s between ranks")
-    module, digest = build_module(model), model_digest(model)
+    choices = NativeChoices(skip_passes=ORDERINGS if request.kind in ("rows", "layers") else ())
+    module, digest = build_module(model, choices=choices), model_digest(model)
     chosen = plan(module, request)
     for line in chosen.lines:
         print(line)
     if chosen.partition is not None:
         write_partition(module, chosen.partition)
     name = "" if digest is None else digest.hex()
-    parts = PartsRequest(chosen.kind, request.part_count, chosen.partition, name, chosen.lines[-1])
+    parts = PartsRequest(chosen.kind, request.part_count, chosen.partition, name, chosen.lines[-1], batch=request.batch)
     written = write_parts(module, parts, folder)
     sizes = [(folder / part.file).stat().st_size for part in written.parts]
     print(f"{written.kind}: {written.part_count} parts of {min(sizes):,} to {max(sizes):,} bytes in {folder}")

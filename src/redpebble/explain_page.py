@@ -208,7 +208,7 @@ def _ranks(neurons: NDArray[np.int64], keys: NDArray[np.int64], *, last: bool = 
 
 
 def _layer_table(layers: Sequence[LayerReport]) -> str:
-    times = ("predicted us", "measured us")
+    times = ("predicted KB", "predicted us", "measured us")
     headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "structure", "why")
     rows = [
         (
@@ -221,6 +221,7 @@ def _layer_table(layers: Sequence[LayerReport]) -> str:
                 f"{layer.density:.3f}",
                 layer.format,
                 layer.kernel,
+                ", ".join(f"{count / 1e3:.3g}" for count in layer.predicted_bytes.values()),
                 ", ".join(f"{time:.3g}" for time in layer.predicted_us.values()),
                 ", ".join(f"{time:.3g}" for time in layer.measured_us.values()),
                 layer.structure.replace("\n", "; "),

@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.compiler import context, simplifying_passes
+from redpebble.compiler import context, native_passes, simplifying_passes
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.movement import ReshapeOp
 from redpebble.dialect.network import NetworkOp
 from redpebble.dialect.provenance import ORDER
+from redpebble.dialect.tile import TileOp
 from redpebble.frontend.importing import Source, import_model
+from redpebble.group_timing import measure_groups
 from redpebble.lowering.layer_report import LayerReport, layer_reports
 from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.choose_kernels import ChooseKernels
@@ -65,9 +67,21 @@ def flat_model(source: Source, cache: Path | None = None) -> FlatModel:
     run_passes(context(), module, (FlattenNetwork(),))
     networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))
     order = ordered.attributes.get(ORDER)
-    return FlatModel(
-        layer_reports(ordered), networks, _cuts(module), order.data if isinstance(order, StringAttr) else ""
-    )
+    # after what is known of the layers: tiles are another order of the ops
+    line = order.data if isinstance(order, StringAttr) else ""
+    return FlatModel(_scheduled_reports(ordered), networks, _cuts(module), line)
+
+
+def _scheduled_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
+    """Return the lines of all layers; those that run depth first with others are measured."""
+    if any(isinstance(op, ForeignOp) for op in module.walk()):
+        return layer_reports(module)
+    scheduled = module.clone()
+    run_passes(context(), scheduled, native_passes())
+    if not any(isinstance(op, TileOp) and op.depth_first is not None for op in scheduled.walk()):
+        return layer_reports(module)
+    measure_groups(scheduled, host_target())
+    return layer_reports(scheduled)
 
 
 def _cuts(module: ModuleOp) -> dict[str, int]:

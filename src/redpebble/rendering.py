@@ -9,6 +9,7 @@ from rich.table import Table
 from redpebble.bench.model_bench import BenchRow
 from redpebble.explaining import ExplainRequest, NetworkExplanation
 from redpebble.export.network_report import NetworkReport
+from redpebble.export.split_report import SplitReport
 from redpebble.lowering.layer_report import LayerReport
 from redpebble.models.recipe import Recipe
 from redpebble.runtime.oracle import Comparison
@@ -21,16 +22,21 @@ WIDE = 120
 console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
-def layer_table(layers: Sequence[LayerReport]) -> Table:
-    """Return a line for each linear layer; times in microseconds are of tiles of the widths that a kernel is for."""
+def layer_table(layers: Sequence[LayerReport], *, moved: bool = False) -> Table:
+    """Return a line for each linear layer; times in microseconds are of tiles of the widths that a kernel is for.
+
+    With `moved` also the kilobytes that such tiles read and write.
+    """
     times = ("predicted us", *(("measured us",) if any(layer.measured_us for layer in layers) else ()))
+    times = (*(("predicted KB",) if moved else ()), *times)
     found = ("structure",) if any(layer.structure for layer in layers) else ()
     headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, *found, "why")
     table = _table(*headers)
     for layer in layers:
         sizes = (str(layer.inputs), str(layer.outputs), f"{layer.connections:,}", f"{layer.density:.3f}")
-        known = (layer.predicted_us, layer.measured_us)[: len(times)]
-        spans = ("\n".join(kernel_times(layer.kernel, one)) for one in known)
+        kilobytes = {width: count / 1e3 for width, count in layer.predicted_bytes.items()}
+        known = {"predicted KB": kilobytes, "predicted us": layer.predicted_us, "measured us": layer.measured_us}
+        spans = ("\n".join(kernel_times(layer.kernel, known[name])) for name in times)
         reasons = (layer.structure, layer.reason) if found else (layer.reason,)
         table.add_row(layer.name, *sizes, layer.format, layer.kernel.replace(", ", "\n"), *spans, *reasons)
     return table
@@ -52,6 +58,14 @@ def network_table(networks: Sequence[NetworkReport]) -> Table:
     for network in networks:
         sizes = (str(network.operators), str(network.layers), f"{network.connections:,}", f"{network.density:.3f}")
         table.add_row(network.name, *sizes, network.reason)
+    return table
+
+
+def split_table(splits: Sequence[SplitReport]) -> Table:
+    """Return a line for each chain of layers that is computed in groups."""
+    table = _table("split from", "layers", "weights", "why")
+    for split in splits:
+        table.add_row(split.name, str(split.layers), f"{split.weights:,}", split.reason)
     return table
 
 
@@ -130,10 +144,12 @@ def _table(*headers: str) -> Table:
         "",
         "layer",
         "sparse network",
+        "split from",
         "order",
         "start",
         "format",
         "kernel",
+        "predicted KB",
         "predicted us",
         "measured us",
         "structure",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from redpebble.calibrating import calibrate
 from redpebble.compiler import build_module
+from redpebble.group_timing import measure_groups
 from redpebble.lowering.layer_report import layer_reports
 from redpebble.rendering import console, layer_table
 from redpebble.runtime.cache import default_folder
@@ -23,6 +24,7 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
     console.print(machine_line(calibrate(folder)), highlight=False)
     if model is not None:
         module = build_module(model, tuning=Tuning.on(host_target(), folder, seconds))
+        measure_groups(module, host_target())
         console.print(layer_table(layer_reports(module)))
 
 

@@ -23,6 +23,7 @@ PASSES = (
     "AnnotateIoBounds",
     "PartitionNeurons",
     "FormSparseNetworks",
+    "SplitComponents",
     "FlattenNetwork",
     "RestoreLayers",
     "ScheduleConnections",

@@ -49,6 +49,8 @@ class Case(NamedTuple):
     batches: Sequence[int] = BATCHES
     options: Mapping[str, int] = MappingProxyType({})
     """Of `RunOptions`."""
+    usual_batch: int = 1
+    """What the parts are made for."""
 
 
 def write_case(folder: Path, model: ir.Model, case: Case) -> None:
@@ -57,7 +59,7 @@ def write_case(folder: Path, model: ir.Model, case: Case) -> None:
     module = build_module(model)
     partition = None if kind == "batch" else partition_for(RowGraph.of(module), kind, part_count)
     folder.mkdir(parents=True)
-    write_parts(module, PartsRequest(kind, part_count, partition), folder / "parts")
+    write_parts(module, PartsRequest(kind, part_count, partition, batch=case.usual_batch), folder / "parts")
     oracle, arrays = Oracle(model), dict[str, NDArray[Any]]()
     for batch in case.batches:
         feeds = inputs_for(model, batch, np.random.default_rng(batch))

@@ -31,7 +31,8 @@ def cut(whole: Array, entry: Slice) -> Array:
 
 def complaints(case: Path) -> list[str]:
     """What is wrong with the outputs of a case on this rank."""
-    options = RunOptions(**json.loads((case / "options.json").read_text()), cache=False)
+    # the same parts run with several options, and are compiled once
+    options = RunOptions(**json.loads((case / "options.json").read_text()), cache=case.parent.with_suffix(".cache"))
     network = Network(MPI.COMM_WORLD, case / "parts", options)
     arrays: dict[str, Array] = dict(np.load(case / "feeds.npz"))
     found: list[str] = []

@@ -1,6 +1,7 @@
 """What ranks run in tests of what does not fit: each rank says why it is refused, a line for each attempt.
 
-`refused_program.py load HOW/PARTS...` tries to load folders, `refused_program.py run PARTS` to run on wrong slices.
+`refused_program.py load HOW/PARTS...` tries to load folders, `refused_program.py run PARTS` to run on wrong slices, and
+`refused_program.py files PARTS,X,Y,PATIENCE...` to run on files as the command does, each time on all ranks.
 """
 
 import sys
@@ -13,7 +14,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.network import Network
+from redpebble.distributed.network import Network, RunOptions
+from redpebble.distributed.running_parts import RunRequest, run_parts
 
 
 def say_why(attempt: Callable[[], object], prefix: str = "") -> None:
@@ -21,7 +23,7 @@ def say_why(attempt: Callable[[], object], prefix: str = "") -> None:
     try:
         attempt()
         reason = "nothing is wrong"
-    except PartError as error:
+    except (PartError, ValueError) as error:
         reason = str(error)
     sys.stdout.write(f"{prefix}{reason}\n")
     sys.stdout.flush()
@@ -40,9 +42,24 @@ def wrong_slices(network: Network) -> list[tuple[NDArray[Any], ...]]:
     ]
 
 
+def run_files(words: str) -> None:
+    """Run as the command does; say with which exit code it ends."""
+    parts, x, y, patience = words.split(",")
+
+    def run() -> None:
+        code = run_parts(RunRequest(Path(parts), [x], [y], RunOptions(), float(patience)))
+        raise ValueError(f"exit code {code}")
+
+    say_why(run)
+
+
 def main() -> None:
     """Make all attempts."""
     what, *folders = sys.argv[1:]
+    if what == "files":
+        for words in folders:
+            run_files(words)
+        return
     for folder in map(Path, folders):
         if what == "load":
             say_why(lambda folder=folder: Network(MPI.COMM_WORLD, folder), f"{folder.parent.name}: ")

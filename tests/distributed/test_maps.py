@@ -68,7 +68,7 @@ def dense(graph: RowGraph, index: int) -> NDArray[np.float32]:
 
 
 @given(chains())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 def test_every_needed_value_is_sent_once_and_nothing_else(chain: Chain) -> None:
     ownership = Ownership.of(chain.graph, chain.partition)
     values = [chain.graph.inputs[0].value, *(layer.result for layer in chain.graph.layers[:-1])]
@@ -85,7 +85,7 @@ def test_every_needed_value_is_sent_once_and_nothing_else(chain: Chain) -> None:
 
 
 @given(chains())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 def test_the_volume_is_connectivity_minus_one(chain: Chain) -> None:
     patterns = [
         Pattern(
@@ -99,11 +99,11 @@ def test_the_volume_is_connectivity_minus_one(chain: Chain) -> None:
     assert Ownership.of(chain.graph, chain.partition).volume == expected
 
 
-@given(chains())
-@settings(deadline=None, max_examples=30)
-def test_steps_of_ranks_fit_each_other(chain: Chain) -> None:
+@given(chains(), st.booleans())
+@settings(deadline=None, max_examples=20)
+def test_steps_of_ranks_fit_each_other(chain: Chain, overlap: bool) -> None:
     ownership, parts = Ownership.of(chain.graph, chain.partition), range(chain.partition.part_count)
-    programs = [rank_program(ownership, rank) for rank in parts]
+    programs = [rank_program(ownership, rank, overlap=overlap) for rank in parts]
     sent = {
         (step.tag, rank, route.rank): len(route.rows)
         for rank in parts
@@ -133,6 +133,16 @@ def test_steps_fit_each_other_where_values_are_needed_whole(spec: str) -> None:
         sent = sum(len(route.rows) for _, step in steps if isinstance(step, Send) for route in step.routes)
         received = sum(len(route.rows) for _, step in steps if isinstance(step, Receive) for route in step.routes)
         assert sent == received == ownership.volume
+
+
+def test_neurons_that_need_nothing_of_others_are_computed_before_the_wait_only_on_request() -> None:
+    graph = RowGraph.of(build_module(build("ffnn(depth=3, width=128, density=0.02)")))
+    ownership = Ownership.of(graph, contiguous_rows(graph, 2))
+    before, alone = (
+        [type(step).__name__ for step in rank_program(ownership, 0, overlap=overlap).steps] for overlap in (True, False)
+    )
+    assert ["Send", "Call", "Receive"] in [before[place : place + 3] for place in range(len(before))]
+    assert ["Send", "Call", "Receive"] not in [alone[place : place + 3] for place in range(len(alone))]
 
 
 def test_groups_of_layers_share_the_connections() -> None:

@@ -65,7 +65,7 @@ def test_a_model_that_does_not_fit_is_split_by_its_weights(ffnn: ModuleOp) -> No
 
 
 def test_a_single_sample_on_a_fast_wire_is_split_by_rows() -> None:
-    module = build_module(build("ffnn(depth=2, width=1024, density=0.1)"))
+    module = build_module(build("ffnn(depth=2, width=512, density=0.1)"))
     wire = Machine(latency=1e-7, bandwidth=1e11, message_seconds=1e-8, copied_bytes=1e11)
     request = PlanRequest(4, batch=1, machine=wire, library_seconds=0.0)
     assert plan(module, request).kind == "rows"

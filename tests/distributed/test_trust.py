@@ -57,11 +57,6 @@ def test_parts_that_fit_are_run(case: Path, tmp_path: Path) -> None:
     assert sum(rank["row_bytes_sent"] for rank in ranks) == sum(rank["row_bytes_received"] for rank in ranks) > 0
 
 
-def test_another_number_of_ranks_is_refused(case: Path, tmp_path: Path) -> None:
-    done = run(case / "parts", case / "x.npy", tmp_path / "y.npy", ranks=3)
-    assert_refused(done, "holds 2 parts, and there are 3 ranks: expected as many", tmp_path / "y.npy")
-
-
 def broken(case: Path, folder: Path, how: str) -> Path:
     """A copy of the parts with something wrong."""
     parts = folder / "parts"
@@ -115,15 +110,23 @@ def test_broken_parts_are_refused_by_all_ranks_alike(case: Path, tmp_path: Path)
         assert message in lines[0]
 
 
-def test_an_input_that_does_not_fit_is_refused(case: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((7, 21), dtype=np.float32))
-    done = run(case / "parts", tmp_path / "x.npy", tmp_path / "y.npy")
-    assert_refused(done, "input 'x' has size 21 along axis 1, expected 20", tmp_path / "y.npy")
-
-
-def test_an_output_that_cannot_be_written_is_refused(case: Path, tmp_path: Path) -> None:
-    y = tmp_path / "nowhere" / "y.npy"
-    assert_refused(run(case / "parts", case / "x.npy", y), "cannot write", y)
+def test_what_does_not_fit_is_refused_with_one_line(case: Path, tmp_path: Path) -> None:
+    x, y, wide, three = case / "x.npy", tmp_path / "y.npy", tmp_path / "wide.npy", tmp_path / "three"
+    np.save(wide, np.zeros((7, 21), dtype=np.float32))
+    write_case(three, build(MODEL), Case("rows", 3, batches=()))
+    attempts = (
+        (three / "parts", x, y, 10, "holds 3 parts, and there are 2 ranks: expected as many"),
+        (case / "parts", wide, y, 10, "input 'x' has size 21 along axis 1, expected 20"),
+        (case / "parts", x, tmp_path / "nowhere" / "y.npy", 10, "cannot write"),
+        (case / "parts", x, y, 0.5, "patience is 0.5 s, expected 1.0 or more"),
+    )
+    words = [",".join(map(str, attempt[:-1])) for attempt in attempts]
+    done = mpiexec(2, sys.executable, REFUSED, "files", *words)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 3, done.stderr
+    assert all(attempt[-1] in line for attempt, line in zip(attempts, errors, strict=False))
+    assert sorted(done.stdout.splitlines()) == sorted([*["exit code 2"] * 6, *[attempts[-1][-1]] * 2])
+    assert not list(tmp_path.glob("*y.npy*"))
 
 
 def test_an_error_of_one_rank_alone_ends_all(case: Path, tmp_path: Path) -> None:
@@ -146,13 +149,6 @@ MISFIT_MESSAGES = (
 def test_slices_that_do_not_fit_are_refused_on_all_ranks(case: Path) -> None:
     done = mpiexec(2, sys.executable, REFUSED, "run", case / "parts")
     assert sorted(done.stdout.splitlines()) == sorted(2 * MISFIT_MESSAGES), done.stdout + done.stderr
-
-
-def test_a_watch_needs_patience(case: Path, tmp_path: Path) -> None:
-    words = ("--input", case / "x.npy", "--output", tmp_path / "y.npy", "--patience", "0.5")
-    done = mpiexec(1, REDPEBBLE, "run", case / "parts", *words)
-    assert done.returncode == 2
-    assert "patience is 0.5 s, expected 1.0 or more" in done.stderr
 
 
 @pytest.mark.slow

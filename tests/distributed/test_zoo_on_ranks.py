@@ -33,25 +33,25 @@ ALL = (
 
 TILES = {"batch_tile": 16}
 THREADS = {"batch_tile": 64, "threads": 2}
+MESSAGES = {"batch_tile": 16, "shared_memory": False}
 
 
 def test_two_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
     for spec in SMALL:
         write_case(tmp_path / spec, build(spec), Case("rows", 2, (0, 33)))
-    heads, chain = build("resmlp(depth=1, width=32)"), build("ffnn(depth=2, width=40, density=0.2)")
-    write_case(tmp_path / "batch", heads, Case("batch", 2, (0, 7)))
-    write_case(tmp_path / "layers", heads, Case("layers", 2, (1, 33)))
+    chain = build("ffnn(depth=2, width=40, density=0.2)")
+    write_case(tmp_path / "batch", chain, Case("batch", 2, (0, 7)))
     write_case(tmp_path / "many tiles", chain, Case("rows", 2, (300,), TILES))
+    write_case(tmp_path / "messages", chain, Case("rows", 2, (300,), MESSAGES))
     write_case(tmp_path / "threads", chain, Case("rows", 2, (300,), THREADS))
-    write_case(tmp_path / "whole blocks", chain, Case("rows", 2, (128,)))
+    write_case(tmp_path / "whole blocks", chain, Case("rows", 2, (128,), usual_batch=1024))
     write_case(tmp_path / "a pipeline", chain, Case("layers", 2, (300,), TILES))
     assert_ranks_agree(tmp_path, 2)
 
 
 def test_three_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
-    model = build("resmlp(depth=1, width=32)")
-    for kind in ("rows", "layers"):
-        write_case(tmp_path / kind, model, Case(kind, 3, (7,)))
+    write_case(tmp_path / "rows", build(SMALL[0]), Case("rows", 3, (7,)))
+    write_case(tmp_path / "layers", build("ffnn(depth=2, width=40, density=0.2)"), Case("layers", 3, (7,)))
     assert_ranks_agree(tmp_path, 3)
 
 

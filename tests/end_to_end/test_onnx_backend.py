@@ -74,7 +74,7 @@ def show(mode: str, counts: Counts) -> Counter[Outcome]:
 @pytest.mark.parametrize(
     "mode, floor, every",
     [
-        ("as they are", 17, 8),
+        ("as they are", 8, 16),
         pytest.param("as they are", 145, 1, marks=pytest.mark.slow),
         pytest.param("frozen", 145, 1, marks=pytest.mark.slow),
     ],

@@ -14,7 +14,9 @@ from redpebble.models.zoo import build
 from redpebble.runtime.oracle import Oracle
 
 
-@pytest.mark.parametrize("spec", [pytest.param("digits", marks=pytest.mark.slow), "resmlp(depth=2, width=32)"])
+@pytest.mark.parametrize(
+    "spec", [pytest.param("digits", marks=pytest.mark.slow), "ffnn(depth=3, width=96, density=0.1)"]
+)
 def test_a_searched_order_changes_nothing_but_is_in_the_report(spec: str) -> None:
     model = build(spec)
     oracle = Oracle(model)

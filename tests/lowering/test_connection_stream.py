@@ -74,7 +74,7 @@ def test_loads_and_stores_in_the_stream_are_those_that_the_machine_counts(
     assert working_rows(op).slots <= memory.capacity - 1
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), memory=MEMORIES, seed=SEEDS, halves=st.booleans())
 def test_native_code_computes_what_the_interpreter_computes(
     network: Network, memory: Memory, seed: int, *, halves: bool

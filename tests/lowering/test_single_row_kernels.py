@@ -18,7 +18,8 @@ from redpebble.lowering.emission import I64, POINTER, Code
 from redpebble.lowering.kernels import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.lowering.linear import LinearForm
 from redpebble.lowering.target import CpuTarget
-from redpebble.lowering.walk_packing import CHUNK_STEPS, GATHER_COST, PANEL_ROWS, compact_walks, pack_walks
+from redpebble.lowering.walk_packing import GATHER_COST, MOST_TURNED, compact_walks, pack_walks
+from redpebble.lowering.walk_placing import CHUNK_STEPS, PANEL_ROWS
 from redpebble.runtime.machine_code import emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
 from redpebble.runtime.network import Network
@@ -205,7 +206,7 @@ def test_a_packed_matrix_holds_every_entry_once(kind: str, beyond_l2: bool) -> N
 def test_a_walk_is_never_dearer_than_gathers_alone(inputs: int, outputs: int, density: float, seed: int) -> None:
     weight = np.random.default_rng(seed).random((inputs, outputs)) < density
     matrix = CscMatrix.from_dense(weight.astype(np.float32))
-    sizes = pack_walks(matrix, np.zeros(outputs, dtype=np.float32), beyond_l2=False).sizes.astype(np.int64)
+    sizes = pack_walks(matrix, np.zeros(outputs, dtype=np.float32), beyond_l2=False).sizes[1:].astype(np.int64)
     most = np.sort(weight.sum(axis=0))[::-1][::PANEL_ROWS]
     assert np.all(CHUNK_STEPS * sizes[:, 0] + GATHER_COST * sizes[:, 1] <= GATHER_COST * most)
 
@@ -215,3 +216,26 @@ def test_nearly_all_lanes_of_a_walk_are_used_at_30_percent_density() -> None:
     matrix = CscMatrix.from_dense(weight.astype(np.float32))
     walks = pack_walks(matrix, np.zeros(256, dtype=np.float32), beyond_l2=False)
     assert len(matrix.values) > 0.95 * walks.weights.size
+
+
+@each_target
+@pytest.mark.parametrize("family", ["walk", "compact_walk"])
+def test_inputs_that_are_looked_up_turned_give_the_same_product(target: CpuTarget, family: str) -> None:
+    rng = np.random.default_rng(13)
+    weight = np.where(rng.random((1011, 480)) < 0.1, rng.standard_normal((1011, 480)), 0).astype(np.float32)
+    x = random_rows(1011, seed=14)[0]
+    assert FAMILIES[family].pack(ConstantOp(weight).result, np.zeros(480, dtype=np.float32))[0][0, 0] == 1
+    assert_product(run_kernel(family, weight, x, target)[None, :480], x[None], weight)
+
+
+def test_turned_inputs_save_a_tenth_of_a_walk_and_are_left_alone_where_they_save_nothing() -> None:
+    rng = np.random.default_rng(15)
+    bias = np.zeros(512, dtype=np.float32)
+    weight = CscMatrix.from_dense((rng.random((1024, 512)) < 0.1).astype(np.float32))
+    for shape, density in (((1024, 512), 0.03), ((1024, 512), 0.6), ((1024, 64), 0.1), ((MOST_TURNED + 1, 512), 0.1)):
+        other = CscMatrix.from_dense((rng.random(shape) < density).astype(np.float32))
+        assert pack_walks(other, bias, beyond_l2=False).sizes[0, 0] == 0
+    sizes = pack_walks(weight, bias, beyond_l2=False).sizes.astype(np.int64)[1:]
+    # without them, in steps: 1.19 for an entry of the fullest rows, and a gather for every 23
+    fullest = np.sort(np.diff(weight.pointers))[::-1][::PANEL_ROWS].sum()
+    assert CHUNK_STEPS * sizes[:, 0].sum() + GATHER_COST * sizes[:, 1].sum() < 0.9 * (1.19 + GATHER_COST / 23) * fullest

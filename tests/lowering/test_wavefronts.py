@@ -48,7 +48,7 @@ def assert_agrees(network: Network, target: CpuTarget, block: int, seed: int) ->
         np.testing.assert_allclose(compiled(x), exact, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), seed=SEEDS)
 def test_any_network_agrees_with_the_reference(network: Network, seed: int) -> None:
     assert_agrees(network, host_target(), 1 + seed % 5, seed)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from lowering_modules import function, linear_layer
-from patterns import Mask, rows_of, shuffled
+from patterns import Mask, company_of, rows_of, shuffled
 from xdsl.context import Context
 from xdsl.ir import Block, SSAValue
 
@@ -16,7 +16,7 @@ from redpebble.dialect.tile import TileOp
 from redpebble.lowering.layer_report import layer_reports
 from redpebble.models.radixnet import RadixNet
 from redpebble.models.radixnet_patterns import radixnet_patterns
-from redpebble.models.structured import n_of_m
+from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
 from redpebble.passes.choose_kernels import ChooseKernels
 from redpebble.passes.connectivity import Components, Connectivity
 from redpebble.passes.discover_structure import DiscoverStructure
@@ -27,7 +27,16 @@ from redpebble.theory.row_lists import Rows
 
 
 def facts(mask: Mask) -> dict[str, dict[str, int]]:
-    return {fact.kind.data: fact.by_name for fact in facts_of(rows_of(mask), np.random.default_rng(0))}
+    return facts_of_rows(rows_of(mask))
+
+
+def facts_of_rows(rows: Rows) -> dict[str, dict[str, int]]:
+    found, _ = facts_of(rows, company_of(rows), np.random.default_rng(0))
+    return {fact.kind.data: fact.by_name for fact in found}
+
+
+def connectivity(rows: Rows) -> Connectivity:
+    return Connectivity(rows, company_of(rows))
 
 
 def banded(width: int, reach: int, density: float = 0.6) -> Mask:
@@ -36,7 +45,7 @@ def banded(width: int, reach: int, density: float = 0.6) -> Mask:
 
 
 def test_a_shuffled_band_is_found_again() -> None:
-    band = Connectivity(rows_of(shuffled(banded(600, 6), seed=1))).band()
+    band = connectivity(rows_of(shuffled(banded(600, 6), seed=1))).band()
     assert band is not None
     assert band.before > 500
     assert band.after <= 3 * 6
@@ -44,7 +53,7 @@ def test_a_shuffled_band_is_found_again() -> None:
 
 def test_a_band_of_more_outputs_than_inputs_is_one_too() -> None:
     mask = np.repeat(banded(300, 4), 2, axis=0)
-    found = Connectivity(rows_of(shuffled(mask, seed=2))).band()
+    found = connectivity(rows_of(shuffled(mask, seed=2))).band()
     assert found is not None
     assert found.after <= 4 * 4
 
@@ -52,21 +61,21 @@ def test_a_band_of_more_outputs_than_inputs_is_one_too() -> None:
 def test_separate_parts_are_counted() -> None:
     mask = np.kron(np.eye(5, dtype=bool), np.ones((6, 4), dtype=bool))
     mask[:, -4:] &= np.arange(30)[:, None] < 0
-    assert Connectivity(rows_of(shuffled(mask, seed=3))).components() == Components(4, 0.25)
+    assert connectivity(rows_of(shuffled(mask, seed=3))).components() == Components(4, 0.25)
 
 
 @pytest.mark.parametrize("density", [0.01, 0.1, 0.5])
 def test_a_random_mask_has_no_band_and_one_part(density: float) -> None:
-    graph = Connectivity(rows_of(np.random.default_rng(4).random((500, 500)) < density))
+    graph = connectivity(rows_of(np.random.default_rng(4).random((500, 500)) < density))
     assert graph.band() is None
     assert graph.components() == Components(1, 1.0)
 
 
 def test_a_layer_without_connections_has_no_facts() -> None:
     empty = rows_of(np.zeros((3, 5), dtype=bool))
-    assert Connectivity(empty).components() == Components(0, 0.0)
-    assert Connectivity(empty).band() is None
-    assert facts_of(empty, np.random.default_rng(0)) == []
+    assert connectivity(empty).components() == Components(0, 0.0)
+    assert connectivity(empty).band() is None
+    assert facts_of_rows(empty) == {}
 
 
 def test_what_was_planted_and_shuffled_is_what_is_found() -> None:
@@ -97,7 +106,7 @@ def test_a_radixnet_is_exact_panels_of_its_classes_without_being_told() -> None:
     patterns = radixnet_patterns(RadixNet(1024, 8), np.random.default_rng(0))
     for layer, pattern in enumerate(patterns):
         rows = Rows(pattern.pointers, pattern.inputs.astype(np.int64), 1024)
-        kinds = {fact.kind.data: fact.by_name for fact in facts_of(rows, np.random.default_rng(0))}
+        kinds = facts_of_rows(rows)
         # stride 32 of 64 classes: 0 and 32 are each other's neighbours, so that twice as many neurons are alike
         height = 32 if layer % 6 == 5 else 16
         assert kinds["blocks"] == {"outputs": height, "inputs": height}
@@ -115,6 +124,18 @@ def test_facts_and_panels_are_lines_of_the_report() -> None:
     lines = report.structure.split("\n")
     assert lines[0] == "panels, 12 of 8 outputs, with 100 % of the connections"
     assert "blocks of outputs by inputs, 8 by 1" in lines
+
+
+def test_outputs_that_read_from_the_same_inputs_are_panels_too() -> None:
+    mask = shuffled(panels(1024, np.random.default_rng(14)), seed=15)
+    module = linear_layer(mask.T.astype(np.float32), None, "groups")
+    for found in (Sparsify(), DiscoverStructure()):
+        found.apply(Context(), module)
+    (constant,) = [op for op in module.walk() if isinstance(op, SparseConstantOp)]
+    assert constant.panels is not None
+    assert [(height, len(outputs)) for height, outputs in constant.panels.panels] == [(PANEL_ROWS, 1024 // PANEL_ROWS)]
+    union = [mask[members].any(axis=0).sum() for members in constant.panels.panels[0][1]]
+    assert set(union) == {512}
 
 
 @pytest.mark.parametrize(("height", "widest"), [(8, 48), (1, 64)])

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.theory.company import Company
 from redpebble.theory.row_lists import Rows
 
 Mask = NDArray[np.bool_]
@@ -13,6 +14,11 @@ def rows_of(mask: Mask) -> Rows:
     _, inputs = np.nonzero(mask)
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(mask.sum(axis=1))))
     return Rows(pointers, inputs, mask.shape[1])
+
+
+def company_of(rows: Rows) -> Company:
+    """A sample of the rows."""
+    return Company.of(rows, np.random.default_rng(0))
 
 
 def shuffled(mask: Mask, seed: int) -> Mask:

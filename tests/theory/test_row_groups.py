@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patterns import rows_of, shuffled
+from patterns import company_of, rows_of, shuffled
 
 from redpebble.models.structured import blocks, panels
 from redpebble.theory.row_groups import alike_inputs, row_groups, usual_height
@@ -21,7 +21,8 @@ def test_shuffled_blocks_are_found(outputs: int, inputs: int) -> None:
 def test_shuffled_groups_of_v_n_m_are_found_with_their_rows() -> None:
     order = np.random.default_rng(2).permutation(1024)
     mask = panels(1024, np.random.default_rng(1))[order]
-    found = row_groups(rows_of(mask[:, np.random.default_rng(3).permutation(1024)]), np.random.default_rng(0))
+    rows = rows_of(mask[:, np.random.default_rng(3).permutation(1024)])
+    found = row_groups(rows, company_of(rows), np.random.default_rng(0))
     assert found is not None
     assert found.height == 16
     assert found.fill == pytest.approx(0.5, abs=0.02)
@@ -36,7 +37,7 @@ def test_random_masks_have_no_blocks_and_no_groups(density: float) -> None:
     for mask in (rng.random((512, 512)) < density, rng.random((512, 512)) < density * 2 * rng.random(512)):
         rows = rows_of(mask)
         assert usual_height(first_alike(rows), np.flatnonzero(rows.lengths)) == 1
-        assert row_groups(rows, np.random.default_rng(0)) is None
+        assert row_groups(rows, company_of(rows), np.random.default_rng(0)) is None
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ class csr_array:
     data: NDArray[Any]
     shape: tuple[int, int]
     nnz: int
+    T: csr_array
     def __init__(
         self,
         entries: (
@@ -26,5 +27,8 @@ class csr_array:
         shape: tuple[int, int] = ...,
     ) -> None: ...
     def sort_indices(self) -> None: ...
-    def __matmul__(self, dense: NDArray[Any]) -> NDArray[Any]: ...
+    @overload
+    def __matmul__(self, other: csr_array) -> csr_array: ...
+    @overload
+    def __matmul__(self, other: NDArray[Any]) -> NDArray[Any]: ...
     def toarray(self) -> NDArray[Any]: ...
