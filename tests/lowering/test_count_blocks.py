@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowering_modules import Floats, each_target, linear_layer, native, tiled
+from lowering_modules import Floats, best_target_first, each_target, linear_layer, native, tiled
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
@@ -165,7 +165,7 @@ def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_pro
     assert_product(result, x, weight, bias)
 
 
-@each_target
+@best_target_first
 @each_family
 def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(target: CpuTarget, family: str) -> None:
     weight = sparse_matrix((140, 31), 0.1, seed=7)
@@ -178,7 +178,7 @@ def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(ta
     assert np.array_equal(np.isfinite(result), np.tile(~touched, (20, 1)))
 
 
-@each_target
+@best_target_first
 @each_family
 @pytest.mark.parametrize("activation", [ActivationAttr.of("clip", -0.5, 0.75), ActivationAttr.of("tanh")])
 def test_an_activation_is_applied_once_to_complete_sums(

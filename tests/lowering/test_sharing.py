@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from lowering_modules import Floats, function, native, tiled
+from lowering_modules import Floats, best_target_first, function, native, tiled
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -20,7 +20,7 @@ from redpebble.lowering.driver import lower
 from redpebble.lowering.kernels import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.lowering.sharing import even_borders
 from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.machine_code import host_target, missing_features
+from redpebble.runtime.machine_code import host_target
 
 BATCHES = (0, 1, 5, 17, 40, 65)
 
@@ -134,12 +134,8 @@ def test_pieces_of_layers_make_the_same_bits(family: str) -> None:
     assert_same_bits(two_layers(family), 3, host_target())
 
 
-@pytest.mark.parametrize(
-    "target", [CpuTarget.avx512(), CpuTarget.avx2(), CpuTarget.generic()], ids=lambda t: str(t.lanes)
-)
+@best_target_first
 def test_threads_meet_wherever_an_op_reads_what_others_wrote(target: CpuTarget) -> None:
-    if missing_features(target):
-        pytest.skip("not this host's")
     assert_same_bits(everything(), 3, target)
 
 

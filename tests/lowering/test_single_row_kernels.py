@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import ir
-from lowering_modules import Floats, each_target, tiled
+from lowering_modules import Floats, best_target_first, each_target, tiled
 from lowering_modules import native as native_module
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -25,6 +25,7 @@ from redpebble.runtime.memory import address_of, aligned_copy
 from redpebble.runtime.network import Network
 
 BATCH = 3
+SHAPES = [(1, 1), (130, 48), *(pytest.param(one, marks=pytest.mark.slow) for one in ((3, 5), (64, 10), (33, 97)))]
 
 each_family = pytest.mark.parametrize("family", sorted(SINGLE_ROW_FAMILIES))
 
@@ -94,7 +95,7 @@ def assert_product(result: Floats, x: Floats, weight: Floats, bias: Floats | flo
 
 @each_target
 @each_family
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (64, 10), (33, 97), (130, 48)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_row_is_the_product_in_float64_up_to_rounding(target: CpuTarget, family: str, shape: tuple[int, int]) -> None:
     weight = weight_of("uniform", shape, seed=1)
     bias = np.linspace(-1, 1, shape[1], dtype=np.float32)
@@ -112,7 +113,7 @@ def test_any_pattern_agrees_with_numpy(family: str, kind: str) -> None:
     assert_product(result, x, weight)
 
 
-@each_target
+@best_target_first
 @each_family
 def test_infinite_and_nan_weights_are_values_like_any_other(target: CpuTarget, family: str) -> None:
     weight = np.zeros((40, 3), dtype=np.float32)
@@ -158,7 +159,7 @@ def run_kernel(family: str, weight: Floats, x: Floats, target: CpuTarget) -> Flo
 
 @each_target
 @each_family
-@pytest.mark.parametrize("shape", [(1, 1), (17, 33), (47, 16), (75, 50)])
+@pytest.mark.parametrize("shape", [(1, 1), (17, 33), pytest.param((47, 16), marks=pytest.mark.slow), (75, 50)])
 def test_what_lies_behind_the_inputs_is_not_read_and_behind_the_outputs_not_written(
     target: CpuTarget, family: str, shape: tuple[int, int]
 ) -> None:

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from lowering_modules import Floats, each_target, native, one_op, tiled
+from lowering_modules import Floats, best_target_first, each_target, native, one_op, tiled
 from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -74,7 +74,7 @@ OVER_FEATURES: dict[str, tuple[Callable[..., Operation], Sequence[Floats], Calla
 }
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("name", OVER_FEATURES)
 def test_work_over_features_agrees_with_float64(target: CpuTarget, name: str) -> None:
     make, constants, reference = OVER_FEATURES[name]
@@ -94,7 +94,7 @@ ARITHMETIC: dict[str, tuple[type[AddOp | SubOp | MulOp | DivOp | PreluOp], Calla
 }
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_two_operands_of_a_tile_meet_elementwise(target: CpuTarget, name: str) -> None:
     make, reference = ARITHMETIC[name]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from _pytest.mark.structures import ParameterSet
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -27,15 +28,21 @@ Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]
 
 TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
 
-each_target = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(
-            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
-        )
-        for name, target in TARGETS.items()
-    ],
+HERE = [name for name, target in TARGETS.items() if not missing_features(target)]
+
+
+def _target(name: str, *marks: pytest.MarkDecorator) -> ParameterSet:
+    return pytest.param(
+        TARGETS[name], id=name, marks=[pytest.mark.skipif(name not in HERE, reason="not this host's"), *marks]
+    )
+
+
+each_target = pytest.mark.parametrize("target", [_target(name) for name in TARGETS])
+
+best_target_first = pytest.mark.parametrize(
+    "target", [_target(name, *([] if name == HERE[0] else [pytest.mark.slow])) for name in TARGETS]
 )
+"""For what differs between targets in the vectors' width alone, which other tests vary."""
 
 
 def function(inputs: Sequence[F32Tensor], body: Body) -> ModuleOp:
