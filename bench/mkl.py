@@ -143,11 +143,11 @@ class MklMatrix:
         Raises:
             PeerError: MKL is missing, or refuses the matrix.
         """
+        self._handle = ctypes.c_void_p()
         self.mkl = load_mkl()
         self.shape: tuple[int, int] = (int(weight.shape[0]), int(weight.shape[1]))
         self.columns, self.threads = columns, threads
         self._owned = _aligned(weight.indptr.astype(np.int32), weight.indices.astype(np.int32), weight.data)
-        self._handle = ctypes.c_void_p()
         starts, indices, values = (address_of(array) for array in self._owned)
         pointers = [ctypes.c_void_p(address) for address in (starts, starts + 4, indices, values)]
         rows, inputs = self.shape

@@ -30,7 +30,7 @@ def check(spec: str, schedule: ScheduleConnections, batches: tuple[int, ...]) ->
         assert_close(network.run(None, feeds), oracle.run(feeds), f"batch {batch}")
 
 
-@pytest.mark.parametrize("policy", ["min", "lru"])
+@pytest.mark.parametrize("policy", ["min", pytest.param("lru", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spec", SPECS)
 def test_an_order_agrees_with_onnxruntime(spec: str, policy: str) -> None:
     check(spec, ScheduleConnections(memory=12, policy=policy, proposals=200), (0, 1, 17, 64))

@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path: Path) -> None:
     assert recall(tmp_path / "file", "name") is None
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [pytest.param(one, marks=pytest.mark.slow) if one > 8 else one for one in WIDTHS])
 def test_every_kernel_can_be_timed_among_others(width: int) -> None:
     weight = SparseConstantOp(CscMatrix.from_dense(np.eye(17, 23, dtype=np.float32))).result
     (layer,) = layers_of([weight])

@@ -50,7 +50,9 @@ def test_a_call_may_not_ask_for_more_threads_than_the_network_has(threads: int) 
         a_network(2)(rows(1), threads=threads)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    "threads", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_many_calls_at_once_share_tiles_without_disturbing_each_other(threads: int) -> None:
     network = a_network(threads)
     inputs = [rows(int(count), seed) for seed, count in enumerate(np.random.default_rng(1).integers(0, 200, 300))]
