@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from redpebble.charts import Axes, Line, dot_picture, line_chart
 from redpebble.explaining import SEARCHED, Explanation, NetworkExplanation, Transfers
 from redpebble.lowering.layer_report import LayerReport
+from redpebble.rendering import kernel_times
 from redpebble.search.orders import FoundOrder
 
 STYLE = """
@@ -207,6 +208,13 @@ def _ranks(neurons: NDArray[np.int64], keys: NDArray[np.int64], *, last: bool = 
     return place[of_connection], len(unique)
 
 
+def _spans(layer: LayerReport) -> list[str]:
+    """Return kilobytes, predicted and measured times of the families of a layer, from the first width to the last."""
+    kilobytes = {width: count / 1e3 for width, count in layer.predicted_bytes.items()}
+    known = (kilobytes, layer.predicted_us, layer.measured_us)
+    return ["; ".join(filter(None, kernel_times(layer.kernel, one))) for one in known]
+
+
 def _layer_table(layers: Sequence[LayerReport]) -> str:
     times = ("predicted KB", "predicted us", "measured us")
     headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "structure", "why")
@@ -221,9 +229,7 @@ def _layer_table(layers: Sequence[LayerReport]) -> str:
                 f"{layer.density:.3f}",
                 layer.format,
                 layer.kernel,
-                ", ".join(f"{count / 1e3:.3g}" for count in layer.predicted_bytes.values()),
-                ", ".join(f"{time:.3g}" for time in layer.predicted_us.values()),
-                ", ".join(f"{time:.3g}" for time in layer.measured_us.values()),
+                *_spans(layer),
                 layer.structure.replace("\n", "; "),
                 layer.reason,
             ),

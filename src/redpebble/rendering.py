@@ -16,7 +16,7 @@ from redpebble.runtime.oracle import Comparison
 from redpebble.scheduling import FoundSchedule
 from redpebble.theory.bounds import lower_bound
 
-WIDE = 120
+WIDE = 160
 """Columns of a table that goes to a file or a pipe, where nothing needs to be folded."""
 
 console = Console(width=None if sys.stdout.isatty() else WIDE)
