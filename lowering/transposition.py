@@ -92,9 +92,8 @@ def columns_to_far_rows(code: Code, width: int) -> ir.Function:
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         _, rows, stride, features, *_ = args
-        sizes = builder.mul(builder.or_(stride, features), i64(FLOAT_BYTES))
-        odd = builder.and_(builder.or_(builder.ptrtoint(rows, I64), sizes), i64(ALIGNMENT - 1))
-        with builder.if_else(builder.icmp_signed("==", odd, i64(0))) as (whole, pieces):
+        whole_lines = _are_whole_lines(builder, rows, builder.or_(stride, features))
+        with builder.if_else(whole_lines) as (whole, pieces):
             with whole:
                 builder.call(past, args)
                 code.lanes(builder, lanes).finish_past_caches()
@@ -102,6 +101,12 @@ def columns_to_far_rows(code: Code, width: int) -> ir.Function:
                 builder.call(near, args)
 
     return code.function(f"columns_to_far_rows_{lanes}", ARGUMENTS, body)
+
+
+def _are_whole_lines(builder: ir.IRBuilder, rows: ir.Value, floats: ir.Value) -> ir.Value:
+    """Return whether rows begin at a line; `floats` holds the bits of all distances in them."""
+    bits = builder.or_(builder.ptrtoint(rows, I64), builder.mul(floats, i64(FLOAT_BYTES)))
+    return builder.icmp_signed("==", builder.and_(bits, i64(ALIGNMENT - 1)), i64(0))
 
 
 def _turning(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.Function:
@@ -138,11 +143,11 @@ class BatchRows:
 
 def turn_into_columns(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
     """Emit columns[k] = the k-th feature of the rows from `first` on; columns are addresses, a multiple of lanes."""
-    lines = rows.lines(lanes, first)
+    lines, size = rows.lines(lanes, first), FLOAT_BYTES * lanes.width
     for start in range(0, len(columns), lanes.width):
-        vectors = [lanes.load(float_at(lanes.builder, line, i64(start))) for line in lines]
-        for column, vector in zip(columns[start:], _turned(lanes.builder, vectors), strict=False):
-            lanes.store(vector, column, FLOAT_BYTES * lanes.width)
+        values = [lanes.load(float_at(lanes.builder, line, i64(start))) for line in lines]
+        for column, vector in zip(columns[start : start + lanes.width], _turned(lanes.builder, values), strict=True):
+            lanes.store(vector, column, size)
 
 
 def turn_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
@@ -151,10 +156,8 @@ def turn_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, f
     if FLOAT_BYTES * lanes.width != ALIGNMENT:
         _turn_out_lines(lanes, columns, (lines, lanes.store))
         return
-    builder = lanes.builder
-    sizes = builder.or_(builder.ptrtoint(rows.pointer, I64), builder.mul(rows.stride, i64(FLOAT_BYTES)))
-    at_line = builder.icmp_signed("==", builder.and_(sizes, i64(ALIGNMENT - 1)), i64(0))
-    with builder.if_else(at_line) as (whole, pieces):
+    whole_lines = _are_whole_lines(lanes.builder, rows.pointer, rows.stride)
+    with lanes.builder.if_else(whole_lines) as (whole, pieces):
         with whole:
             _turn_out_lines(lanes, columns, (lines, lanes.store_past_caches))
         with pieces:

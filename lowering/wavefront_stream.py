@@ -76,16 +76,14 @@ class _Layout:
         alive = lifetimes_of(network.input_count, network.arrays, network.wavefront)
         turned = Turned(inputs=network.turned.inputs)
         first = alive.turned(network.input_count, network.arrays.outputs, turned).first[: network.input_count]
-        if turned.inputs:
-            first = first.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS)
         # runs of the wavefront may be cut by activations: a row arrives with the first piece
         pieces = np.searchsorted(self.starts, indices_of(network.wavefront.runs))
-        arriving = _in_order(np.arange(network.input_count), first)
+        arriving = _in_order(np.arange(network.input_count), self._together(first, turned.inputs))
         return np.stack([arriving[0], pieces[arriving[1]]])
 
     @staticmethod
     def _together(runs: Indices, turned: bool) -> Indices:
-        """Return when outputs leave."""
+        """Return when inputs arrive or outputs leave, all of a line when the last of it does."""
         return runs.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS) if turned else runs
 
 

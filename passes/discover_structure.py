@@ -29,7 +29,7 @@ from redpebble.dialect.panels import PanelsAttr
 from redpebble.passes.structure_facts import facts_of
 from redpebble.theory.company import Company
 from redpebble.theory.row_lists import Rows
-from redpebble.theory.similar_rows import Panel, panels_of, panels_of_groups
+from redpebble.theory.similar_rows import Panel, first_alike, panels_of, panels_of_groups
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class DiscoverStructure(ModulePass):
             if isinstance(constant, SparseConstantOp):
                 weight = constant.weight
                 rows = Rows(weight.pointers, weight.rows, weight.shape[0])
-                company = Company.of(rows, np.random.default_rng(self.seed))
-                facts, groups = facts_of(rows, company, np.random.default_rng(self.seed))
-                panels = panels_of(rows, company, np.random.default_rng(self.seed))
+                alike, company = first_alike(rows), Company.of(rows, np.random.default_rng(self.seed))
+                facts, groups = facts_of(rows, alike, company, np.random.default_rng(self.seed))
+                panels = panels_of(rows, alike, company, np.random.default_rng(self.seed))
                 if _shared(rows, panels) < LEAST_SHARED:
                     panels = panels_of_groups(rows, groups.labels) if groups is not None else []
                 outputs = [panel.rows for panel in panels]

@@ -12,7 +12,6 @@ from redpebble.theory.company import Company
 from redpebble.theory.n_of_m import n_of_m
 from redpebble.theory.row_groups import Groups, alike_inputs, row_groups, usual_height
 from redpebble.theory.row_lists import Indices, Rows
-from redpebble.theory.similar_rows import first_alike
 from redpebble.theory.strides import strides_of
 
 FEWEST: int = 16
@@ -29,14 +28,13 @@ class Found(NamedTuple):
     groups: Groups | None
 
 
-def facts_of(rows: Rows, company: Company, rng: np.random.Generator) -> Found:
-    """Return what is remarkable about a pattern, `company` being a sample of its rows."""
+def facts_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Generator) -> Found:
+    """Return what is remarkable about a pattern; `alike` says which rows are, and `company` is a sample of them."""
     if len(rows.inputs) < FEWEST:
         return Found([], None)
-    outputs = first_alike(rows)
-    height = usual_height(outputs, np.flatnonzero(rows.lengths))
+    height = usual_height(alike, np.flatnonzero(rows.lengths))
     groups = row_groups(rows, company, rng) if height == 1 else None
-    facts = (*_repeats(rows, outputs, groups), *_counts(rows), *_strides(rows), *_connectivity(rows, company))
+    facts = (*_repeats(rows, alike, groups), *_counts(rows), *_strides(rows), *_connectivity(rows, company))
     return Found(list(facts), groups)
 
 

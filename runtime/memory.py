@@ -6,6 +6,7 @@ import mmap
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 import numpy as np
@@ -30,9 +31,12 @@ def zeros_on_demand(shape: tuple[int, ...]) -> NDArray[np.float32]:
     size = FLOAT_BYTES * math.prod(shape)
     if size < LEAST_KEPT_BYTES:
         return np.zeros(shape, dtype=np.float32)
-    # private, so that what is only read stays one page of zeros; large pages would be cleared for a row written to each
+    # private, so that what is only read stays one page of zeros
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # large pages would be cleared for a row written to each; a system without them refuses
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, dtype=np.float32).reshape(shape)
 
 

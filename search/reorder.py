@@ -149,14 +149,14 @@ class _Best:
         self.names: list[str] = []
         self.tried: list[Tried] = []
         self._ratio = 1.0
+        self._each_before = self._each(identity)
+
+    def _each(self, places: Indices) -> list[Times]:
+        return [self.costs.weight_times(number, places) for number in range(len(self.costs.layers))]
 
     def reordering(self) -> Reordering:
         """Return the result."""
-        identity = self.costs.groups.identity()
-        pairs = [
-            (self.costs.weight_times(number, identity), self.costs.weight_times(number, self.places))
-            for number in range(len(self.costs.layers))
-        ]
+        pairs = zip(self._each_before, self._each(self.places), strict=True)
         name = "+".join(self.names) or IDENTITY
         return Reordering(self.places, name, tuple(self.tried), self.before, self.after, tuple(pairs))
 
@@ -177,11 +177,10 @@ class _Best:
 
     def _worst(self, places: Indices) -> float:
         """Return the largest ratio of a weight's time at a batch to that of the neurons as they stand."""
-        identity, worst = self.costs.groups.identity(), 0.0
-        for number in range(len(self.costs.layers)):
-            before, after = (self.costs.weight_times(number, each) for each in (identity, places))
-            worst = max([worst, *(after[batch] / time for batch, time in before.items() if time)])
-        return worst
+        pairs = zip(self._each_before, self._each(places), strict=True)
+        return max(
+            (after[batch] / time for before, after in pairs for batch, time in before.items() if time), default=0.0
+        )
 
 
 def _made_orders(groups: NeuronGroups, request: Request) -> list[tuple[str, Numbers]]:

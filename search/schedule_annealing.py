@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isinf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -93,7 +94,9 @@ class _State:
     def __init__(self, prices: Prices, schedule: Schedule) -> None:
         self._prices = prices
         self._schedule = self._before = schedule
-        self._cost = self._cost_before = self._priced(schedule)
+        cost = self._priced(schedule)
+        assert cost is not None
+        self._cost = self._cost_before = cost
 
     @property
     def cost(self) -> int:
@@ -107,10 +110,11 @@ class _State:
         found = MOVES[int(kind * len(MOVES))](_Choices(self._schedule, layers, tuple(self._prices.ends_us)), choices)
         if found is None or found == self._schedule or not _is_valid(found.groups, layers):
             return None
-        if self._prices.row_us(found) == float("inf"):
+        cost = self._priced(found)
+        if cost is None:
             return None
         self._before, self._cost_before = self._schedule, self._cost
-        self._schedule, self._cost = found, self._priced(found)
+        self._schedule, self._cost = found, cost
         return self._cost - self._cost_before
 
     def reject(self) -> None:
@@ -121,8 +125,9 @@ class _State:
         """Return the schedule."""
         return self._schedule
 
-    def _priced(self, schedule: Schedule) -> int:
-        return round(1e6 * self._prices.row_us(schedule))
+    def _priced(self, schedule: Schedule) -> int | None:
+        microseconds = self._prices.row_us(schedule)
+        return None if isinf(microseconds) else round(1e6 * microseconds)
 
 
 class _Choices(NamedTuple):

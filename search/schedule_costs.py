@@ -96,9 +96,14 @@ class ScheduleCosts:
     _graph: tuple[tuple[int, int], PlacedGraph] | None = None
     """The last one: the next group often has the same layers."""
 
+    _found: tuple[Group, Wavefront] | None = None
+    """Likewise: what a group moves is often asked for next."""
+
     def found(self, group: Group) -> Wavefront:
         """Return the order and the slots of a group."""
-        return wavefront(self._placed(group.first, group.end), group.block)
+        if self._found is None or self._found[0] != group:
+            self._found = group, wavefront(self._placed(group.first, group.end), group.block)
+        return self._found[1]
 
     def slots(self, group: Group) -> int:
         """Return the slots that a group needs, which is known sooner than what it moves."""
@@ -108,8 +113,7 @@ class ScheduleCosts:
     def group(self, group: Group) -> GroupCost:
         """Return what a group moves."""
         if group not in self._groups:
-            graph = self._placed(group.first, group.end)
-            found = wavefront(graph, group.block)
+            graph, found = self._placed(group.first, group.end), self.found(group)
             accesses = _slot_accesses(graph, found)
             moved = self._moved(group, graph, found)
             self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved))

@@ -81,10 +81,10 @@ def row_groups(rows: Rows, company: Company, rng: np.random.Generator) -> Groups
     if not FEWEST_ROWS <= len(filled) <= MOST_ROWS or company.is_chance(filled):
         return None
     compared, labels = _Compared.of(rows, filled, rng), np.arange(rows.row_count)
-    left, is_first = np.ones(len(filled), dtype=bool), True
+    left = np.ones(len(filled), dtype=bool)
     while left.any():
         # neighbours are often of one group, which a row at a time finds
-        leaders = rng.permutation(np.flatnonzero(left))[:LEADERS]
+        leaders, is_first = rng.permutation(np.flatnonzero(left))[:LEADERS], left.all()
         for leader, near in zip(leaders, compared.company(leaders), strict=True):
             if left[leader]:
                 members = np.append(np.flatnonzero(near & left), leader)
@@ -92,7 +92,6 @@ def row_groups(rows: Rows, company: Company, rng: np.random.Generator) -> Groups
                 labels[filled[members]] = filled[members.min()]
         if is_first and np.mean(np.bincount(labels)[labels[filled[leaders]]] % HEIGHTS[-1] == 0) < LEAST:
             return None
-        is_first = False
     height = usual_height(labels, filled)
     return Groups(labels, height, _fill(rows, labels)) if height > 1 else None
 

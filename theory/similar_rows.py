@@ -46,15 +46,16 @@ class Panel(NamedTuple):
     shared: int
 
 
-def panels_of(rows: Rows, company: Company, rng: np.random.Generator) -> list[Panel]:
+def panels_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Generator) -> list[Panel]:
     """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none.
 
-    Equal rows are always found, others where a sample, `company`, shows that there are some.
+    Equal rows, which `alike` of `first_alike` tells, are always found, others where a sample, `company`, shows that
+    there are some.
     """
     left = np.flatnonzero(rows.lengths > 0)
-    panels, rest = _panels_of_equal_rows(rows, left, first_alike(rows)[left])
+    panels, rest = _panels_of_equal_rows(rows, left, alike[left])
     for members in [] if company.is_chance(rest) else similar_rows(rows, rest, rng):
-        _cut(nearest_together(rows, members), HEIGHTS, rows, panels)
+        _cut(nearest_together(rows, members), rows, panels)
     ordered: list[Panel] = []
     for height in HEIGHTS:
         same = sorted(panel for panel in panels if len(panel.rows) == height)
@@ -90,10 +91,10 @@ def _panels_of_equal_rows(rows: Rows, chosen: Indices, leaders: Indices) -> tupl
     return panels, np.sort(chosen[order][~inside])
 
 
-def _cut(members: Indices, heights: tuple[int, ...], rows: Rows, panels: list[Panel]) -> Indices:
-    """Cut panels of `heights` off `members` as long as they share enough; return the rows that are left."""
-    refused: list[Indices] = []
-    for height in heights:
+def _cut(members: Indices, rows: Rows, panels: list[Panel]) -> None:
+    """Cut panels off `members`, as long as they share enough."""
+    for height in HEIGHTS:
+        refused: list[Indices] = []
         while len(members) >= height:
             taken, members = members[:height], members[height:]
             shared = shared_inputs(rows, taken)
@@ -102,9 +103,7 @@ def _cut(members: Indices, heights: tuple[int, ...], rows: Rows, panels: list[Pa
                 panels.append(Panel(tuple(taken.tolist()), len(shared)))
             else:
                 refused.append(taken)
-        members = np.concatenate([members, *refused]) if refused else members
-        refused = []
-    return members
+        members = np.concatenate([members, *refused])
 
 
 def shared_inputs(rows: Rows, members: Indices) -> Indices:

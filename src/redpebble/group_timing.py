@@ -5,19 +5,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.depth_first import DepthFirstAttr
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp
 from redpebble.lowering.depth_first_groups import LayerGroup, groups_at
-from redpebble.lowering.emission import FLOAT_BYTES
 from redpebble.lowering.group_kernels import group_kernels, group_symbol
 from redpebble.lowering.target import CpuTarget
 from redpebble.lowering.wavefront_stream import pack_wavefront
 from redpebble.runtime.machine_code import emit_object, load_object
-from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
+from redpebble.runtime.memory import address_of, aligned_copy, pointer_table
 
 ROUNDS: Final = 5
 """Calls at each width, after one that counts for nothing."""
@@ -46,17 +44,11 @@ def _measured(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -> di
     ends = (shape_of(group.first.weight)[0], shape_of(group.last.weight)[1])
     times: dict[int, float] = {}
     for width, symbol in symbols.items():
-        buffers = [_ones(rows * width) for rows in (*ends, group.wavefront.slot_count + 1)]
+        buffers = [aligned_copy(np.ones(rows * width, np.float32)) for rows in (*ends, group.wavefront.slot_count + 1)]
         table = pointer_table(buffers[:2])
         arguments = (address_of(stream), address_of(buffers[2]), address_of(table), width)
         times[width] = min(_microseconds(code.functions[symbol], arguments) for _ in range(ROUNDS + 1))
     return times
-
-
-def _ones(count: int) -> NDArray[np.float32]:
-    array = aligned_bytes(FLOAT_BYTES * count).view(np.float32)
-    array[:] = 1
-    return array
 
 
 def _microseconds(function: Callable[..., object], arguments: tuple[int, ...]) -> float:

@@ -24,6 +24,7 @@ from redpebble.passes.form_tiles import FormTiles
 from redpebble.passes.sparsify import Sparsify
 from redpebble.passes.structure_facts import facts_of
 from redpebble.theory.row_lists import Rows
+from redpebble.theory.similar_rows import first_alike
 
 
 def facts(mask: Mask) -> dict[str, dict[str, int]]:
@@ -31,7 +32,7 @@ def facts(mask: Mask) -> dict[str, dict[str, int]]:
 
 
 def facts_of_rows(rows: Rows) -> dict[str, dict[str, int]]:
-    found, _ = facts_of(rows, company_of(rows), np.random.default_rng(0))
+    found, _ = facts_of(rows, first_alike(rows), company_of(rows), np.random.default_rng(0))
     return {fact.kind.data: fact.by_name for fact in found}
 
 
