@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
     def entries(self, chosen: Indices) -> tuple[Indices, Indices]:
         """Return the connections of the `chosen` rows, one after the other: which of them has it, and its input."""
-        lengths = self.lengths[chosen]
+        lengths = self.pointers[chosen + 1] - self.pointers[chosen]
         owner = np.repeat(np.arange(len(chosen)), lengths)
         starts = np.cumsum(lengths) - lengths
         return owner, self.inputs[np.repeat(self.pointers[chosen] - starts, lengths) + np.arange(len(owner))]

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from redpebble.theory.company import Company
 from redpebble.theory.fingerprints import equal_lists, first_equal, scrambled, sums_between
@@ -54,8 +56,8 @@ def panels_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Gener
     """
     left = np.flatnonzero(rows.lengths > 0)
     panels, rest = _panels_of_equal_rows(rows, left, alike[left])
-    for members in [] if company.is_chance(rest) else similar_rows(rows, rest, rng):
-        _cut(nearest_together(rows, members), rows, panels)
+    similar = [] if company.is_chance(rest) else similar_rows(rows, rest, rng)
+    panels += _cut([nearest_together(rows, members) for members in similar], rows)
     ordered: list[Panel] = []
     for height in HEIGHTS:
         same = sorted(panel for panel in panels if len(panel.rows) == height)
@@ -82,28 +84,43 @@ def _panels_of_equal_rows(rows: Rows, chosen: Indices, leaders: Indices) -> tupl
     """Return panels of the tallest height of `chosen` rows with one leader each, and the rows that are left."""
     height = HEIGHTS[0]
     order = np.lexsort((chosen, leaders))
-    _, starts, sizes = np.unique(leaders[order], return_index=True, return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(starts, sizes)
-    inside = rank < np.repeat(sizes - sizes % height, sizes)
+    inside = _are_in_groups(leaders[order], height)
     members = chosen[order][inside].reshape(-1, height)
     shared = rows.lengths[members[:, 0]].tolist()
     panels = [Panel(tuple(one), count) for one, count in zip(members.tolist(), shared, strict=True)]
     return panels, np.sort(chosen[order][~inside])
 
 
-def _cut(members: Indices, rows: Rows, panels: list[Panel]) -> None:
-    """Cut panels off `members`, as long as they share enough."""
+def _are_in_groups(labels: Indices, size: int) -> NDArray[np.bool_]:
+    """Return which of the entries, equal labels one behind the other, are in a group of `size` of their label."""
+    _, starts, counts = np.unique(labels, return_index=True, return_counts=True)
+    rank = np.arange(len(labels)) - np.repeat(starts, counts)
+    return rank < np.repeat(counts - counts % size, counts)
+
+
+def _cut(classes: list[Indices], rows: Rows) -> list[Panel]:
+    """Return panels of neighbours in each of some classes, as tall as rows share enough."""
+    members = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    labels = np.repeat(np.arange(len(classes)), [len(one) for one in classes])
+    lengths, panels = rows.lengths, list[Panel]()
     for height in HEIGHTS:
-        refused: list[Indices] = []
-        while len(members) >= height:
-            taken, members = members[:height], members[height:]
-            shared = shared_inputs(rows, taken)
-            connections = int(rows.lengths[taken].sum())
-            if height * len(shared) >= LEAST_SHARED * connections:
-                panels.append(Panel(tuple(taken.tolist()), len(shared)))
-            else:
-                refused.append(taken)
-        members = np.concatenate([members, *refused])
+        rest = ~_are_in_groups(labels, height)
+        whole = members[~rest].reshape(-1, height)
+        shared = _shared_counts(rows, whole)
+        fit = height * shared >= LEAST_SHARED * lengths[whole].sum(axis=1)
+        taken = zip(whole[fit].tolist(), shared[fit].tolist(), strict=True)
+        panels += [Panel(tuple(one), count) for one, count in taken]
+        rest[~rest] = np.repeat(~fit, height)
+        members, labels = members[rest], labels[rest]
+    return panels
+
+
+def _shared_counts(rows: Rows, panels: Indices) -> Indices:
+    """Return how many inputs all rows of each panel read, [panels]; panels are row numbers [panels, height]."""
+    count, height = panels.shape
+    owner, inputs = rows.entries(panels.ravel())
+    read, times = np.unique(owner // height * rows.input_count + inputs, return_counts=True)
+    return np.bincount(read[times == height] // rows.input_count, minlength=count)
 
 
 def shared_inputs(rows: Rows, members: Indices) -> Indices:
@@ -134,20 +151,21 @@ def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[
     if len(chosen) < 2:
         return []
     signatures = _signatures(rows, chosen, rng)
-    leaders = np.arange(len(chosen))
     random = random_similarity(rows)
     least = min(max(LEAST_SIMILARITY, 1.5 * random), 0.9)
     length = int(min(LONGEST_BAND, max(1, np.ceil(np.log(len(chosen)) / -np.log(random)))))
+    similar: list[Indices] = []
     for start in range(0, SIGNATURE - length + 1, length):
         band = signatures[:, start : start + length]
         order = np.lexsort(band.T)
         equal = (band[order[1:]] == band[order[:-1]]).all(axis=1)
-        pairs = np.column_stack([order[:-1][equal], order[1:][equal]])
-        similarity = (signatures[pairs[:, 0]] == signatures[pairs[:, 1]]).mean(axis=1)
-        for left, right in pairs[similarity >= least]:
-            _join(leaders, int(left), int(right))
-    roots = np.array([_root(leaders, row) for row in range(len(chosen))])
-    return [members for members in _classes(roots, chosen) if len(members) > 1]
+        pairs = np.stack([order[:-1][equal], order[1:][equal]])
+        similarity = (signatures[pairs[0]] == signatures[pairs[1]]).mean(axis=1)
+        similar.append(pairs[:, similarity >= least])
+    ends = tuple(np.concatenate(similar, axis=1))
+    graph = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
+    _, labels = connected_components(graph, directed=False)
+    return [members for members in _classes(labels, chosen) if len(members) > 1]
 
 
 def random_similarity(rows: Rows) -> float:
@@ -161,17 +179,27 @@ def nearest_together(rows: Rows, members: Indices) -> Indices:
 
     The first row left and those nearest to it come next, as many as the tallest panel has.
     """
-    height, order, left = HEIGHTS[0], list[int](), members
-    mask = np.zeros(rows.input_count, dtype=bool)
-    while len(left) > height:
-        mask[:] = False
-        mask[rows.of(int(left[0]))] = True
-        common = np.array([np.count_nonzero(mask[rows.of(int(row))]) for row in left])
-        lengths = rows.lengths[left]
-        nearest = np.argsort(-common / (lengths + lengths[0] - common), kind="stable")[:height]
-        order.extend(left[np.sort(nearest)].tolist())
-        left = np.delete(left, nearest)
-    return np.array([*order, *left.tolist()], dtype=np.int64)
+    height, count = HEIGHTS[0], len(members)
+    if count <= height:
+        return members
+    owner, inputs = rows.entries(members)
+    by_input = np.argsort(inputs, kind="stable")
+    readers, ends = owner[by_input], np.searchsorted(inputs[by_input], np.arange(rows.input_count + 1))
+    lengths, is_left, order = rows.lengths[members], np.ones(count, dtype=np.bool_), list[Indices]()
+    first = 0
+    for _ in range((count - 1) // height):
+        first += int(is_left[first:].argmax())
+        own = rows.of(int(members[first]))
+        around = np.concatenate([readers[:0], *(readers[ends[one] : ends[one + 1]] for one in own)])
+        near, common = np.unique(around[is_left[around]], return_counts=True)
+        similarity = common / (lengths[near] + lengths[first] - common)
+        nearest = near[np.argsort(-similarity, kind="stable")[:height]]
+        is_left[nearest] = False
+        if len(nearest) < height:
+            others = first + np.flatnonzero(is_left[first:])[: height - len(nearest)]
+            nearest, is_left[others] = np.append(nearest, others), False
+        order.append(np.sort(nearest))
+    return members[np.concatenate([*order, np.flatnonzero(is_left)])]
 
 
 def _signatures(rows: Rows, chosen: Indices, rng: np.random.Generator) -> NDArray[np.int32]:
@@ -199,15 +227,3 @@ def _classes(labels: Indices, members: Indices) -> list[Indices]:
     order = np.lexsort((members, labels))
     ends = np.flatnonzero(np.diff(labels[order])) + 1
     return sorted(np.split(members[order], ends), key=lambda some: int(some[0])) if len(members) else []
-
-
-def _root(leaders: Indices, row: int) -> int:
-    while leaders[row] != row:
-        leaders[row] = leaders[leaders[row]]
-        row = int(leaders[row])
-    return row
-
-
-def _join(leaders: Indices, left: int, right: int) -> None:
-    first, second = sorted((_root(leaders, left), _root(leaders, right)))
-    leaders[second] = first
