@@ -15,7 +15,7 @@ band, half of those of a butterfly, whose second half has other neighbours. Rand
 of them in a row, and nothing more is tried. How wide tiles are, and from which width on it pays, what moves between the
 caches decides, counted for both schedules. One row is always better off layer by layer.
 
-On request groups, the sizes of their blocks, and the width are annealed from there: see
+On request groups, the sizes and the order of their blocks, and the width are annealed from there: see
 `redpebble.search.schedule_annealing`.
 """
 
@@ -39,7 +39,7 @@ from redpebble.dialect.provenance import SEARCH
 from redpebble.dialect.tensors import shape_of
 from redpebble.dialect.tile import TileOp
 from redpebble.dialect.tile_rows import widths_in_use
-from redpebble.dialect.wavefront import MOST_SLOTS, NEIGHBOURS, Turned, WavefrontAttr
+from redpebble.dialect.wavefront import MOST_SLOTS, Turned, WavefrontAttr
 from redpebble.passes.tile_costs import turn_us
 from redpebble.search.schedule_annealing import Prices, Schedule, anneal_schedule
 from redpebble.search.schedule_costs import Caches, Group, ScheduleCosts, SparseLayer
@@ -49,10 +49,13 @@ WIDTHS: Final = (64, 32, 16)
 """Batch columns of tiles that may run depth first: the weights are streamed once for each tile."""
 
 USUAL: Final = 64
-"""The width for which groups are formed."""
+"""The width of tiles that run layer by layer."""
 
 SLOT_SHARE: Final = 0.45
 """Of the second-level cache that the values alive in a group may take; the stream passes by."""
+
+LARGER: Final = (1, 2, 8)
+"""Times the size of usual blocks: the largest hold the outputs that leave together where these stand far apart."""
 
 WORTHWHILE: Final = 0.9
 """Share of the time layer by layer below which another schedule is worth it."""
@@ -94,10 +97,9 @@ class ScheduleNetwork(ModulePass):
         # where rows are dropped, that is done between layers
         if tile.dead_rows is not None or not sparse or not self._leaves_cache(layers):
             return ""
-        ends = {width: turn_us(_features(layers), width) for width in WIDTHS}
         costs = ScheduleCosts(list(map(_sparse_layer, layers)), Caches(self.l1_bytes, self.l2_bytes), WIDTHS)
-        prices = Prices(costs, ends, MOST_SLOTS)
-        chosen, trace = _best_width(prices, _Groups(costs, int(SLOT_SHARE * self.l2_bytes) // (4 * USUAL)).find()), ""
+        prices = Prices(costs, turn_us, MOST_SLOTS)
+        chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
             found = anneal_schedule(prices, chosen, self.seconds, np.random.default_rng(self.seed))
             before, proposals = prices.row_us(chosen), found.trace[-1].proposals
@@ -109,6 +111,11 @@ class ScheduleNetwork(ModulePass):
         if start is not None and prices.row_us(chosen) < limit:
             _write(tile, _Written(prices, chosen, start))
         return trace
+
+    def _groups(self, costs: ScheduleCosts) -> list[Group]:
+        """Return groups whose values fit the second-level cache in tiles as wide as there are any for."""
+        found = (_Groups(costs, int(SLOT_SHARE * self.l2_bytes) // (4 * width)).find() for width in WIDTHS)
+        return next(filter(None, found), [])
 
     def _leaves_cache(self, layers: Sequence[LinearOp]) -> bool:
         most = max(sum(shape_of(layer.weight)) for layer in layers)
@@ -137,19 +144,15 @@ def _best_width(prices: Prices, groups: Sequence[Group]) -> Schedule:
 
 
 def _with_best_block(prices: Prices, group: Group, width: int) -> Group:
-    """Return a group in blocks as they are, or twice as large: neighbours share more, and more of them are alive."""
-
-    def microseconds(one: Group) -> float:
-        cost = prices.costs.group(one)
-        return cost.traffic[width].microseconds(width) if cost.slots <= prices.most_slots else float("inf")
-
-    return min((group, group._replace(block=2 * group.block)), key=microseconds)
+    """Return a group in blocks as they are, or larger ones: more neighbours share values, and more live at once."""
+    choices = (group._replace(block=times * group.block) for times in LARGER)
+    return min(choices, key=lambda one: prices.together(one, width))
 
 
 def _pays(prices: Prices, groups: tuple[Group, ...], width: int) -> bool:
     """Return whether groups are faster than the same layers one after the other."""
     alone = sum(prices.one_by_one(group.first, group.end, width) for group in groups)
-    together = sum(prices.costs.group(group).traffic[width].microseconds(width) for group in groups)
+    together = sum(prices.together(group, width) for group in groups)
     return together < WORTHWHILE * alone
 
 
@@ -182,18 +185,15 @@ class _Written(NamedTuple):
         alone = prices.costs.one_by_one(group.first, group.end)[width]
         traffic = {one: cost.traffic[one] for one in self.widths}
         times = {one: moved.microseconds(one) for one, moved in traffic.items()}
+        order = " in an annealed order" if group.blocks else ""
         reason = (
-            f"{cost.slots} slots, blocks of {group.block}; at {width} {traffic[width].far_bytes / 1e6:.1f} MB from "
-            f"beyond the second-level cache and {times[width]:.0f} us against {alone.far_bytes / 1e6:.1f} MB and "
-            f"{alone.microseconds(width):.0f} us"
+            f"{cost.slots} slots, blocks of {group.block}{order}; at {width} "
+            f"{traffic[width].far_bytes / 1e6:.1f} MB from beyond the second-level cache and {times[width]:.0f} us "
+            f"against {alone.far_bytes / 1e6:.1f} MB and {alone.microseconds(width):.0f} us"
         )
         numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
-        wavefront, layers = WavefrontAttr.of(found.order, found.slots, found.runs), prices.costs.layers
-        turned = Turned(
-            found.inputs_together and group.first == 0 and layers[0].inputs % NEIGHBOURS == 0,
-            found.outputs_together and group.end == len(layers) and layers[-1].outputs % NEIGHBOURS == 0,
-        )
-        return LayerGroupAttr.of((group.first, group.end - 1), reason, (wavefront, turned), numbers)
+        wavefront = WavefrontAttr.of(found.order, found.slots, found.runs)
+        return LayerGroupAttr.of((group.first, group.end - 1), reason, (wavefront, Turned(*cost.turned)), numbers)
 
 
 def _write(tile: TileOp, written: _Written) -> None:
@@ -203,7 +203,7 @@ def _write(tile: TileOp, written: _Written) -> None:
         layer.cut = None
     narrow = [width for width in tile.schedule.tile_widths if width < written.start]
     alone = _predicted_times(layers, narrow) | {
-        width: prices.microseconds(written.schedule.groups, width) + prices.ends_us[width] for width in written.widths
+        width: prices.microseconds(written.schedule.groups, width) for width in written.widths
     }
     widths = sorted({*narrow, *written.widths})
     if set(alone) == set(widths):

@@ -1,13 +1,13 @@
 """Simulated annealing of the schedule of a chain: groups of layers, their blocks, and the columns of a tile.
 
 A proposal moves the border of a group, splits one or joins two, lets layers run one by one or depth first, takes blocks
-twice or half as large, or another width of the tile. Its cost is the predicted time of a row of the batch; only groups
-that were never seen are counted anew.
+twice or half as large or in another order, or another width of the tile. Its cost is the predicted time of a row of the
+batch; only groups that were never seen are counted anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isinf
 from typing import Final, NamedTuple
@@ -43,31 +43,53 @@ class Schedule(NamedTuple):
 
 @dataclass(frozen=True)
 class Prices:
-    """The cost of schedules of a chain; `ends_us` is what rows take on their way in and out, by width."""
+    """The cost of schedules of a chain.
+
+    `turn_us` tells what so many features take to be turned into columns, or back, in tiles of a width: where rows come
+    in before a group, or leave behind one, that does not turn them itself.
+    """
 
     costs: ScheduleCosts
-    ends_us: Mapping[int, float]
+    turn_us: Callable[[int, int], float]
     most_slots: int
 
     def microseconds(self, groups: tuple[Group, ...], width: int) -> float:
-        """Return the time of a tile without the ends; infinite where a group needs too many slots."""
+        """Return the time of a tile; infinite where a group needs too many slots."""
         total, done = 0.0, 0
         for group in groups:
-            cost = self.costs.group(group)
-            if cost.slots > self.most_slots:
-                return float("inf")
-            total += cost.traffic[width].microseconds(width) + self.one_by_one(done, group.first, width)
+            total += self.together(group, width) + self.one_by_one(done, group.first, width)
             done = group.end
         return total + self.one_by_one(done, len(self.costs.layers), width)
 
+    def together(self, group: Group, width: int) -> float:
+        """Return the time of a group."""
+        cost = self.costs.group(group)
+        if cost.slots > self.most_slots:
+            return float("inf")
+        comes_in, leaves = (
+            group.first == 0 and not cost.turned.inputs,
+            group.end == self._count and not cost.turned.outputs,
+        )
+        return cost.traffic[width].microseconds(width) + self._turned(comes_in, leaves, width)
+
     def one_by_one(self, first: int, end: int, width: int) -> float:
         """Return the time of layers that run one after the other."""
-        return self.costs.one_by_one(first, end)[width].microseconds(width) if first < end else 0.0
+        if first == end:
+            return 0.0
+        turned = self._turned(first == 0, end == self._count, width)
+        return self.costs.one_by_one(first, end)[width].microseconds(width) + turned
 
     def row_us(self, schedule: Schedule) -> float:
         """Return the microseconds of a row of the batch."""
-        tile = self.microseconds(schedule.groups, schedule.width) + self.ends_us[schedule.width]
-        return tile / schedule.width
+        return self.microseconds(schedule.groups, schedule.width) / schedule.width
+
+    @property
+    def _count(self) -> int:
+        return len(self.costs.layers)
+
+    def _turned(self, comes_in: bool, leaves: bool, width: int) -> float:
+        layers = self.costs.layers
+        return self.turn_us(comes_in * layers[0].inputs + leaves * layers[-1].outputs, width)
 
 
 def anneal_schedule(
@@ -106,9 +128,9 @@ class _State:
     def propose(self, draws: list[float]) -> int | None:
         """Apply a move; None where it leads to no schedule, or to the same."""
         kind, *choices, _ = draws
-        layers = len(self._prices.costs.layers)
-        found = MOVES[int(kind * len(MOVES))](_Choices(self._schedule, layers, tuple(self._prices.ends_us)), choices)
-        if found is None or found == self._schedule or not _is_valid(found.groups, layers):
+        given = _Choices(self._schedule, self._prices.costs)
+        found = MOVES[int(kind * len(MOVES))](given, choices)
+        if found is None or found == self._schedule or not _is_valid(found.groups, given.layers):
             return None
         cost = self._priced(found)
         if cost is None:
@@ -134,8 +156,23 @@ class _Choices(NamedTuple):
     """What a move chooses from."""
 
     schedule: Schedule
-    layers: int
-    widths: tuple[int, ...]
+    costs: ScheduleCosts
+
+    @property
+    def layers(self) -> int:
+        """The number of layers."""
+        return len(self.costs.layers)
+
+    def group(self, draw: float) -> tuple[int, Group] | None:
+        """Return a group and its number; None where there is none."""
+        groups = self.schedule.groups
+        number = int(draw * len(groups))
+        return (number, groups[number]) if groups else None
+
+    def with_instead(self, number: int, *groups: Group) -> Schedule:
+        """Return the schedule with others in the place of a group."""
+        before, behind = self.schedule.groups[:number], self.schedule.groups[number + 1 :]
+        return self.with_groups((*before, *groups, *behind))
 
     def with_groups(self, groups: tuple[Group, ...]) -> Schedule:
         """Return the schedule with other groups."""
@@ -155,10 +192,10 @@ def _shifted(given: _Choices, draws: list[float]) -> Schedule | None:
     distance = 1 + int(draws[1] * MOST_SHIFTED)
     end = groups[number].end + (distance if draws[2] < 1 / 2 else -distance)
     moved = [*groups]
-    moved[number] = groups[number]._replace(end=end)
+    moved[number] = _over(groups[number], groups[number].first, end)
     following = groups[number + 1 : number + 2]
     if following and (following[0].first == groups[number].end or following[0].first < end):
-        moved[number + 1] = following[0]._replace(first=end)
+        moved[number + 1] = _over(following[0], end, following[0].end)
     return given.with_groups(tuple(moved))
 
 
@@ -168,20 +205,18 @@ def _joined(given: _Choices, draws: list[float]) -> Schedule | None:
     if len(groups) < 2:
         return None
     number = int(draws[0] * (len(groups) - 1))
-    whole = groups[number]._replace(end=groups[number + 1].end)
+    whole = _over(groups[number], groups[number].first, groups[number + 1].end)
     return given.with_groups((*groups[:number], whole, *groups[number + 2 :]))
 
 
 def _split(given: _Choices, draws: list[float]) -> Schedule | None:
     """Make two groups of one."""
-    groups = given.schedule.groups
-    if not groups:
+    drawn = given.group(draws[0])
+    if drawn is None:
         return None
-    number = int(draws[0] * len(groups))
-    group = groups[number]
+    number, group = drawn
     middle = group.first + int(draws[1] * (group.end - group.first + 1))
-    parts = (group._replace(end=middle), group._replace(first=middle))
-    return given.with_groups((*groups[:number], *parts, *groups[number + 1 :]))
+    return given.with_instead(number, _over(group, group.first, middle), _over(group, middle, group.end))
 
 
 def _toggled(given: _Choices, draws: list[float]) -> Schedule | None:
@@ -197,22 +232,56 @@ def _toggled(given: _Choices, draws: list[float]) -> Schedule | None:
 
 def _resized(given: _Choices, draws: list[float]) -> Schedule | None:
     """Take blocks of a group twice or half as large."""
-    groups = given.schedule.groups
-    if not groups:
+    drawn = given.group(draws[0])
+    if drawn is None:
         return None
-    number = int(draws[0] * len(groups))
-    block = groups[number].block * 2 if draws[1] < 1 / 2 else groups[number].block // 2
+    number, group = drawn
+    block = group.block * 2 if draws[1] < 1 / 2 else group.block // 2
     if not BLOCKS[0] <= block <= BLOCKS[1]:
         return None
-    return given.with_groups((*groups[:number], groups[number]._replace(block=block), *groups[number + 1 :]))
+    return given.with_instead(number, group._replace(block=block, blocks=()))
+
+
+def _reordered(given: _Choices, draws: list[float]) -> Schedule | None:
+    """Take the blocks between two places in reverse, or one of them elsewhere."""
+    drawn = given.group(draws[0])
+    if drawn is None:
+        return None
+    number, group = drawn
+    blocks = list(group.blocks or range(given.costs.block_count(group)))
+    here, there = int(draws[1] * len(blocks)), int(draws[2] * len(blocks))
+    if here > there:
+        blocks[there : here + 1] = reversed(blocks[there : here + 1])
+    else:
+        blocks.insert(there, blocks.pop(here))
+    return given.with_instead(number, group._replace(blocks=tuple(blocks)))
+
+
+def _followed(given: _Choices, draws: list[float]) -> Schedule | None:
+    """Take first a block of a group, then always the one that needs the fewest new values."""
+    drawn = given.group(draws[0])
+    if drawn is None:
+        return None
+    number, group = drawn
+    blocks = given.costs.nearest_next(group, int(draws[1] * given.costs.block_count(group)))
+    return None if blocks is None else given.with_instead(number, group._replace(blocks=blocks))
 
 
 def _widened(given: _Choices, draws: list[float]) -> Schedule | None:
     """Take another width."""
-    return given.schedule._replace(width=given.widths[int(draws[0] * len(given.widths))])
+    widths = given.costs.widths
+    return given.schedule._replace(width=widths[int(draws[0] * len(widths))])
 
 
-MOVES: Final[tuple[Move, ...]] = (_shifted, _shifted, _joined, _split, _toggled, _resized, _resized, _widened)
+MOVES: Final[tuple[Move, ...]] = (
+    *(_shifted, _shifted, _joined, _split, _toggled),
+    *(_resized, _resized, _reordered, _followed, _widened),
+)
+
+
+def _over(group: Group, first: int, end: int) -> Group:
+    """Return a group over other layers, whose blocks are others."""
+    return Group(first, end, group.block)
 
 
 def _is_valid(groups: tuple[Group, ...], layers: int) -> bool:

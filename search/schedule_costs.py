@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.search.block_orders import nearest_next
 from redpebble.search.compiled import compiled
 from redpebble.search.row_cache import row_traffic
-from redpebble.search.wavefront import PlacedGraph, Wavefront, placed_graph, wavefront
+from redpebble.search.wavefront import NEIGHBOURS, PlacedGraph, Wavefront, placed_graph, wavefront
 from redpebble.theory.tile_traffic import TileTraffic
 
 Indices = NDArray[np.int64]
@@ -29,7 +30,8 @@ FAR_SHARE: Final = 0.65
 PLACES_NS: Final = 250.0
 WAVEFRONT_NS: Final = 300.0
 TRAFFIC_NS: Final = 30.0
-"""A connection, of finding places and an order, and of counting at one width."""
+NEAREST_NS: Final = 300.0
+"""A connection, of finding places, an order, what moves at one width, and an order of blocks."""
 
 FIXED_NS: Final = 1e6
 """Of every counting."""
@@ -43,11 +45,15 @@ class Caches(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Layers from one number up to another, excluded, that run depth first in blocks of so many outputs."""
+    """Layers from one number up to another, excluded, that run depth first in blocks of so many outputs.
+
+    `blocks` is the order of these; where it is empty, as their outputs follow each other along the network.
+    """
 
     first: int
     end: int
     block: int
+    blocks: tuple[int, ...] = ()
 
 
 class SparseLayer(NamedTuple):
@@ -63,11 +69,19 @@ class SparseLayer(NamedTuple):
         return len(self.pointers) - 1
 
 
+class TurnedEnds(NamedTuple):
+    """Whether a group turns the rows that come in, and those that leave, by itself."""
+
+    inputs: bool
+    outputs: bool
+
+
 class GroupCost(NamedTuple):
-    """The slots that a group needs, and what it moves by the width of the tile."""
+    """The slots that a group needs, what it moves by the width of the tile, and which rows it turns."""
 
     slots: int
     traffic: Mapping[int, TileTraffic]
+    turned: TurnedEnds
 
 
 class _Slice(NamedTuple):
@@ -89,6 +103,7 @@ class ScheduleCosts:
     widths: Sequence[int]
     counted_ns: float = 0.0
     """Nanoseconds that the counting so far takes, about."""
+    _slots: dict[Group, int] = field(default_factory=dict[Group, int])
     _groups: dict[Group, GroupCost] = field(default_factory=dict[Group, GroupCost])
     _alone: dict[tuple[int, int], Mapping[int, TileTraffic]] = field(
         default_factory=dict[tuple[int, int], Mapping[int, TileTraffic]]
@@ -102,35 +117,51 @@ class ScheduleCosts:
     def found(self, group: Group) -> Wavefront:
         """Return the order and the slots of a group."""
         if self._found is None or self._found[0] != group:
-            self._found = group, wavefront(self._placed(group.first, group.end), group.block)
+            self._found = group, wavefront(self._placed(group.first, group.end), group.block, group.blocks)
         return self._found[1]
+
+    def nearest_next(self, group: Group, first: int) -> tuple[int, ...] | None:
+        """Return the order of a group's blocks in which each needs the fewest new values; None where there is none."""
+        graph = self._placed(group.first, group.end)
+        self.counted_ns += NEAREST_NS * len(graph.sources)
+        return nearest_next(graph, group.block, first)
+
+    def block_count(self, group: Group) -> int:
+        """Return the number of blocks of a group."""
+        return -(-self.layers[group.end - 1].outputs // group.block)
 
     def slots(self, group: Group) -> int:
         """Return the slots that a group needs, which is known sooner than what it moves."""
-        self.counted_ns += WAVEFRONT_NS * sum(len(layer.sources) for layer in self.layers[group.first : group.end])
-        return self.found(group).slot_count
+        if group not in self._slots:
+            self.counted_ns += WAVEFRONT_NS * sum(len(layer.sources) for layer in self.layers[group.first : group.end])
+            self._slots[group] = self.found(group).slot_count
+        return self._slots[group]
 
     def group(self, group: Group) -> GroupCost:
         """Return what a group moves."""
         if group not in self._groups:
             graph, found = self._placed(group.first, group.end), self.found(group)
             accesses = _slot_accesses(graph, found)
-            moved = self._moved(group, graph, found)
-            self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved))
+            turned = self._turned(group, found)
+            moved = _moved(turned, graph, found)
+            self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved), turned)
             self.counted_ns += WAVEFRONT_NS * len(graph.sources)
         return self._groups[group]
 
-    def _moved(self, group: Group, graph: PlacedGraph, found: Wavefront) -> int:
-        """Return the rows that arrive from beyond the cache, or leave for there; rows of the batch are none."""
-        into = 0 if found.inputs_together and group.first == 0 else int((found.slots[graph.is_input] >= 0).sum())
-        out = 0 if found.outputs_together and group.end == len(self.layers) else len(graph.outputs)
-        return into + 2 * out  # a line that leaves replaces one that is read before
+    def _turned(self, group: Group, found: Wavefront) -> TurnedEnds:
+        first, last = self.layers[group.first], self.layers[group.end - 1]
+        return TurnedEnds(
+            found.inputs_together and group.first == 0 and first.inputs % NEIGHBOURS == 0,
+            found.outputs_together and group.end == len(self.layers) and last.outputs % NEIGHBOURS == 0,
+        )
 
     def one_by_one(self, first: int, end: int) -> Mapping[int, TileTraffic]:
         """Return what layers move that run one after the other, by the width of the tile."""
         if (first, end) not in self._alone:
             whole = self._slice(first, end)
-            self._alone[first, end] = self._traffic(_layer_accesses(whole), 0)
+            layers = self.layers[first:end]
+            sizes = [layers[0].inputs, *(layer.outputs for layer in layers)]
+            self._alone[first, end] = self._traffic(_layer_accesses(whole, sizes), 0)
         return self._alone[first, end]
 
     def _traffic(self, accesses: _Accesses, moved: int) -> Mapping[int, TileTraffic]:
@@ -140,10 +171,11 @@ class ScheduleCosts:
     def _traffic_at(self, accesses: _Accesses, moved: int, width: int) -> TileTraffic:
         row, neurons = 4 * width, int(accesses.changed.sum())
         near, far = (
-            row * row_traffic(accesses.rows, accesses.changed, int(share * size) // row).total
+            row_traffic(accesses.rows, accesses.changed, int(share * size) // row).total
             for share, size in ((NEAR_SHARE, self.caches.l1_bytes), (FAR_SHARE, self.caches.l2_bytes))
         )
-        return TileTraffic(len(accesses.rows) - neurons, near, far + row * moved, neurons)
+        scattered = row * far if accesses.are_slots else 0
+        return TileTraffic(len(accesses.rows) - neurons, row * near, row * (far + moved), neurons, scattered)
 
     def _placed(self, first: int, end: int) -> PlacedGraph:
         if self._graph is None or self._graph[0] != (first, end):
@@ -170,18 +202,31 @@ class _Accesses(NamedTuple):
 
     rows: NDArray[np.int32]
     changed: NDArray[np.bool_]
+    are_slots: bool = False
+    """Whether rows are where there was room, not one behind the other."""
 
 
-def _layer_accesses(whole: _Slice) -> _Accesses:
-    """Return the rows of the values of all neurons, in the order in which layers run: sources, then the target."""
+def _moved(turned: TurnedEnds, graph: PlacedGraph, found: Wavefront) -> int:
+    """Return the rows that arrive from beyond the cache, or leave for there; rows of the batch are none."""
+    into = 0 if turned.inputs else int((found.slots[graph.is_input] >= 0).sum())
+    out = 0 if turned.outputs else len(graph.outputs)
+    return into + 2 * out  # a line that leaves replaces one that is read before
+
+
+def _layer_accesses(whole: _Slice, sizes: Sequence[int]) -> _Accesses:
+    """Return the rows of the values of all neurons, in the order in which layers run: sources, then the target.
+
+    Values are where those of the layer before the last one were.
+    """
+    rows = np.concatenate([level % 2 * max(sizes) + np.arange(size) for level, size in enumerate(sizes)])
     targets = np.arange(len(whole.inputs), whole.neuron_count)
     pointers = np.searchsorted(whole.targets, np.arange(whole.neuron_count + 1))
-    return _accesses(targets, (pointers, whole.sources), np.arange(whole.neuron_count))
+    return _accesses(targets, (pointers, whole.sources), rows)
 
 
 def _slot_accesses(graph: PlacedGraph, found: Wavefront) -> _Accesses:
     """Return the slots of the values, in the order of a wavefront."""
-    return _accesses(found.order, (graph.pointers, graph.sources), found.slots)
+    return _accesses(found.order, (graph.pointers, graph.sources), found.slots)._replace(are_slots=True)
 
 
 def _accesses(order: Indices, incoming: tuple[Indices, Indices], rows: Indices) -> _Accesses:

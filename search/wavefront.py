@@ -17,6 +17,7 @@ they come from rows of the batch and go to such, which are turned some neighbour
 That order is of `redpebble.search.graph_orders`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -106,9 +107,9 @@ def depth_first(network: Connected, block: int = BLOCK) -> Wavefront:
     return wavefront(placed_graph(network), block)
 
 
-def wavefront(graph: PlacedGraph, block: int = BLOCK) -> Wavefront:
-    """Return the order, runs and slots for blocks of so many outputs."""
-    order, runs = _blocks_of_levels(graph, block)
+def wavefront(graph: PlacedGraph, block: int = BLOCK, blocks: Sequence[int] = ()) -> Wavefront:
+    """Return the order, runs and slots for blocks of so many outputs, taken as they come or in the order given."""
+    order, runs = _blocks_of_levels(graph, block, blocks)
     run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, len(order))))
     leaders, reader = np.arange(len(order)), np.full(len(graph.places), -1, dtype=np.int64)
     _apart(order, np.append(runs, len(order)), (graph.pointers, graph.sources), (leaders, reader))
@@ -131,7 +132,7 @@ def placed_graph(network: Connected) -> PlacedGraph:
     return PlacedGraph(by_place.indptr.astype(np.int64), sources, places, outputs, is_input)
 
 
-def _blocks_of_levels(graph: PlacedGraph, block: int) -> tuple[Indices, Indices]:
+def _blocks_of_levels(graph: PlacedGraph, block: int, blocks: Sequence[int]) -> tuple[Indices, Indices]:
     """Return the order in blocks of outputs, each level by level, and the places where levels begin."""
     count, wanted = len(graph.places), graph.outputs
     levels, found = np.zeros(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -139,19 +140,19 @@ def _blocks_of_levels(graph: PlacedGraph, block: int) -> tuple[Indices, Indices]
     orders: list[Indices] = [np.zeros(0, dtype=np.int64)]
     runs: list[Indices] = [np.zeros(0, dtype=np.int64)]
     done = 0
-    for start in range(0, len(wanted), block):
-        chosen = wanted[start : start + block]
-        number = _sources_first(
+    for number in blocks or range(-(-len(wanted) // block)):
+        chosen = wanted[number * block : (number + 1) * block]
+        computed = _sources_first(
             chosen, (graph.pointers, graph.sources), graph.is_input, (found, stack, position, levels)
         )
-        if not number:
+        if not computed:
             continue
-        neurons = found[:number].copy()
+        neurons = found[:computed].copy()
         neurons = neurons[np.lexsort((graph.places[neurons], levels[neurons]))]
         changes = np.flatnonzero(np.diff(levels[neurons])) + 1
         orders.append(neurons)
         runs.append(done + np.append(0, changes))
-        done += number
+        done += computed
     return np.concatenate(orders), np.concatenate(runs)
 
 

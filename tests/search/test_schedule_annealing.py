@@ -13,7 +13,6 @@ from redpebble.theory.tile_traffic import TileTraffic
 WIDTH = 256
 WIDTHS = (64, 32, 16)
 CACHES = Caches(1 << 12, 1 << 15)
-ENDS = {64: 20.0, 32: 12.0, 16: 8.0}
 
 
 def butterfly(depth: int) -> list[SparseLayer]:
@@ -32,21 +31,24 @@ def band(depth: int, rng: np.random.Generator) -> list[SparseLayer]:
     return layers
 
 
+def turn_us(features: int, width: int) -> float:
+    return 1e-3 * features * width**0.5
+
+
 def prices(layers: list[SparseLayer]) -> Prices:
-    return Prices(ScheduleCosts(layers, CACHES, WIDTHS), ENDS, 4096)
+    return Prices(ScheduleCosts(layers, CACHES, WIDTHS), turn_us, 4096)
 
 
 def one_by_one(layers: list[SparseLayer], width: int) -> TileTraffic:
-    """What the layers move one after the other, neuron by neuron."""
+    """What the layers move one after the other, between two places, neuron by neuron."""
     rows: list[int] = []
     changed: list[bool] = []
-    start = 0
-    for layer in layers:
+    for number, layer in enumerate(layers):
+        here, there = (number % 2) * WIDTH, (number + 1) % 2 * WIDTH
         for output in range(layer.outputs):
             own: list[int] = layer.sources[layer.pointers[output] : layer.pointers[output + 1]].tolist()
-            rows += [*(start + source for source in own), start + layer.inputs + output]
+            rows += [*(here + source for source in own), there + output]
             changed += [False] * len(own) + [True]
-        start += layer.inputs
     accesses = np.array(rows, dtype=np.int32), np.array(changed)
     near, far = (
         4 * width * row_traffic(*accesses, int(share * size) // (4 * width)).total
@@ -82,7 +84,7 @@ def test_annealing_finds_a_cheaper_schedule_and_prices_it_right(kind: str) -> No
 
 
 def test_groups_that_need_more_slots_than_there_are_cost_too_much() -> None:
-    few = Prices(ScheduleCosts(butterfly(8), CACHES, WIDTHS), ENDS, 8)
+    few = Prices(ScheduleCosts(butterfly(8), CACHES, WIDTHS), turn_us, 8)
     assert few.microseconds((Group(0, 8, 16),), 64) == float("inf")
     alone = Schedule((), 64)
     assert anneal_schedule(few, alone, 0.05, np.random.default_rng(0)).best.groups == ()

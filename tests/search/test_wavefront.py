@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from network_strategies import networks
 from numpy.typing import NDArray
 
-from redpebble.search.wavefront import Wavefront, depth_first
+from redpebble.search.wavefront import Wavefront, depth_first, placed_graph, wavefront
 from redpebble.theory.network import Network
 
 Indices = NDArray[np.int64]
@@ -54,6 +55,15 @@ def test_every_value_is_in_its_slot_when_it_is_read(network: Network) -> None:
         assert set(network.outputs.tolist()) <= set(found.order.tolist())
         assert not set(network.inputs.tolist()) & set(found.order.tolist())
         replay(network, found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(network=networks(), seed=st.integers(0, 99))
+def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: Network, seed: int) -> None:
+    blocks = np.random.default_rng(seed).permutation(-(-len(network.outputs) // 2)).tolist()
+    found = wavefront(placed_graph(network), 2, blocks)
+    assert sorted(found.order) == sorted(depth_first(network, 2).order)
+    replay(network, found)
 
 
 def test_a_shuffled_band_keeps_a_small_multiple_of_its_reach_alive() -> None:
