@@ -43,6 +43,14 @@ def blocks(size: int, count: int) -> Reads:
     return reads
 
 
+def grid(width: int, _layer: int, _: np.random.Generator) -> Indices:
+    """Return what neurons of a square grid, whose ends meet, read: themselves and the eight around them."""
+    side = round(width**0.5)
+    row, column = np.divmod(np.arange(width), side)
+    around = [(step, other) for step in (-1, 0, 1) for other in (-1, 0, 1)]
+    return np.stack([(row + step) % side * side + (column + other) % side for step, other in around], axis=1)
+
+
 def butterfly(width: int, layer: int, _: np.random.Generator) -> Indices:
     """Return what neurons of a radix-2 butterfly read: themselves, and the one at a distance that doubles."""
     own = np.arange(width)
@@ -88,6 +96,7 @@ HIDDEN_NETWORKS: Final[Mapping[str, HiddenNetwork]] = MappingProxyType(
             HiddenNetwork("shuffled blocks of 64, 16 a neuron", blocks(64, 16)),
             HiddenNetwork("shuffled band 32, 4 a neuron", band(32, 4)),
             HiddenNetwork("visible band 32, 4 a neuron", band(32, 4), shuffled=False),
+            HiddenNetwork("shuffled grid 256x256, 9 a neuron", grid),
             HiddenNetwork("butterfly", butterfly, depth=16, shuffled=False),
         )
     }

@@ -3,7 +3,8 @@
 Run `python -m redpebble.bench.hidden_structure [NAME] [--batch 1024] [--engine mkl] [--folder CODE]`; without a name
 all networks are measured, which takes minutes each: a network has millions of connections. With `--engine` (again and
 again) only some are set against the depth-first schedule, and with `--folder` our code is compiled once, so that a run
-takes seconds. Rows come in and go out row-major for all engines.
+takes seconds. Rows come in and go out row-major for all engines. *Annealed* is the depth-first schedule after twenty
+seconds of annealing.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,13 @@ from redpebble.runtime.network import Network
 GIVEN_ORDER = ("pebble-reorder-neurons",)
 """Left out for all: neurons stay in the order of the file, so that only the schedules differ."""
 
-SCHEDULES = {"depth first": GIVEN_ORDER, "layer by layer": (*GIVEN_ORDER, "pebble-schedule-network")}
+ANNEALED_SECONDS = 20.0
+
+SCHEDULES = {
+    "depth first": NativeChoices(2, skip_passes=GIVEN_ORDER),
+    "annealed": NativeChoices(2, skip_passes=GIVEN_ORDER, schedule_seconds=ANNEALED_SECONDS),
+    "layer by layer": NativeChoices(2, skip_passes=(*GIVEN_ORDER, "pebble-schedule-network")),
+}
 
 PEER_THREADS = (("scipy", 1), ("mkl", 1), ("mkl", 2))
 """scipy has no more."""
@@ -59,9 +66,9 @@ class Setup(NamedTuple):
 
 
 def compiled(network: HiddenNetwork, schedule: str) -> Artefact:
-    """Return native code of a network for two threads, with or without the pass that schedules it."""
+    """Return native code of a network for two threads, with its schedule or without one."""
     model = onnx_model(network.layers())
-    return native_code(model, cache=False, choices=NativeChoices(2, skip_passes=SCHEDULES[schedule]))
+    return native_code(model, cache=False, choices=SCHEDULES[schedule])
 
 
 def bench_hidden(network: HiddenNetwork, artefacts: dict[str, Artefact], setup: Setup) -> Iterator[HiddenRow]:
