@@ -15,7 +15,7 @@ from redpebble.dialect.constants import constant_array
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import CscMatrix, shape_of
 from redpebble.dialect.tile import TileOp
-from redpebble.lowering.kernels import FAMILIES
+from redpebble.lowering.kernels import KernelFamily, family_of
 from redpebble.lowering.linear import OUTPUT_PADDING, PackedArrays
 from redpebble.lowering.repeated_kernels import RepeatedKernel, repeated_kernels
 from redpebble.lowering.tables import VECTOR_ROOM
@@ -65,7 +65,7 @@ class OurKernel:
         # at further widths kernels do fewer columns than vectors hold
         self._widths = [width for width in tile.schedule.tile_widths if width in WIDTHS]
         self.shape: tuple[int, int] = (shape_of(self._layer.weight)[0], shape_of(self._layer.weight)[1])
-        self._packed: dict[str, PackedArrays] = {}
+        self._packed: dict[KernelFamily, PackedArrays] = {}
 
     @property
     def weight(self) -> CscMatrix:
@@ -86,7 +86,7 @@ class OurKernel:
         sources, sums = (Tiles.of(features, batch, width) for features in self.shape)
         padded = np.pad(x, ((0, 0), (0, len(sources.floats) * width - batch)))
         sources.columns()[...] = padded.reshape(self.shape[0], -1, width).swapaxes(0, 1)
-        arrays = [aligned_copy(array) for array in self._arrays(kernel.family)]
+        arrays = [aligned_copy(array) for array in self._arrays(width)]
         constants = [address_of(array) for array in arrays]
         tiles = zip(sources.addresses(), sums.addresses(), strict=True)
         table = np.array([[x_at, y_at, *constants] for x_at, y_at in tiles], dtype=np.uint64)
@@ -97,11 +97,12 @@ class OurKernel:
         assert self._layer.kernel is not None
         return self._layer.kernel.family_at(width)
 
-    def _arrays(self, family: str) -> Sequence[NDArray[np.generic]]:
+    def _arrays(self, width: int) -> Sequence[NDArray[np.generic]]:
+        family = family_of(self._layer.kernel, width)
         if family not in self._packed:
             bias = np.zeros(self.shape[1], dtype=np.float32)
             found = constant_array(self._layer.bias) if self._layer.bias is not None else None
-            self._packed[family] = FAMILIES[family].pack(self._layer.weight, bias if found is None else found)
+            self._packed[family] = family.pack(self._layer.weight, bias if found is None else found)
         return self._packed[family]
 
 

@@ -28,7 +28,8 @@ from redpebble.frontend.importing import import_model
 from redpebble.lowering.repeated_kernels import RepeatedKernel
 from redpebble.lowering.walk_packing import pack_walks
 from redpebble.models.zoo import build
-from redpebble.passes.choose_kernels import ChooseKernels, predicted_times
+from redpebble.passes.choose_blocks import predicted_times
+from redpebble.passes.choose_kernels import ChooseKernels
 from redpebble.passes.layer_costs import layers_of
 from redpebble.passes.permute_neurons import PermuteNeurons
 from redpebble.passes.pipeline import run_passes
@@ -157,7 +158,7 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
         predicted[name] = linear.kernel.predicted.by_width[batch]
     clock = KernelClock(kernels.values(), host_target())
     samples = {
-        name: clock.sample(kernels[name], packed_layer(kernels[name].family, linear.weight, layer.other_bytes))
+        name: clock.sample(kernels[name], packed_layer(kernels[name].family, linear.weight, layer))
         for name, (linear, layer) in own.items()
     }
     first, _ = next(iter(own.values()))
@@ -167,7 +168,9 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
 def _chosen(module: ModuleOp, known: Machine) -> list[Known]:
     run_passes(context(), module, [ChooseKernels.on(known)])
     linears = [op for op in module.walk() if isinstance(op, LinearOp)]
-    return list(zip(linears, layers_of([linear.weight for linear in linears]), strict=True))[:MOST_LAYERS]
+    blocks = [linear.kernel.blocks.by_family if linear.kernel is not None else {} for linear in linears]
+    layers = zip(layers_of([linear.weight for linear in linears]), blocks, strict=True)
+    return list(zip(linears, (layer.with_blocks(own) for layer, own in layers), strict=True))[:MOST_LAYERS]
 
 
 def reordered(module: ModuleOp, seconds: float, batches: Sequence[int]) -> ModuleOp:
@@ -285,11 +288,12 @@ def _points(module: ModuleOp) -> Iterator[tuple[float, float]]:
     linears = [op for op in module.walk() if isinstance(op, LinearOp)]
     linears = list({(op.weight.type): op for op in linears}.values())[:3]
     for linear, layer in zip(linears, layers_of([linear.weight for linear in linears]), strict=True):
-        every = predicted_times(replace(layer, other_bytes=0.0), known)
+        alone = replace(layer, other_bytes=0.0)
+        every = predicted_times(alone, known)
         times = {width: own for width, own in every.items() if width in RANKED_WIDTHS}
         kernels = {(family, width): RepeatedKernel(family, width) for width, own in times.items() for family in own}
         clock = KernelClock(kernels.values(), host_target())
-        packed = {family: packed_layer(family, linear.weight, 0.0) for family, _ in kernels}
+        packed = {family: packed_layer(family, linear.weight, alone) for family, _ in kernels}
         samples = {kernel.symbol: clock.sample(kernel, packed[family]) for (family, _), kernel in kernels.items()}
         measured = clock.fastest(samples, 0.2)
         yield from ((times[width][family], measured[kernel.symbol]) for (family, width), kernel in kernels.items())

@@ -169,7 +169,7 @@ class _Draft:
                 Step.TileRows: rows_apart(step),
                 Step.Shared: 0 if shared is None else Pointer(self.symbols.prefix + shared),
                 Step.Widths: len(step.tiled.times) if step.tiled is not None else 0,
-                Step.AloneRows: rows_alone(step, sum(layer.connections for layer in self.program.layers)),
+                Step.AloneRows: rows_alone(step, sum(layer.connections for layer in self.program.report)),
                 Step.WidthTable: len(widths),
             }
             steps += [words[word] for word in Step]

@@ -12,6 +12,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.activations import ACTIVATION_PARAMETERS
+from redpebble.dialect.input_blocks import InputBlocksAttr
 from redpebble.dialect.times import TimesAttr
 
 
@@ -121,17 +122,20 @@ class KernelAttr(ParametrizedAttribute):
     """The kernel families that execute a layer, by the width of the batch tile, its times, and why.
 
     ```mlir
-    #pebble.kernel<walk from 1, count_blocks from 8, predicted [1: 6.8, 8: 16.2], "density 0.050, stored sparse">
+    #pebble.kernel<walk from 1, count_blocks from 8, blocks [count_blocks: 4], predicted [1: 6.8, 8: 16.2],
+        "density 0.050, stored sparse">
     ```
 
-    The first family is from 1. `predicted` are the microseconds of tiles of some widths by the cost model, `measured`
-    those by the clock; either may be missing.
+    The first family is from 1. `blocks` are the numbers of blocks of inputs that families work through one after the
+    other: a family over blocks that is not named there has the fewest that its code can have. `predicted` are the
+    microseconds of tiles of some widths by the cost model, `measured` those by the clock. All three may be missing.
     """
 
     name = "pebble.kernel"
 
     families: ArrayAttr[StringAttr]
     widths: ArrayAttr[IntAttr]
+    blocks: InputBlocksAttr
     predicted: TimesAttr
     measured: TimesAttr
     reason: StringAttr
@@ -148,9 +152,16 @@ class KernelAttr(ParametrizedAttribute):
         return KernelAttr(
             ArrayAttr([StringAttr(name) for name in choices.values()]),
             ArrayAttr([IntAttr(width) for width in choices]),
+            InputBlocksAttr.of({}),
             TimesAttr.of(predicted or {}),
             TimesAttr.of(measured or {}),
             StringAttr(reason),
+        )
+
+    def with_blocks(self, blocks: Mapping[str, int]) -> "KernelAttr":
+        """Return the same choice with numbers of blocks of inputs by family."""
+        return KernelAttr(
+            self.families, self.widths, InputBlocksAttr.of(blocks), self.predicted, self.measured, self.reason
         )
 
     @property
@@ -167,29 +178,39 @@ class KernelAttr(ParametrizedAttribute):
         widths = [width.data for width in self.widths]
         if len(widths) != len(self.families) or widths != sorted(set(widths)) or widths[:1] != [1]:
             raise VerifyException(f"families from widths {widths}, expected ascending ones that start at 1")
+        families = list(dict.fromkeys(self.choices.values()))
+        for family in self.blocks.by_family:
+            if family not in families:
+                raise VerifyException(f"blocks of {family}, accepted are the families {', '.join(families)}")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         families: list[StringAttr] = []
         widths: list[IntAttr] = []
         times = {"predicted": TimesAttr.of({}), "measured": TimesAttr.of({})}
+        blocks = InputBlocksAttr.of({})
         with parser.in_angle_brackets():
             while (word := parser.parse_optional_identifier()) is not None:
                 if word in times:
                     times[word] = TimesAttr.parse_times(parser)
+                elif word == "blocks":
+                    blocks = InputBlocksAttr.parse_blocks(parser)
                 else:
                     families.append(StringAttr(word))
                     from_width = parser.parse_optional_keyword("from") is not None
                     widths.append(IntAttr(parser.parse_integer() if from_width else 1))
                 parser.parse_punctuation(",")
             reason = parser.parse_str_literal()
-        return (ArrayAttr(families), ArrayAttr(widths), times["predicted"], times["measured"], StringAttr(reason))
+        decided = (ArrayAttr(families), ArrayAttr(widths), blocks)
+        return (*decided, times["predicted"], times["measured"], StringAttr(reason))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             only = len(self.families) == 1
             for width, family in self.choices.items():
                 printer.print_string(f"{family}, " if only else f"{family} from {width}, ")
+            if self.blocks.by_family:
+                printer.print_string(f"blocks {self.blocks.text}, ")
             for word, times in (("predicted", self.predicted), ("measured", self.measured)):
                 if times.by_width:
                     printer.print_string(f"{word} {times.text}, ")

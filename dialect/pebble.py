@@ -11,6 +11,7 @@ from redpebble.dialect.depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.foreign import ForeignOp, ForeignType
 from redpebble.dialect.grouped_layers import GroupedLayersOp
+from redpebble.dialect.input_blocks import InputBlocksAttr
 from redpebble.dialect.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -64,6 +65,7 @@ Pebble = Dialect(
         ActivationAttr,
         SparsityAttr,
         KernelAttr,
+        InputBlocksAttr,
         TimesAttr,
         LayoutAttr,
         IoBoundsAttr,

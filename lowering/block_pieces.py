@@ -34,19 +34,17 @@ MOST_INPUTS = 2048
 Indices = NDArray[np.int64]
 
 
-class BlockSizes(NamedTuple):
-    """How many inputs a block has: the fewest and the most, and between those the ones of `connections` of a row."""
+def block_borders(inputs: int, blocks: int | None) -> Indices:
+    """Return where `blocks` about equal blocks of inputs begin, and where the last one ends; None: the fewest possible.
 
-    connections: int
-    least: int
-    most: int
-
-    def borders(self, matrix: CscMatrix) -> Indices:
-        """Return where the blocks of a matrix begin, and where the last one ends."""
-        inputs, density = matrix.shape[0], matrix.density
-        wanted = min(max(self.connections / density, self.least), self.most) if density else self.most
-        blocks = max(1, round(inputs / wanted), -(-inputs // MOST_INPUTS))
-        return np.arange(blocks + 1) * inputs // blocks
+    Raises:
+        ValueError: blocks would have more inputs than offsets tell apart, or there are fewer inputs than blocks.
+    """
+    fewest, most = max(1, -(-inputs // MOST_INPUTS)), max(1, inputs)
+    count = fewest if blocks is None else blocks
+    if not fewest <= count <= most:
+        raise ValueError(f"{count} blocks of {inputs} inputs, expected {fewest} to {most}")
+    return np.arange(count + 1) * inputs // count
 
 
 class PackedBlocks(NamedTuple):

@@ -1,8 +1,8 @@
 """Packing for `count_blocks`: connections in blocks of inputs, the rows of a block in pairs of equal counts.
 
-The inputs are cut into blocks whose part of x stays in the first-level cache. What an output row has in a block is a
-piece (more than one beyond `MOST_CONNECTIONS`). Pieces are executed block by block, in a block by ascending count, two
-at a time: a pair's count is mostly that of the pair before it, so the processor predicts the jump that it selects.
+The inputs are cut into as many blocks as the IR says. What an output row has in a block is a piece (more than one
+beyond `MOST_CONNECTIONS`). Pieces are executed block by block, in a block by ascending count, two at a time: a pair's
+count is mostly that of the pair before it, so the processor predicts the jump that it selects.
 """
 
 from typing import Final
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.block_pieces import (
-    MOST_INPUTS,
     OFFSET_UNIT,
-    BlockSizes,
     PackedBlocks,
+    block_borders,
     block_list,
     fetching_flags,
     groups_of,
@@ -30,13 +29,14 @@ ROWS: Final = 2
 MOST_CONNECTIONS: Final = 32
 """Connections of a piece; the kernel has code for each of them."""
 
-BLOCKS: Final = BlockSizes(connections=14, least=128, most=MOST_INPUTS)
-"""14 connections pay for reading and writing sums; 128 inputs take half the first-level cache in tiles of 64."""
 
+def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int | None = None) -> PackedBlocks:
+    """Return the packed form of `matrix` [inputs, outputs] over so many blocks, or over the fewest there are.
 
-def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlocks:
-    """Return the packed form of `matrix` [inputs, outputs]."""
-    borders = BLOCKS.borders(matrix)
+    Raises:
+        ValueError: the matrix cannot have so many blocks, or so few.
+    """
+    borders = block_borders(matrix.shape[0], blocks)
     pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
     flags = pieces.flags
     members = groups_of((pieces.round * 4 + flags) * (MOST_CONNECTIONS + 1) + pieces.connections, ROWS)

@@ -1,13 +1,14 @@
 """Sparse kernel family for batches: blocks of inputs, rows of equal counts in pairs, and no branch that surprises.
 
-For each block of inputs (its part of x stays in the first-level cache) and each pair of output rows with n connections
-there: read the rows' sums, jump into a chain of multiply-adds n steps before its end, write the sums. A step multiplies
-one weight of each row, a vector broadcast, with its input's columns, memory operands. The pairs of a block are sorted
-by n, so the jump is predicted. All counts share one chain: it is small, stays in the cache of decoded instructions, and
-its code does not depend on the matrix.
+For each block of inputs (there are so many that its part of x stays in the first-level cache) and each pair of output
+rows with n connections there: read the rows' sums, jump into a chain of multiply-adds n steps before its end, write the
+sums. A step multiplies one weight of each row, a vector broadcast, with its input's columns, memory operands. The pairs
+of a block are sorted by n, so the jump is predicted. All counts share one chain: it is small, stays in the cache of
+decoded instructions, and its code does not depend on the matrix.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,12 +25,19 @@ MOST_VECTORS: Final = 4
 """Vectors of columns a row has at once: the sums of two rows, a weight and an operand fit 16 registers."""
 
 
+@dataclass(frozen=True)
 class CountBlocks:
-    """See `count_block_packing` for the arrays."""
+    """Over so many blocks of inputs, or the fewest there are; see `count_block_packing` for the arrays."""
+
+    blocks: int | None = None
 
     def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return blocks, records, weights, offsets and bias."""
-        return pack_count_blocks(sparse_weight(weight), bias)
+        """Return blocks, records, weights, offsets and bias.
+
+        Raises:
+            ValueError: the layer cannot have so many blocks, or so few.
+        """
+        return pack_count_blocks(sparse_weight(weight), bias, self.blocks)
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel for tiles of `form.width` columns."""

@@ -14,7 +14,7 @@ from redpebble.dialect.movement import ReshapeOp
 from redpebble.dialect.symbolic import NAME, Size, product, symbolic_shapes
 from redpebble.dialect.tile import TileOp
 from redpebble.lowering.emission import I64, POINTER, Code, entry_of
-from redpebble.lowering.layer_report import LayerReport, layer_reports
+from redpebble.lowering.layer_report import Report, module_report
 from redpebble.lowering.places import Places, is_constant, returned_values, root
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.row_major import RowMajorStep
@@ -36,7 +36,7 @@ def lower(module: ModuleOp, target: CpuTarget) -> Program:
         ValueError: an op has no code, or a size cannot be computed from those of the inputs.
     """
     func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
-    return _Lowering(func, target).program(layer_reports(module))
+    return _Lowering(func, target).program(module_report(module))
 
 
 class _Lowering:
@@ -51,7 +51,7 @@ class _Lowering:
         self.places = Places(func)
         self.scratch_bytes = 0
 
-    def program(self, layers: tuple[LayerReport, ...]) -> Program:
+    def program(self, report: Report) -> Program:
         """Emit every step, the copies at the end, and `run`."""
         ops = [op for op in self.func.body.block.ops if op.results and not _has_no_code(op)]
         numbers = {op: index for index, op in enumerate(ops)}
@@ -75,7 +75,7 @@ class _Lowering:
             constants=tuple(self.constants.arrays),
             scratch_bytes=self.scratch_bytes,
             steps=tuple(steps),
-            layers=layers,
+            report=report,
             zeroed=tuple(self._zeroed(ops)),
         )
 

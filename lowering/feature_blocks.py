@@ -36,7 +36,7 @@ from redpebble.lowering.emission import (
     float_at,
     i64,
 )
-from redpebble.lowering.layer_report import layer_reports
+from redpebble.lowering.layer_report import module_report
 from redpebble.lowering.program import Program, Step
 from redpebble.lowering.tables import ConstantTable
 from redpebble.lowering.target import CpuTarget
@@ -69,7 +69,7 @@ def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
         constants=tuple(constants.arrays),
         scratch_bytes=scratch_bytes,
         steps=tuple(steps),
-        layers=layer_reports(module),
+        report=module_report(module),
     )
 
 

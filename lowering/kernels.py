@@ -1,6 +1,7 @@
 """The kernel families of linear layers. A new family is one file and one line in `FAMILIES`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -9,6 +10,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes import KernelAttr
 from redpebble.lowering.count_blocks import CountBlocks
 from redpebble.lowering.dense_outputs import DenseOutputs
 from redpebble.lowering.emission import Code
@@ -49,3 +51,21 @@ FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
 
 SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather"})
 """Those with code for tiles of one batch column only."""
+
+
+def over_blocks(family: str, blocks: int | None) -> KernelFamily:
+    """Return a family over so many blocks of inputs, if it is one over blocks; None: the fewest there are."""
+    found = FAMILIES[family]
+    return replace(found, blocks=blocks) if isinstance(found, CountBlocks | NarrowBlocks) else found
+
+
+def family_of(kernel: KernelAttr | None, width: int) -> KernelFamily:
+    """Return the family that a layer's kernel has for tiles of `width` columns, over the blocks of inputs given there.
+
+    Raises:
+        ValueError: there is no kernel of ours.
+    """
+    name = kernel.family_at(width) if kernel is not None else ""
+    if kernel is None or name not in FAMILIES:
+        raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {', '.join(sorted(FAMILIES))}")
+    return over_blocks(name, kernel.blocks.by_family.get(name))

@@ -1,22 +1,18 @@
-"""What was chosen for each linear layer, read from the IR: the lines of every report."""
+"""What was chosen for each linear layer, and for all together, read from the IR: the lines of every report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import overload
 
+from typing_extensions import override
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 
-from redpebble.dialect.constants import SparseConstantOp, constant_array
-from redpebble.dialect.depth_first import LayerGroupAttr
-from redpebble.dialect.layer_chain import chain_of
+from redpebble.dialect.constants import SparseConstantOp
 from redpebble.dialect.layers import LinearOp
-from redpebble.dialect.provenance import ORDER, node_name
+from redpebble.dialect.provenance import ORDER, SEARCH, node_name
 from redpebble.dialect.tensors import shape_of
-from redpebble.dialect.tile import TileOp
-from redpebble.dialect.times import TimesAttr
-
-CONNECTION_BYTES: Final = 6
-"""That are read for a connection of a sparse layer, about: a weight, and where its input is."""
+from redpebble.lowering.layer_numbers import LayerNumbers, connection_count, layer_numbers
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,20 @@ class LayerReport:
     format: str
     kernel: str
     reason: str
+    families: Mapping[str, str]
+    """The kernel by the width of a tile in batch columns as a decimal number, ascending; likewise the numbers below.
+
+    Where tiles are made, these are the widths of tiles in which the layer runs."""
     predicted_us: Mapping[str, float]
-    """Of a tile, by its width in batch columns as a decimal number, with the kernel for that width."""
+    """Of a tile; of layers that run depth first together, parts of their group's time by connections."""
     measured_us: Mapping[str, float]
-    """The same by the clock, where the kernels were tuned."""
+    """The same by the clock, where that was asked."""
+    predicted_bytes: Mapping[str, float]
+    """That a tile reads and writes: the weights once, and the values; of layers that run depth first together, only
+    values that come from beyond the second-level cache, or go there."""
+    at_most: tuple[str, ...]
+    """Widths of tiles from which rows of zeros are dropped before the layer: the numbers are of a tile whose rows all
+    live, and at most as many tiles come as the rows of the batch would fill."""
     fewest_reads: int | None
     """Of any order of the connections, in values for a batch of one; likewise the others."""
     most_reads: int | None
@@ -42,103 +48,89 @@ class LayerReport:
     most_writes: int | None
     structure: str
     """What was found in its connections, a line for each fact; empty where that is nothing."""
-    predicted_bytes: Mapping[str, float]
-    """That a tile reads and writes, by its width: the weights once, and the values; of layers that run depth first
-    together, only values that come from beyond the second-level cache, or go there."""
 
 
 @dataclass(frozen=True)
-class _Together:
-    """What is known of a layer that runs depth first with others: its group, and its share of their connections."""
+class Report(Sequence[LayerReport]):
+    """A line for each linear layer, in the order of execution, and what was tried for all of them together."""
 
-    group: LayerGroupAttr
-    width: int
-    """From which on they do."""
-    share: float
+    layers: tuple[LayerReport, ...]
+    neuron_order: str = ""
+    """The orders of hidden neurons that were tried, and what they are predicted to gain; empty where none was."""
+    schedule_search: str = ""
+    """What the search of a schedule began with, what it found, and in how many proposals; empty where none was."""
 
-    def part(self, numbers: TimesAttr, unit: float = 1.0) -> dict[str, float]:
-        """Return the layer's part of numbers of the group."""
-        return {width: unit * self.share * number for width, number in _times(numbers).items()}
+    @overload
+    def __getitem__(self, index: int) -> LayerReport: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[LayerReport, ...]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> LayerReport | tuple[LayerReport, ...]:
+        return self.layers[index]
 
-    @property
-    def reason(self) -> str:
-        """Why the layers run together."""
-        group = self.group
-        return f"layers {group.first.data} to {group.last.data} depth first: {group.reason.data}"
+    @override
+    def __len__(self) -> int:
+        return len(self.layers)
+
+
+def module_report(module: ModuleOp) -> Report:
+    """Return what was chosen for the layers of `module`, and what was tried for it."""
+    return Report(layer_reports(module), _text(module, ORDER), _text(module, SEARCH))
 
 
 def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
-    """Return a line for each linear layer of `module`, in the order of execution.
-
-    Times of layers that run depth first together are parts of those of their group, by connections.
-    """
-    layers = [op for op in module.walk() if isinstance(op, LinearOp)]
-    groups: dict[LinearOp, _Together] = {}
-    for tile in module.walk():
-        if isinstance(tile, TileOp):
-            groups |= _groups(tile)
-    return tuple(_report(op, index, groups.get(op)) for index, op in enumerate(layers))
+    """Return a line for each linear layer of `module`, in the order of execution."""
+    known = layer_numbers(module).items()
+    return tuple(_report(op, node_name(op) or f"linear_{index}", one) for index, (op, one) in enumerate(known))
 
 
-def _groups(tile: TileOp) -> dict[LinearOp, _Together]:
-    layers, found = chain_of(tile.body.block), dict[LinearOp, _Together]()
-    if tile.depth_first is None:
-        return found
-    for group in tile.depth_first.groups:
-        members = [layers[number] for number in group.layers]
-        counts = [_connections(layer) for layer in members]
-        for layer, count in zip(members, counts, strict=True):
-            found[layer] = _Together(group, tile.depth_first.width.data, count / max(1, sum(counts)))
-    return found
+def _text(op: Operation, key: str) -> str:
+    attribute = op.attributes.get(key)
+    return attribute.data if isinstance(attribute, StringAttr) else ""
 
 
-def _connections(op: LinearOp) -> int:
-    if isinstance(op.weight.owner, SparseConstantOp):
-        return len(op.weight.owner.values)
-    array, (inputs, outputs) = constant_array(op.weight), shape_of(op.weight)
-    return inputs * outputs if array is None else int((array != 0).sum())
-
-
-def _report(op: LinearOp, index: int, together: _Together | None) -> LayerReport:
+def _report(op: LinearOp, name: str, numbers: LayerNumbers) -> LayerReport:
     inputs, outputs = shape_of(op.weight)
-    connections, sparse = _connections(op), isinstance(op.weight.owner, SparseConstantOp)
-    format_name = "csc" if sparse else "dense"
-    predicted = _times(op.kernel.predicted) if op.kernel is not None else {}
-    measured = _times(op.kernel.measured) if op.kernel is not None else {}
-    weights = CONNECTION_BYTES * connections if sparse else 4 * inputs * outputs
-    moved = {width: weights + 4.0 * int(width) * (inputs + outputs) for width in predicted}
-    words = _kernel_words(op)
-    if together is not None:
-        group = together.group
-        words = [*(words if len(words) != 1 else [f"{words[0]} from 1"]), f"depth_first from {together.width}"]
-        predicted |= together.part(group.predicted)
-        measured |= together.part(group.measured)
-        moved |= {width: weights + values for width, values in together.part(group.kilobytes, 1e3).items()}
+    connections, bounds = connection_count(op), op.io_bounds
     return LayerReport(
-        name=node_name(op) or f"linear_{index}",
+        name=name,
         inputs=inputs,
         outputs=outputs,
         connections=connections,
         density=connections / (inputs * outputs) if inputs * outputs else 0.0,
-        format=format_name,
-        kernel=", ".join(words),
-        reason="; ".join([*_reasons(op), *([] if together is None else [together.reason])]),
-        predicted_us=predicted,
-        measured_us=measured,
-        fewest_reads=op.io_bounds.fewest_reads.data if op.io_bounds is not None else None,
-        most_reads=op.io_bounds.most_reads.data if op.io_bounds is not None else None,
-        fewest_writes=op.io_bounds.fewest_writes.data if op.io_bounds is not None else None,
-        most_writes=op.io_bounds.most_writes.data if op.io_bounds is not None else None,
+        format="csc" if isinstance(op.weight.owner, SparseConstantOp) else "dense",
+        kernel=_kernel(numbers.families),
+        reason="; ".join([*_reasons(op), *filter(None, [numbers.reason])]),
+        families={str(width): family for width, family in numbers.families.items()},
+        predicted_us=_by_text(numbers.predicted),
+        measured_us=_by_text(numbers.measured),
+        predicted_bytes=_by_text(numbers.moved),
+        at_most=tuple(map(str, numbers.at_most)),
+        fewest_reads=bounds.fewest_reads.data if bounds is not None else None,
+        most_reads=bounds.most_reads.data if bounds is not None else None,
+        fewest_writes=bounds.fewest_writes.data if bounds is not None else None,
+        most_writes=bounds.most_writes.data if bounds is not None else None,
         structure="\n".join(_structure(op)),
-        predicted_bytes=moved,
     )
+
+
+def _by_text(numbers: Mapping[int, float]) -> dict[str, float]:
+    return {str(width): number for width, number in numbers.items()}
+
+
+def _kernel(families: Mapping[int, str]) -> str:
+    """Return the families, each but an only one with the width of tiles from which it is used."""
+    names = list(families.values())
+    starts = [width for width, name, before in zip(families, names, ["", *names], strict=False) if name != before]
+    if len(starts) == 1:
+        return names[0]
+    return ", ".join(f"{families[width]} from {width}" for width in starts)
 
 
 def _reasons(op: LinearOp) -> list[str]:
     """Return why the kernels were chosen, and what the order of the neurons does for the layer."""
-    reasons = [] if op.kernel is None else [op.kernel.reason.data]
-    order = op.attributes.get(ORDER)
-    return [*reasons, f"order {order.data}"] if isinstance(order, StringAttr) else reasons
+    reasons, order = [] if op.kernel is None else [op.kernel.reason.data], _text(op, ORDER)
+    return [*reasons, f"order {order}"] if order else reasons
 
 
 def _structure(op: LinearOp) -> list[str]:
@@ -148,15 +140,3 @@ def _structure(op: LinearOp) -> list[str]:
         return []
     panels = [weight.panels.sentence] if weight.panels is not None else []
     return panels + [fact.sentence for fact in weight.facts or ()]
-
-
-def _times(times: TimesAttr) -> dict[str, float]:
-    return {str(width): time for width, time in times.by_width.items()}
-
-
-def _kernel_words(op: LinearOp) -> list[str]:
-    """Return the families chosen, each but an only one with the tile width from which it is used."""
-    if op.kernel is None:
-        return []
-    choices = op.kernel.choices
-    return [family if len(choices) == 1 else f"{family} from {width}" for width, family in choices.items()]

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.block_pieces import (
+    MOST_INPUTS,
     OFFSET_UNIT,
-    BlockSizes,
     Indices,
     PackedBlocks,
     Pieces,
+    block_borders,
     block_list,
     fetching_flags,
     groups_of,
@@ -33,11 +34,8 @@ ROWS: Final = 4
 STEPS: Final = 8
 """Connections of a row in one round of the kernel."""
 
-BLOCKS: Final = BlockSizes(connections=50, least=512, most=1024)
-"""A row gains nothing by more connections; the inputs take one to two thirds of the first-level cache in tiles of 8."""
-
-MOST_CONNECTIONS: Final = 2 * BLOCKS.most
-"""Of a piece: more than any block has inputs, so rows are not cut inside one."""
+MOST_CONNECTIONS: Final = MOST_INPUTS
+"""Of a piece: as many as a block has inputs at most, so rows are not cut inside one."""
 
 UNITS: Final = (1, 2, 4, 8)
 """What counts may be rounded up to multiples of."""
@@ -55,9 +53,15 @@ class _Rounded(NamedTuple):
     counts: Indices
 
 
-def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32]) -> PackedBlocks:
-    """Return the packed form of a matrix [inputs, outputs]; the offsets begin with those of `STEPS` idle ones."""
-    borders = BLOCKS.borders(matrix)
+def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int | None = None) -> PackedBlocks:
+    """Return the packed form of a matrix [inputs, outputs] over so many blocks, or over the fewest there are.
+
+    The offsets begin with those of `STEPS` idle connections.
+
+    Raises:
+        ValueError: the matrix cannot have so many blocks, or so few.
+    """
+    borders = block_borders(matrix.shape[0], blocks)
     pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
     members, counts = min((_rounded(pieces, unit) for unit in UNITS), key=_cost)
     leaders = members[:, 0]

@@ -2,8 +2,8 @@
 
 A step multiplies one weight of each of four rows, a vector broadcast, with its input's columns, a memory operand. A
 round is 8 steps; a count that is no multiple of 8 enters the first round in the middle. Four 16-bit offsets come with
-one load, as in narrow tiles loads are what there is most of. Blocks are as large as the first-level cache permits
-narrow tiles, so rows have many connections there; see `narrow_block_packing`.
+one load, as in narrow tiles loads are what there is most of. Blocks, as many as the IR says, may be as large as the
+first-level cache permits narrow tiles, so that rows have many connections there; see `narrow_block_packing`.
 """
 
 from collections.abc import Sequence
@@ -36,12 +36,19 @@ LINES: Final = tuple(STEPS * size // ALIGNMENT for size in (WEIGHT_BYTES, OFFSET
 Values = Sequence[ir.Value]
 
 
+@dataclass(frozen=True)
 class NarrowBlocks:
-    """See `narrow_block_packing` for the arrays."""
+    """Over so many blocks of inputs, or the fewest there are; see `narrow_block_packing` for the arrays."""
+
+    blocks: int | None = None
 
     def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return blocks, records, weights, offsets and bias."""
-        return pack_narrow_blocks(sparse_weight(weight), bias)
+        """Return blocks, records, weights, offsets and bias.
+
+        Raises:
+            ValueError: the layer cannot have so many blocks, or so few.
+        """
+        return pack_narrow_blocks(sparse_weight(weight), bias, self.blocks)
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel for tiles of `form.width` columns."""

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.symbolic import Size as Size
 from redpebble.dialect.symbolic import SymbolicShape
-from redpebble.lowering.layer_report import LayerReport
+from redpebble.lowering.layer_report import Report
 from redpebble.lowering.target import CpuTarget
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -93,6 +93,6 @@ class Program:
     constants: tuple[NDArray[np.generic], ...]
     scratch_bytes: int
     steps: tuple[Step, ...]
-    layers: tuple[LayerReport, ...]
+    report: Report
     zeroed: tuple[int, ...] = ()
     """Outputs whose memory has to hold zeros before a call: rows that come to nothing are not written."""

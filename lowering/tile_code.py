@@ -21,7 +21,7 @@ from redpebble.lowering.dense_outputs import DenseOutputs
 from redpebble.lowering.depth_first_groups import groups_at
 from redpebble.lowering.elementwise import BinaryForm, Operand, activate, binary
 from redpebble.lowering.emission import I64, Code, byte_at, counted_loop, entry_of, float_at, i64
-from redpebble.lowering.kernels import FAMILIES, KernelFamily
+from redpebble.lowering.kernels import KernelFamily, family_of
 from redpebble.lowering.linear import LinearForm, PackedArrays, outputs_of
 from redpebble.lowering.network_code import NetworkCode
 from redpebble.lowering.reductions import (
@@ -237,14 +237,11 @@ class TileCode:
 
     def _emit_linear(self, op: LinearOp) -> None:
         width = self.width if self.rows is None else self.rows.width
-        name = op.kernel.family_at(width) if op.kernel is not None else ""
-        if name not in FAMILIES:
-            known = ", ".join(sorted(FAMILIES))
-            raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {known}")
-        (constants, table), family, builder = self.tables, FAMILIES[name], self.builder
+        family = family_of(op.kernel, width)
+        (constants, table), builder = self.tables, self.builder
         outputs = shape_of(op.weight)[1]
-        borders = op.borders if name in self._cut_families(op) else ()
-        key = (op.weight, op.bias, name, borders)
+        borders = op.borders if family in self._cut_families(op) else ()
+        key = (op.weight, op.bias, family, borders)
         if not constants.has(key):
             constants.add(key, _packed(op, family, borders))
         if not borders:
@@ -279,12 +276,11 @@ class TileCode:
             kernel, y = family.emit_rows(self.code, form), self._feature_at(op.result, first)
             self.builder.call(kernel, [x, y, *packed, inputs, count, rows.count])
 
-    def _cut_families(self, op: LinearOp) -> set[str]:
+    def _cut_families(self, op: LinearOp) -> set[KernelFamily]:
         """Return the kernel families of a layer that shared tiles use; what others pack stays in one piece."""
         tile = op.parent_op()
         assert isinstance(tile, TileOp)
-        assert op.kernel is not None
-        return {op.kernel.family_at(width) for width in tile.schedule.together.by_width}
+        return {family_of(op.kernel, width) for width in tile.schedule.together.by_width}
 
     def _emit_activate(self, op: ActivateOp, cut: Cut) -> None:
         function = activate(self.code, op.activation, self.width)

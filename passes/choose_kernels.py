@@ -3,20 +3,25 @@
 ```mlir
 %y = pebble.linear %x, %w : ...
 // ->
-%y = pebble.linear %x, %w kernel <walk from 1, count_blocks from 8, predicted [1: 3.7, 8: 16.2, ...],
-    "density 0.050, stored sparse; next compact_walk 5.9 us at 1, sparse_rows 29.1 us at 8"> : ...
+%y = pebble.linear %x, %w kernel <walk from 1, count_blocks from 8, blocks [count_blocks: 4],
+    predicted [1: 3.7, 8: 16.2, ...], "density 0.050, stored sparse; next compact_walk 5.9 us at 1, sparse_rows 29.1 us
+    at 8; count_blocks 113 us at 64 over 4 blocks of inputs, 116 over 3"> : ...
 ```
 
 At each width the family wins that the cost model of `redpebble.theory.kernel_cost` predicts to be the fastest on the
 machine that the options describe; times that were `measured` count instead where there are any. Dense kernels are
 candidates like all others, so nothing is chosen that is expected to be slower than they are. A weight that
 `pebble-sparsify` left dense may meet NaN or infinity, whose products with its zeros are not zero: it stays dense.
+
+A family over blocks of inputs has one number of them for all widths, as a layer is packed once. It is the usual one of
+`redpebble.theory.input_blocks` unless another one is predicted, or was measured, to gain more than a little over the
+widths at which the family is among the fastest, and to lose at none; `blocks` gives numbers for all layers instead.
 """
 
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from typing_extensions import override
 from xdsl.context import Context
@@ -29,24 +34,15 @@ from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import CscMatrix
 from redpebble.dialect.tile_rows import time_of_rows
+from redpebble.passes.choose_blocks import Clock, LayerTimes, given_blocks, with_blocks
 from redpebble.passes.layer_costs import Measurement, layer_key, layers_of, read_bytes, times_by_place
 from redpebble.passes.weights import Weight, density, weight_of
-from redpebble.theory.kernel_cost import TILE_WIDTHS, WIDTHS, Machine, candidates
+from redpebble.theory.input_blocks import BLOCK_RULES
+from redpebble.theory.kernel_cost import WIDTHS, Machine
 from redpebble.theory.kernel_work import Layer
-from redpebble.theory.ordered_layer import ordered_us
 
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
-
-Times = dict[int, dict[str, float]]
-"""Microseconds of families by tile width."""
-
-
-class LayerTimes(NamedTuple):
-    """What is known of a layer: the model's times of all candidates, and those that were measured."""
-
-    predicted: Times
-    measured: Times
 
 
 @dataclass(frozen=True)
@@ -66,6 +62,8 @@ class ChooseKernels(ModulePass):
     """The paces of the machine as words such as `walk@1=1.03`."""
     measured: tuple[str, ...] = ()
     """Times that count instead of predicted ones: `Measurement`s as text."""
+    blocks: tuple[str, ...] = ()
+    """Numbers of blocks of inputs for all layers, as far as these can have them: words such as `count_blocks=4`."""
 
     @staticmethod
     def on(machine: Machine, measured: Sequence[Measurement] = ()) -> "ChooseKernels":
@@ -104,15 +102,16 @@ class ChooseKernels(ModulePass):
         try:
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of([linear.weight for linear in linears]), self.machine
+            given = given_blocks(self.blocks)
             measured = times_by_place(Measurement.parse(text) for text in self.measured)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
-                found: Times = {}
+                found: Clock = {}
                 if measured:
                     key = layer_key(linear.weight, layer)
                     found = {width: measured[key, width] for width in WIDTHS if (key, width) in measured}
                 # a layer's facts take more memory than its weight: those of a copy go with it
-                times = LayerTimes(predicted_times(copy(layer), machine), found)
-                linear.kernel = kernel_for(weight, layer, times, machine)
+                decided, times = with_blocks(copy(layer), given, machine, found)
+                linear.kernel = kernel_for(weight, decided, times, machine)
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
 
@@ -125,14 +124,6 @@ def _weight(linear: LinearOp) -> Weight:
     return weight
 
 
-def predicted_times(layer: Layer, machine: Machine) -> Times:
-    """Return the microseconds that all families are predicted to take that can compute a layer."""
-    return {
-        width: {family: ordered_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)}
-        for width in TILE_WIDTHS
-    }
-
-
 def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine) -> KernelAttr:
     """Return the fastest families by width, with their times and the reason."""
     chosen = _fastest(times)
@@ -143,12 +134,15 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
     }
     stored = "sparse" if isinstance(weight, CscMatrix) else "dense"
     far = ", weights beyond the second-level cache" if layer.other_bytes + read_bytes(weight) > machine.l2_bytes else ""
-    return KernelAttr.of(
+    others = _comparisons(starts, times) + _block_prices(starts, times)
+    kernel = KernelAttr.of(
         starts,
-        f"density {density(weight):.3f}, stored {stored}{far}{_comparisons(starts, times)}",
+        f"density {density(weight):.3f}, stored {stored}{far}{others}",
         {width: times.predicted[width][family] for width, family in chosen.items()},
         {width: known[chosen[width]] for width, known in times.measured.items()},
     )
+    over_blocks = [family for family in BLOCK_RULES if family in starts.values()]
+    return kernel.with_blocks({family: layer.blocks(family) for family in over_blocks})
 
 
 def _fastest(times: LayerTimes) -> dict[int, str]:
@@ -185,3 +179,13 @@ def _comparisons(starts: Mapping[int, str], times: LayerTimes) -> str:
             best = min(others, key=known.__getitem__)
             texts.append(f"{best} {known[best]:.3g} us at {width}")
     return f"; next {', '.join(texts)}" if texts else ""
+
+
+def _block_prices(starts: Mapping[int, str], times: LayerTimes) -> str:
+    """Return what families in use would take over another number of blocks."""
+    return "".join(
+        f"; {price.family} {price.microseconds:.3g} us at {price.width} over {price.blocks} "
+        f"{'blocks' if price.blocks > 1 else 'block'} of inputs, {price.other_us:.3g} over {price.other}"
+        for price in times.blocks
+        if price.family in starts.values()
+    )

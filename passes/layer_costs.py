@@ -22,15 +22,20 @@ OTHER_BYTES_UNIT: Final = 1 << 19
 
 
 class Measurement(NamedTuple):
-    """The time that a family took on a layer at a tile width; `layer` is its `layer_key`."""
+    """The time that a family took on a layer at a tile width; `layer` is its `layer_key`.
+
+    `blocks` are the family's blocks of inputs, 0 for a family without them and for the usual number.
+    """
 
     layer: str
     width: int
     family: str
     microseconds: float
+    blocks: int = 0
 
     def __str__(self) -> str:
-        return f"{self.layer}@{self.width} {self.family} {self.microseconds:.4g}"
+        kernel = f"{self.family}:{self.blocks}" if self.blocks else self.family
+        return f"{self.layer}@{self.width} {kernel} {self.microseconds:.4g}"
 
     @staticmethod
     def parse(text: str) -> "Measurement":
@@ -40,11 +45,13 @@ class Measurement(NamedTuple):
             ValueError: the text is something else.
         """
         try:
-            place, family, time = text.split()
+            place, kernel, time = text.split()
             layer, width = place.split("@")
-            return Measurement(layer, int(width), family, float(time))
+            family, _, blocks = kernel.partition(":")
+            return Measurement(layer, int(width), family, float(time), int(blocks or 0))
         except ValueError:
-            raise ValueError(f"cannot read {text!r}, accepted is LAYER@WIDTH FAMILY MICROSECONDS") from None
+            accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
+            raise ValueError(f"cannot read {text!r}, accepted is {accepted}") from None
 
 
 def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
@@ -98,9 +105,9 @@ def layer_key(constant: SSAValue, layer: Layer) -> str:
     return digest.hexdigest()[:16]
 
 
-def times_by_place(measured: Iterable[Measurement]) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the microseconds of families by layer and width."""
-    times: dict[tuple[str, int], dict[str, float]] = {}
+def times_by_place(measured: Iterable[Measurement]) -> dict[tuple[str, int], dict[tuple[str, int], float]]:
+    """Return the microseconds by layer and width, of families and their numbers of blocks."""
+    times: dict[tuple[str, int], dict[tuple[str, int], float]] = {}
     for one in measured:
-        times.setdefault((one.layer, one.width), {})[one.family] = one.microseconds
+        times.setdefault((one.layer, one.width), {})[one.family, one.blocks] = one.microseconds
     return times

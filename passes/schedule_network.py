@@ -60,6 +60,9 @@ LARGER: Final = (1, 2, 8)
 WORTHWHILE: Final = 0.9
 """Share of the time layer by layer below which another schedule is worth it."""
 
+WORTH_TAKING: Final = 0.97
+"""Share of the time below which a schedule that a search found is taken: predictions are not better than that."""
+
 MOST_FAILURES: Final = 2
 """Pairs of layers in a row without an order after which none is looked for."""
 
@@ -101,16 +104,22 @@ class ScheduleNetwork(ModulePass):
         prices = Prices(costs, turn_us, MOST_SLOTS)
         chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
-            found = anneal_schedule(prices, chosen, self.seconds, np.random.default_rng(self.seed))
-            before, proposals = prices.row_us(chosen), found.trace[-1].proposals
-            trace = f"{before:.4g} -> {1e-6 * found.cost:.4g} us a row in {proposals} proposals"
-            chosen = found.best
+            chosen, trace = self._annealed(prices, chosen)
         start, alone = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
         # kernels know caches that layers hardly leave better than a count of rows does
         limit = min((time / width for width, time in alone.items()), default=float("inf"))
         if start is not None and prices.row_us(chosen) < limit:
             _write(tile, _Written(prices, chosen, start))
         return trace
+
+    def _annealed(self, prices: Prices, start: Schedule) -> tuple[Schedule, str]:
+        """Return the schedule that a search found, or that of the start, and what was found."""
+        found = anneal_schedule(prices, start, self.seconds, np.random.default_rng(self.seed))
+        before, after = prices.row_us(start), 1e-6 * found.cost
+        trace = f"{before:.4g} -> {after:.4g} us a row in {found.trace[-1].proposals} proposals"
+        if after <= WORTH_TAKING * before:
+            return found.best, trace
+        return start, f"{trace}, too little to be taken"
 
     def _groups(self, costs: ScheduleCosts) -> list[Group]:
         """Return groups whose values fit the second-level cache in tiles as wide as there are any for."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.lowering.emission import ALIGNMENT
-from redpebble.lowering.layer_report import LayerReport
+from redpebble.lowering.layer_report import LayerReport, Report
 from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.machine_code import missing_features
@@ -168,7 +168,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "scratch_bytes": program.scratch_bytes,
         "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
-        "layers": [vars(layer) for layer in program.layers],
+        "report": vars(program.report) | {"layers": [vars(layer) for layer in program.report]},
         "zeroed": program.zeroed,
     }
 
@@ -185,9 +185,14 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
         constants=tuple(constants),
         scratch_bytes=header["scratch_bytes"],
         steps=tuple(map(_step, header["steps"])),
-        layers=tuple(LayerReport(**layer) for layer in header["layers"]),
+        report=_report(header["report"]),
         zeroed=tuple(header["zeroed"]),
     )
+
+
+def _report(json_report: Json) -> Report:
+    layers = (LayerReport(**layer | {"at_most": tuple(layer["at_most"])}) for layer in json_report["layers"])
+    return Report(**json_report | {"layers": tuple(layers)})
 
 
 def _arrays(data: NDArray[np.uint8], descriptions: Json) -> list[NDArray[np.generic]]:

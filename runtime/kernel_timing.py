@@ -1,8 +1,8 @@
 """How long kernels take on a layer: native loops over the kernels that a compiled network would call."""
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ SAMPLE_SECONDS = 1e-4
 
 FEW_KERNELS = 32
 MOST_COPIES = 1024
+
+K = TypeVar("K", bound=Hashable)
+"""What samples are told apart by."""
 
 
 class PackedLayer(NamedTuple):
@@ -75,9 +78,9 @@ class KernelClock:
         function(*arguments)
         return (time.perf_counter() - start) / sample.kernels
 
-    def fastest(self, samples: Mapping[str, Sample], seconds: float, least_rounds: int = 5) -> dict[str, float]:
+    def fastest(self, samples: Mapping[K, Sample], seconds: float, least_rounds: int = 5) -> dict[K, float]:
         """Return the least time of each sample in microseconds, called in turn for `seconds` or `least_rounds`."""
-        times: dict[str, list[float]] = {name: [] for name in samples}
+        times: dict[K, list[float]] = {name: [] for name in samples}
         end, rounds = time.perf_counter() + seconds, 0
         while rounds < least_rounds or time.perf_counter() < end:
             for name, sample in samples.items():

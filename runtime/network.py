@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.layer_report import LayerReport
+from redpebble.lowering.layer_report import Report
 from redpebble.lowering.program import Program
 from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs
 from redpebble.runtime.call_sizes import CallSizes, call_sizes, dimensions
@@ -63,9 +63,9 @@ class Network:
         self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
 
     @property
-    def report(self) -> tuple[LayerReport, ...]:
-        """What was chosen for each layer, and why."""
-        return self.program.layers
+    def report(self) -> Report:
+        """What was chosen for each layer, and why; and what was tried for all of them together."""
+        return self.program.report
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs, as `InferenceSession.get_inputs` does."""

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of all that is remembered; raised when its meaning changes."""
 
 Json = Any

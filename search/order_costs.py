@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.theory.kernel_cost import WIDTHS, Machine, candidates
-from redpebble.theory.kernel_work import INPUT_BLOCKS, MOST_IN_PIECE, Layer
+from redpebble.theory.kernel_work import MOST_IN_PIECE, Layer
 from redpebble.theory.neuron_groups import GroupedWeight, NeuronGroups
 from redpebble.theory.ordered_layer import OrderedLayer, ordered_us, piece_us, walk_visits
 from redpebble.theory.place_cost import WALK_BLOCK, View, walk_panels
@@ -94,7 +94,7 @@ class OrderCosts:
                 price = layer.walk_exponent * time / (2 * visits) / totals[batch] * SCALE
                 views.append(View(own, span[0] % WALK_BLOCK, WALK_BLOCK, panels, 1, max(1, round(price))))
             elif family in PIECES:
-                piece, blocks = PIECES[family], max(1, round(layer.inputs / INPUT_BLOCKS[family].inputs(layer)))
+                piece, blocks = PIECES[family], layer.blocks(family)
                 block = -(-layer.inputs // blocks)
                 pieces = layer.pieces(blocks, piece)
                 price = tiles * piece_us(family, layer, width, self.machine) / pieces / totals[batch] * SCALE

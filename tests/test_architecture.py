@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,29 @@ FILES = sorted(file for folder in [*MAY_IMPORT, str(SOURCE)] for file in (ROOT /
 EVERY_FILE = [*FILES, *sorted((ROOT / "tests").rglob("*.py"))]
 
 
+@cache
+def text_of(file: Path) -> str:
+    return file.read_text()
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(text_of(file))
+
+
 def folder_of(file: Path) -> str:
     relative = file.relative_to(ROOT)
     return "redpebble" if relative.is_relative_to(SOURCE) else relative.parts[0]
 
 
-def imports_of(file: Path) -> Iterator[str]:
+@cache
+def imports_of(file: Path) -> tuple[str, ...]:
     """The modules a file imports, wherever it does so; `from a import b` may be the module a.b, so both are given."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    return tuple(_imports(file))
+
+
+def _imports(file: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(file)):
         match node:
             case ast.Import(names):
                 yield from (alias.name for alias in names)
@@ -104,14 +120,14 @@ def test_heavy_packages_stay_in_their_layers() -> None:
 
 
 def test_a_file_is_short_and_says_what_it_is() -> None:
-    assert not [name_of(file) for file in EVERY_FILE if len(file.read_text().splitlines()) > MOST_LINES]
+    assert not [name_of(file) for file in EVERY_FILE if len(text_of(file).splitlines()) > MOST_LINES]
     assert not [name_of(file) for file in EVERY_FILE if file.stem in FORBIDDEN_STEMS]
 
 
 def test_a_module_has_a_docstring_and_no_loose_ends() -> None:
-    assert not [name_of(file) for file in FILES if not ast.get_docstring(ast.parse(file.read_text()))]
+    assert not [name_of(file) for file in FILES if not ast.get_docstring(tree_of(file))]
     loose = re.compile(r"\b(?:TODO|FIXME|XXX)\b|NotImplementedError|type: ignore")
-    assert not [name_of(file) for file in FILES if loose.search(file.read_text())]
+    assert not [name_of(file) for file in FILES if loose.search(text_of(file))]
 
 
 def test_every_folder_is_listed_in_pyproject_and_in_the_makefile() -> None:

@@ -12,6 +12,7 @@ them apart. Source: derived.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -87,20 +88,33 @@ def instance_bounds(network: Network, capacities: Sequence[int]) -> list[Instanc
         if capacity < 3:
             raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
     least = lower_bound(network)
-    groups = [_weighted(group) for group in role_groups(network)]
-    crowdings = [role_crowding(group) for group, _ in groups]
+    alike = _alike(role_groups(network))
+    groups = [(_weighted(group), count) for group, count in alike]
+    crowdings = [(role_crowding(group), count) for group, count in alike]
     joint = _weighted(joint_group(network))
     bounds: list[InstanceBound] = []
     for slots in (capacity - 1 for capacity in capacities):
         excesses: dict[Argument, int] = {
             "every value moves": 0,
-            "segments": sum(segment_excess(crowding, slots) for crowding in crowdings),
-            "few can stay, by layer": sum(_few_can_stay(group, slots) for group in groups),
+            "segments": sum(count * segment_excess(crowding, slots) for crowding, count in crowdings),
+            "few can stay, by layer": sum(count * _few_can_stay(group, slots) for group, count in groups),
             "few can stay, jointly": _few_can_stay(joint, slots),
         }
         argument = max(excesses, key=lambda name: excesses[name])
         bounds.append(InstanceBound(least, excesses[argument], argument))
     return bounds
+
+
+def _alike(groups: Sequence[RoleGroup]) -> list[tuple[RoleGroup, int]]:
+    """Return groups that differ, and how often each occurs: a butterfly has very many small ones."""
+    found: dict[bytes, tuple[RoleGroup, int]] = {}
+    for group in groups:
+        digest = hashlib.sha256(repr(group.shape).encode())
+        for array in (group.rows, group.columns, group.left_costs, group.right_costs):
+            digest.update(np.ascontiguousarray(array).data)
+        first, count = found.get(digest.digest(), (group, 0))
+        found[digest.digest()] = (first, count + 1)
+    return list(found.values())
 
 
 class _WeightedGroup(NamedTuple):

@@ -5,11 +5,15 @@ that the first-level cache does not deliver. The numbers follow from the connect
 spread evenly over the inputs; they mirror the packing in `lowering`, which itself would take far longer.
 """
 
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from redpebble.theory.input_blocks import usual_blocks
 
 Counts = NDArray[np.int64]
 Stored = Literal["dense", "sparse", "panels"]
@@ -39,21 +43,6 @@ DENSE_ROWS: Final = {16: (20, 12), 8: (6, 6), 4: (4, 4)}
 """Rows that a single block has at most, and those of several blocks have, by lanes: see dense_blocks."""
 
 
-class InputBlocks(NamedTuple):
-    """How many inputs a block has: enough for some connections of a row, within bounds."""
-
-    connections: int
-    least: int
-    most: int
-
-    def inputs(self, layer: "Layer") -> float:
-        """Return the wanted inputs of a block."""
-        return min(max(self.connections / layer.density, self.least), self.most) if layer.connections else self.most
-
-
-INPUT_BLOCKS: Final = {"count_blocks": InputBlocks(14, 128, 2048), "narrow_blocks": InputBlocks(50, 512, 1024)}
-"""See count_block_packing and narrow_block_packing."""
-
 MOST_IN_PIECE: Final = 32
 """Connections of a row that a pair of rows takes at once: see count_block_packing."""
 
@@ -64,7 +53,8 @@ class Layer:
 
     counts [outputs] are the connections of each output; other_bytes are the weights of all other layers, which are
     read between two uses of this one. A layer that is stored dense has to be computed so; one with panels has outputs
-    that share inputs, and panel_reads counts an input once for all outputs of a panel that share it.
+    that share inputs, and panel_reads counts an input once for all outputs of a panel that share it. block_counts are
+    the blocks of inputs of families that have not as many as usual.
     """
 
     inputs: int
@@ -72,6 +62,17 @@ class Layer:
     other_bytes: float = 0.0
     stored: Stored = "sparse"
     panel_reads: float = 0.0
+    block_counts: Mapping[str, int] = field(default_factory=dict[str, int], kw_only=True)
+
+    def blocks(self, family: str) -> int:
+        """Return the number of blocks of inputs that a family over blocks has."""
+        return self.block_counts.get(family) or usual_blocks(family, self.inputs, self.density)
+
+    def with_blocks(self, block_counts: Mapping[str, int]) -> Self:
+        """Return the same layer with other blocks for some families; what is known of it is shared."""
+        other = copy(self)
+        object.__setattr__(other, "block_counts", {**self.block_counts, **block_counts})
+        return other
 
     @property
     def outputs(self) -> int:
@@ -134,6 +135,10 @@ class Tile(NamedTuple):
     def far_share(self, rows: float) -> float:
         """Return the share of `rows` rows, read again and again, that the first-level cache does not hold."""
         return misses(4 * self.width * rows, self.l1_bytes)
+
+    def random_far_share(self, rows: float) -> float:
+        """Return the share of rows, read at random among `rows`, that the first-level cache does not hold."""
+        return max(0.0, 1 - self.l1_bytes / (4 * self.width * rows)) if rows else 0.0
 
 
 class Work(NamedTuple):
@@ -238,11 +243,11 @@ def sparse_rows(layer: Layer, tile: Tile) -> Work:
 def count_blocks(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, pairs, their lines, kinds, bytes of x and y again."""
     weights = float(layer.connections)
-    sizes = INPUT_BLOCKS["count_blocks"]
-    blocks = max(1, round(layer.inputs / sizes.inputs(layer)), -(-layer.inputs // sizes.most))
+    blocks = layer.blocks("count_blocks")
     kinds = _kinds(layer, blocks)
     pairs = layer.pieces(blocks, MOST_IN_PIECE) / 2 + kinds / 4
-    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
+    far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
+    x_again = 4 * weights * tile.width * far
     y_again = 16 * pairs * tile.width * tile.far_share(layer.outputs)
     lines = (pairs * tile.line, kinds * tile.passes, x_again, y_again)
     units = (1.0, weights * tile.passes, weights * tile.line, pairs * tile.passes, *lines)
@@ -251,12 +256,13 @@ def count_blocks(layer: Layer, tile: Tile) -> Work:
 
 def narrow_blocks(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
-    blocks = max(1, round(layer.inputs / INPUT_BLOCKS["narrow_blocks"].inputs(layer)))
+    blocks = layer.blocks("narrow_blocks")
     pieces = layer.pieces(blocks, layer.inputs + 1)
     groups, kinds = pieces / 4, _kinds(layer, blocks)
     # counts are rounded up so that rows find partners
     weights = layer.connections + pieces
-    x_again = 4 * weights * tile.width * tile.far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
+    far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
+    x_again = 4 * weights * tile.width * far
     y_again = 32 * groups * tile.width * tile.far_share(layer.outputs)
     units = (1.0, weights * tile.passes, weights * tile.line, groups * tile.passes, kinds, x_again, y_again)
     return Work(units, 6 * weights + 20 * groups, tile.passes)
@@ -273,11 +279,13 @@ def _kinds(layer: Layer, blocks: int) -> float:
 
 def _pieces(layer: Layer, blocks: int, most: int) -> float:
     """Return how many pieces of up to `most` connections rows have in `blocks` blocks, connections spread evenly."""
-    mean = layer.counts / blocks
+    tally = np.bincount(layer.counts)
+    counts = np.flatnonzero(tally)
+    mean = counts / blocks
     touched = -blocks * np.expm1(-mean) if blocks > 1 else np.ones(len(mean))
     further = np.zeros(len(mean))
     # counts in a block are about normal; a logistic curve with 0.55 of the deviation is the chance to pass a border
-    spread = 0.55 * np.sqrt(mean * np.maximum(0.0, 1 - layer.counts / max(1, layer.inputs))) + 1e-3
+    spread = 0.55 * np.sqrt(mean * np.maximum(0.0, 1 - counts / max(1, layer.inputs))) + 1e-3
     for border in range(most, int(mean.max(initial=0)) + 2 * most, most):
         further += 1 / (1 + np.exp(np.clip((border + 0.5 - mean) / spread, -50, 50)))
-    return float((touched + blocks * further).sum())
+    return float((touched + blocks * further) @ tally[counts])

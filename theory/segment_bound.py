@@ -54,8 +54,8 @@ def segment_excess(crowding: Crowding, slots: int) -> int:
         crowding: sizes and E.
         slots: K = M - 1, neurons that fast memory holds.
     """
-    if crowding.connection_count == 0:
-        return 0
+    if crowding.connection_count == 0 or slots >= crowding.source_count + crowding.target_count:
+        return 0  # a run in which all of them stay moves nothing twice
     starts = 2 * crowding.target_count + crowding.source_count
     weights = np.unique(np.geomspace(2, max(3, starts), num=24).astype(np.int64)).tolist()
     heaviest = max(_least_weight(crowding, slots, weight) for weight in weights)

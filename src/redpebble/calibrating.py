@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.constants import SparseConstantOp
 from redpebble.dialect.tensors import CscMatrix, shape_of
-from redpebble.lowering.kernels import FAMILIES
+from redpebble.lowering.kernels import over_blocks
 from redpebble.lowering.repeated_kernels import RepeatedKernel
 from redpebble.lowering.target import CpuTarget
 from redpebble.passes.layer_costs import layers_of
@@ -24,7 +24,9 @@ from redpebble.runtime.calibration import STREAM, cache_sizes, machine_name, str
 from redpebble.runtime.kernel_timing import KernelClock, PackedLayer
 from redpebble.runtime.machine_code import host_target
 from redpebble.runtime.remembered import recall, remember
+from redpebble.theory.input_blocks import BLOCK_RULES
 from redpebble.theory.kernel_cost import WIDTHS, Machine, candidates, predicted_us
+from redpebble.theory.kernel_work import Layer
 
 PROBE_SIZE: Final = 384
 PROBE_DENSITIES: Final = (0.06, 0.3)
@@ -112,7 +114,7 @@ def _paces(clock: KernelClock, kernels: list[RepeatedKernel], machine: Machine) 
         weight = _probe(density)
         (layer,) = layers_of([weight])
         samples = {
-            f"{kernel.family}@{kernel.width}": clock.sample(kernel, packed_layer(kernel.family, weight, 0.0))
+            f"{kernel.family}@{kernel.width}": clock.sample(kernel, packed_layer(kernel.family, weight, layer))
             for kernel in kernels
         }
         times = clock.fastest(samples, SECONDS / len(PROBE_DENSITIES))
@@ -131,9 +133,10 @@ def _probe(density: float) -> SSAValue:
     return SparseConstantOp(CscMatrix.from_dense(dense)).result
 
 
-def packed_layer(family: str, weight: SSAValue, other_bytes: float) -> PackedLayer:
-    """Return the layer of a constant weight as a family reads it, among others of so many bytes."""
+def packed_layer(family: str, weight: SSAValue, layer: Layer) -> PackedLayer:
+    """Return a constant weight as a family reads it, over the layer's blocks of inputs and among its other bytes."""
     inputs, outputs = shape_of(weight)
-    arrays = FAMILIES[family].pack(weight, np.zeros(outputs, dtype=np.float32))
+    blocks = layer.blocks(family) if family in BLOCK_RULES else None
+    arrays = over_blocks(family, blocks).pack(weight, np.zeros(outputs, dtype=np.float32))
     own = sum(array.nbytes for array in arrays)
-    return PackedLayer((inputs, outputs), arrays, round(other_bytes) + own if other_bytes else 0)
+    return PackedLayer((inputs, outputs), arrays, round(layer.other_bytes) + own if layer.other_bytes else 0)

@@ -157,14 +157,21 @@ def explain(
     parts: Annotated[
         int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
     ] = None,
+    reorder_seconds: Annotated[float, typer.Option(metavar="S", help="As `compile`: anneal the neurons' order.")] = 0.0,
+    schedule_seconds: Annotated[
+        float, typer.Option(metavar="S", help="As `compile`: anneal the layers' schedule.")
+    ] = 0.0,
+    drop_dead_rows: Annotated[bool, typer.Option(help="As `compile`: drop rows of zeros on the way.")] = False,
     seed: Seed = 0,
 ) -> None:
     """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
     from redpebble.commands import explain_and_print
+    from redpebble.compiler import NativeChoices
     from redpebble.explaining import ExplainRequest
 
     rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
-    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), report)
+    choices = NativeChoices(1, drop_dead_rows, (), reorder_seconds, schedule_seconds)
+    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), choices, report)
     if parts is not None:
         from redpebble.partition_explaining import explain_partition_and_print
 

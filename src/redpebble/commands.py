@@ -13,7 +13,7 @@ from rich.progress import track
 
 from redpebble.bench.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.checking import CheckPlan, Feeds, agree, compare_runs
-from redpebble.compiler import Optimized, optimize
+from redpebble.compiler import NativeChoices, Optimized, optimize
 from redpebble.compiler import compile as compile_model
 from redpebble.deployment import holds_networks, session, write_library
 from redpebble.explain_page import explain_page
@@ -21,13 +21,15 @@ from redpebble.explaining import ExplainRequest, explain, explanation_report
 from redpebble.export.saving import save_model
 from redpebble.frontend.importing import Source
 from redpebble.frontend.reading import read_model
+from redpebble.layer_texts import report_notes
 from redpebble.models.zoo import build, list_recipes, save
-from redpebble.network_model import flat_model
+from redpebble.native_report import native_report
+from redpebble.network_model import flat_model, flattened, simplified
 from redpebble.rendering import (
     bench_table,
     comparison_table,
     console,
-    layer_table,
+    layer_tables,
     network_table,
     order_table,
     recipe_table,
@@ -94,7 +96,7 @@ def _show_optimized(
     original, comparisons = checked
     before, after = _summary(original, request.source), _summary(result.model, request.files.model)
     console.print(summary_table(before, after))
-    console.print(layer_table(result.report))
+    console.print(layer_tables(result.report))
     if result.splits:
         console.print(split_table(result.splits))
     if result.networks:
@@ -154,20 +156,24 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
         _write_json(report, bench_report(rows))
 
 
-def explain_and_print(model: Path, request: ExplainRequest, report: Path | None) -> None:
+def explain_and_print(model: Path, request: ExplainRequest, choices: NativeChoices, report: Path | None) -> None:
     """Show the layers of a model, how its graphs of neurons move values, and what bounds that; write it as a report.
+
+    Layers are those that `compile` makes by `choices`.
 
     Raises:
         ValueError: the report is neither JSON nor HTML.
     """
     if report is not None and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
+    module = simplified(model)
+    layers = native_report(module, choices)
+    console.print(layer_tables(layers, moved=True))
+    for note in report_notes(layers):
+        console.print(note, highlight=False)
     with console.status("counting and searching orders") if console.is_terminal else nullcontext():
-        explanation = explain(flat_model(model), request)
-    console.print(layer_table(explanation.layers, moved=True))
+        explanation = explain(flattened(module), layers, request)
     console.print(explanation.graph_line, highlight=False)
-    if explanation.neuron_order:
-        console.print(f"order of neurons: {explanation.neuron_order}", highlight=False)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
     if report is not None and report.suffix == ".html":

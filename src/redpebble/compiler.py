@@ -128,6 +128,15 @@ class NativeChoices:
                 raise ValueError(f"{name}_seconds is {seconds}, expected 0 or more")
         known_passes((*simplifying_passes(), ReorderNeurons(), ScheduleNetwork()), self.skip_passes)
 
+    def kept(self, passes: Sequence[ModulePass]) -> list[ModulePass]:
+        """Return the passes that are not to be skipped."""
+        return [one for one in passes if one.name not in self.skip_passes]
+
+    def native_passes(self, machine: Machine) -> tuple[ModulePass, ...]:
+        """Return what `native_passes` are by these choices on a machine."""
+        schedule = ScheduleNetwork(machine.l1_bytes, machine.l2_bytes, self.schedule_seconds)
+        return native_passes(self.threads, drop_dead_rows=self.drop_dead_rows, schedule=schedule)
+
 
 def build_module(
     source: Source, threads: int = 1, tuning: Tuning | None = None, choices: NativeChoices | None = None
@@ -141,16 +150,20 @@ def build_module(
     """
     choices = choices or NativeChoices(threads)
     module = import_model(source, foreign="refuse").module
+    run_passes(context(), module, choices.kept(simplifying_passes()))
+    choose_kernels(module, tuning, choices)
+    machine = Machine() if tuning is None else tuning.machine
+    run_passes(context(), module, choices.kept(choices.native_passes(machine)))
+    return module
+
+
+def choose_kernels(module: ModuleOp, tuning: Tuning | None, choices: NativeChoices) -> None:
+    """Put the neurons of a simplified module into an order, and choose the kernels of its layers."""
     # neurons that share connections come together, on request also by a search; kernels are chosen for that order
     machine = Machine() if tuning is None else tuning.machine
-    passes = (*simplifying_passes(), ReorderNeurons.on(machine, choices.reorder_seconds))
-    run_passes(context(), module, [one for one in passes if one.name not in choices.skip_passes])
-    kernels = ChooseKernels() if tuning is None else ChooseKernels.on(tuning.machine, measure_kernels(module, tuning))
-    schedule = ScheduleNetwork(machine.l1_bytes, machine.l2_bytes, choices.schedule_seconds)
-    native = native_passes(choices.threads, drop_dead_rows=choices.drop_dead_rows, schedule=schedule)
-    later = (kernels, AnnotateIoBounds(), *native)
-    run_passes(context(), module, [one for one in later if one.name not in choices.skip_passes])
-    return module
+    run_passes(context(), module, choices.kept([ReorderNeurons.on(machine, choices.reorder_seconds)]))
+    measured = () if tuning is None else measure_kernels(module, tuning)
+    run_passes(context(), module, choices.kept([ChooseKernels.on(machine, measured), AnnotateIoBounds()]))
 
 
 def compile(  # noqa: A001 - the name users expect, as in re.compile

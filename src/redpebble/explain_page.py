@@ -8,25 +8,26 @@ from numpy.typing import NDArray
 
 from redpebble.charts import Axes, Line, dot_picture, line_chart
 from redpebble.explaining import SEARCHED, Explanation, NetworkExplanation, Transfers
+from redpebble.layer_texts import SENTENCES, TITLE, WORDS, layer_columns, reason_columns, report_notes
 from redpebble.lowering.layer_report import LayerReport
-from redpebble.rendering import kernel_times
 from redpebble.search.orders import FoundOrder
 
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
 body { margin: 0; background: #f6f6f4; color: #1d1d1b; font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 1060px; margin: 0 auto; padding: 32px 24px 64px; }
+main { max-width: 1320px; margin: 0 auto; padding: 32px 24px 64px; }
 h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 0 0 4px; }
-p { margin: 0 0 12px; max-width: 76ch; } .note { color: #62625d; font-size: 13.5px; }
+p { margin: 0 0 12px; max-width: 76ch; } .note { color: #62625d; font-size: 13.5px; white-space: pre-line; }
 section { background: #fff; border: 1px solid #e3e3de; border-radius: 8px; padding: 20px 22px; margin-top: 18px; }
 dl { display: flex; flex-wrap: wrap; gap: 12px; margin: 18px 0 0; }
 dl div { background: #fff; border: 1px solid #e3e3de; border-radius: 8px; padding: 10px 16px; min-width: 130px; }
 dt { color: #62625d; font-size: 13px; } dd { margin: 0; font-size: 20px; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 5px 10px; border-bottom: 1px solid #ecece8; white-space: nowrap; }
-th { font-weight: 600; font-size: 13px; color: #62625d; } th.word, td.word { text-align: left; }
+th, td { text-align: right; padding: 5px 8px; border-bottom: 1px solid #ecece8; white-space: nowrap; }
+th { font-weight: 600; font-size: 13px; color: #62625d; } .word, .text { text-align: left; }
+td { vertical-align: top; } td.word { white-space: pre; } td.text { white-space: pre-line; }
 tr.best td { font-weight: 650; } tr.bound td { color: #62625d; }
 svg { width: 100%; min-width: 620px; height: auto; display: block; font: 13px system-ui, sans-serif; }
 .grid { stroke: #e8e8e3; } .tick, .axis { fill: #62625d; } .mark { stroke: #9a9a93; stroke-dasharray: 2 3; }
@@ -46,7 +47,11 @@ figcaption { color: #62625d; font-size: 13.5px; margin-top: 6px; }
 def explain_page(name: str, explanation: Explanation) -> str:
     """Return the page for a model called `name`."""
     sections = [_network_sections(explanation.network, explanation)] if explanation.network is not None else []
-    layers = _section("Layers", "What the linear layers are after optimization.", _layer_table(explanation.layers))
+    notes = [
+        f"What the linear layers are after optimization. {TITLE[0].upper()}{TITLE[1:]}.",
+        *report_notes(explanation.report),
+    ]
+    layers = _section("Layers", "\n".join(notes), _layer_tables(explanation.report))
     body = "".join([_head(name, explanation), *sections, layers])
     title = escape(f"{name}: data movement")
     return (
@@ -114,12 +119,12 @@ def _section(title: str, note: str, content: str) -> str:
 
 def _table(headers: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], words: Sequence[str] = ()) -> str:
     """Return a table; a row is its style class and its cells. Columns under `words` hold words, as the first does."""
-    left = [not place or header in words for place, header in enumerate(headers)]
+    kinds = ["word" if not place or header in words else "number" for place, header in enumerate(headers)]
+    kinds = ["text" if header in SENTENCES else kind for header, kind in zip(headers, kinds, strict=True)]
 
     def line(kind: str, style: str, cells: Sequence[str]) -> str:
         written = (
-            f'<{kind} class="{"word" if is_word else "number"}">{escape(cell)}</{kind}>'
-            for cell, is_word in zip(cells, left, strict=True)
+            f'<{kind} class="{column}">{escape(cell)}</{kind}>' for cell, column in zip(cells, kinds, strict=True)
         )
         return f'<tr class="{style}">{"".join(written)}</tr>'
 
@@ -208,32 +213,9 @@ def _ranks(neurons: NDArray[np.int64], keys: NDArray[np.int64], *, last: bool = 
     return place[of_connection], len(unique)
 
 
-def _spans(layer: LayerReport) -> list[str]:
-    """Return kilobytes, predicted and measured times of the families of a layer, from the first width to the last."""
-    kilobytes = {width: count / 1e3 for width, count in layer.predicted_bytes.items()}
-    known = (kilobytes, layer.predicted_us, layer.measured_us)
-    return ["; ".join(filter(None, kernel_times(layer.kernel, one))) for one in known]
-
-
-def _layer_table(layers: Sequence[LayerReport]) -> str:
-    times = ("predicted KB", "predicted us", "measured us")
-    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, "structure", "why")
-    rows = [
-        (
-            "",
-            (
-                layer.name,
-                f"{layer.inputs:,}",
-                f"{layer.outputs:,}",
-                f"{layer.connections:,}",
-                f"{layer.density:.3f}",
-                layer.format,
-                layer.kernel,
-                *_spans(layer),
-                layer.structure.replace("\n", "; "),
-                layer.reason,
-            ),
-        )
-        for layer in layers
-    ]
-    return _table(headers, rows, words=("format", "kernel", *times, "structure", "why"))
+def _layer_tables(layers: Sequence[LayerReport]) -> str:
+    tables: list[str] = []
+    for columns in (layer_columns(layers, moved=True), reason_columns(layers)):
+        rows = (("", ["\n".join(lines) for lines in cells]) for cells in zip(*columns.values(), strict=True))
+        tables.append(_table([*columns], rows, words=WORDS))
+    return "".join(tables)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from redpebble.lowering.layer_report import LayerReport
+from redpebble.lowering.layer_report import Report
 from redpebble.network_model import FlatModel, join, join_orders
 from redpebble.scheduling import FoundSchedule, ScheduleRequest, add_counts, find_schedule
 from redpebble.search.counting import count_levels
@@ -56,6 +56,12 @@ class ExplainRequest:
         if self.batch_tile < 1:
             raise ValueError(f"a batch tile of {self.batch_tile} columns, at least 1 is needed")
         Memory(self.memory)
+        _ = self.search
+
+    @property
+    def search(self) -> ScheduleRequest:
+        """What order of the connections to search for."""
+        return ScheduleRequest(self.memory, "min", self.seconds, self.seed)
 
     @staticmethod
     def default_memory(batch_tile: int) -> int:
@@ -114,25 +120,19 @@ class Explanation:
     """All that is known of a model; `network` is None where it has no linear layer with constant weights."""
 
     request: ExplainRequest
-    layers: tuple[LayerReport, ...]
+    report: Report
     graph_line: str
     network: NetworkExplanation | None
-    neuron_order: str = ""
-    """What orders of hidden neurons were tried, and what they are predicted to gain."""
 
 
-def explain(model: FlatModel, request: ExplainRequest) -> Explanation:
-    """Count orders and bound what any order transfers.
-
-    Raises:
-        ValueError: the seconds are negative.
-    """
+def explain(model: FlatModel, report: Report, request: ExplainRequest) -> Explanation:
+    """Count orders and bound what any order transfers; `report` says what is known of the model's layers."""
     if not model.networks:
-        return Explanation(request, model.layers, model.graph_line, None, model.order)
+        return Explanation(request, report, model.graph_line, None)
     # on a machine that does something else, threads that spin in eigenvalue solvers cost far more than they save
     with threadpool_limits(1):
         network = _explain_network(model, request)
-    return Explanation(request, model.layers, model.graph_line, network, model.order)
+    return Explanation(request, report, model.graph_line, network)
 
 
 def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplanation:
@@ -140,7 +140,7 @@ def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplan
     orders = {name: [make(one, request.memory) for one in networks] for name, make in QUICK_ORDERS.items()}
     schedule = None
     if sum(one.connection_count for one in networks) <= MOST_SEARCHED:
-        schedule = find_schedule(model, ScheduleRequest(request.memory, "min", request.seconds, request.seed))
+        schedule = find_schedule(model, request.search)
         orders[SEARCHED] = [found.order for found in schedule.found]
     memories = _memories(networks, request.memory)
     here = memories.index(request.memory)
@@ -200,9 +200,10 @@ def explanation_report(explanation: Explanation) -> dict[str, Any]:
         "memory": request.memory,
         "batch_tile": request.batch_tile,
         "network": None if network is None else _network_report(network),
-        "layers": [asdict(layer) for layer in explanation.layers],
+        "layers": [asdict(layer) for layer in explanation.report],
         "graphs": explanation.graph_line,
-        "neuron_order": explanation.neuron_order,
+        "neuron_order": explanation.report.neuron_order,
+        "schedule_search": explanation.report.schedule_search,
     }
 
 

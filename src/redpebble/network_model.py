@@ -2,44 +2,30 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.compiler import context, native_passes, simplifying_passes
+from redpebble.compiler import context, simplifying_passes
 from redpebble.dialect.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.foreign import ForeignOp
 from redpebble.dialect.movement import ReshapeOp
 from redpebble.dialect.network import NetworkOp
-from redpebble.dialect.provenance import ORDER
-from redpebble.dialect.tile import TileOp
 from redpebble.frontend.importing import Source, import_model
-from redpebble.group_timing import measure_groups
-from redpebble.lowering.layer_report import LayerReport, layer_reports
-from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
-from redpebble.passes.choose_kernels import ChooseKernels
 from redpebble.passes.flatten_network import FlattenNetwork
 from redpebble.passes.network_view import network_of_op
 from redpebble.passes.pipeline import run_passes
-from redpebble.passes.reorder_neurons import ReorderNeurons
-from redpebble.runtime.cache import default_folder
-from redpebble.runtime.machine_code import host_target
 from redpebble.theory.network import Network
-from redpebble.tuning import Tuning, measure_kernels
 
 
 @dataclass(frozen=True)
 class FlatModel:
-    """A model after the portable passes: its linear layers, its graphs, and how often what cuts it into them occurs."""
+    """A model after the simplifying passes: its graphs, and how often what cuts it into them occurs."""
 
-    layers: tuple[LayerReport, ...]
     networks: tuple[Network, ...]
     cuts: dict[str, int]
-    order: str = ""
-    """What orders of its hidden neurons were tried and are predicted to gain, where the network has one."""
 
     @property
     def graph_line(self) -> str:
@@ -50,38 +36,31 @@ class FlatModel:
         return f"{graphs}; no connections are: {what}" if what else graphs
 
 
-def flat_model(source: Source, cache: Path | None = None) -> FlatModel:
-    """Return the graphs of a model; kernels are those of this machine, as far as `cache` (the user's) knows it.
+def flat_model(source: Source) -> FlatModel:
+    """Return the graphs of a model.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    return flattened(simplified(source))
+
+
+def simplified(source: Source) -> ModuleOp:
+    """Return the module of a model after the simplifying passes.
 
     Raises:
         ModelError: the model is unreadable.
     """
     module = import_model(source, foreign="keep").module
     run_passes(context(), module, simplifying_passes())
-    known = Tuning.recalled(host_target(), default_folder() if cache is None else cache)
-    # layers are those that `compile` runs; the numbers of neurons in graphs stay those of the model
-    ordered = module.clone()
-    run_passes(context(), ordered, [ReorderNeurons.on(known.machine)])
-    kernels = ChooseKernels.on(known.machine, measure_kernels(ordered, known))
-    run_passes(context(), ordered, (kernels, AnnotateIoBounds()))
+    return module
+
+
+def flattened(module: ModuleOp) -> FlatModel:
+    """Return the graphs of a simplified module, which is of no use afterwards."""
     run_passes(context(), module, (FlattenNetwork(),))
     networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))
-    order = ordered.attributes.get(ORDER)
-    # after what is known of the layers: tiles are another order of the ops
-    line = order.data if isinstance(order, StringAttr) else ""
-    return FlatModel(_scheduled_reports(ordered), networks, _cuts(module), line)
-
-
-def _scheduled_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
-    """Return the lines of all layers; those that run depth first with others are measured."""
-    if any(isinstance(op, ForeignOp) for op in module.walk()):
-        return layer_reports(module)
-    scheduled = module.clone()
-    run_passes(context(), scheduled, native_passes())
-    if not any(isinstance(op, TileOp) and op.depth_first is not None for op in scheduled.walk()):
-        return layer_reports(module)
-    measure_groups(scheduled, host_target())
-    return layer_reports(scheduled)
+    return FlatModel(networks, _cuts(module))
 
 
 def _cuts(module: ModuleOp) -> dict[str, int]:

@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
 from redpebble.bench.model_bench import BenchRow
 from redpebble.explaining import ExplainRequest, NetworkExplanation
 from redpebble.export.network_report import NetworkReport
 from redpebble.export.split_report import SplitReport
+from redpebble.layer_texts import LINED, TITLE, WORDS, Columns, layer_columns, reason_columns
 from redpebble.lowering.layer_report import LayerReport
 from redpebble.models.recipe import Recipe
 from redpebble.runtime.oracle import Comparison
@@ -22,34 +23,17 @@ WIDE = 160
 console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
-def layer_table(layers: Sequence[LayerReport], *, moved: bool = False) -> Table:
-    """Return a line for each linear layer; times in microseconds are of tiles of the widths that a kernel is for.
+def layer_tables(layers: Sequence[LayerReport], *, moved: bool = False) -> Group:
+    """Return a row for each linear layer, and one that says why; with `moved` also the kilobytes of its tiles."""
+    numbers, reasons = _filled(layer_columns(layers, moved=moved)), _filled(reason_columns(layers))
+    return Group(TITLE, numbers, "", reasons)
 
-    With `moved` also the kilobytes that such tiles read and write.
-    """
-    times = ("predicted us", *(("measured us",) if any(layer.measured_us for layer in layers) else ()))
-    times = (*(("predicted KB",) if moved else ()), *times)
-    found = ("structure",) if any(layer.structure for layer in layers) else ()
-    headers = ("layer", "inputs", "outputs", "connections", "density", "format", "kernel", *times, *found, "why")
-    table = _table(*headers)
-    for layer in layers:
-        sizes = (str(layer.inputs), str(layer.outputs), f"{layer.connections:,}", f"{layer.density:.3f}")
-        kilobytes = {width: count / 1e3 for width, count in layer.predicted_bytes.items()}
-        known = {"predicted KB": kilobytes, "predicted us": layer.predicted_us, "measured us": layer.measured_us}
-        spans = ("\n".join(kernel_times(layer.kernel, known[name])) for name in times)
-        reasons = (layer.structure, layer.reason) if found else (layer.reason,)
-        table.add_row(layer.name, *sizes, layer.format, layer.kernel.replace(", ", "\n"), *spans, *reasons)
+
+def _filled(columns: Columns) -> Table:
+    table = _table(*columns)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*("\n".join(lines) for lines in cells))
     return table
-
-
-def kernel_times(kernel: str, times: Mapping[str, float]) -> list[str]:
-    """Return for each family of a kernel such as `walk from 1, panels from 8` its times from the first width on."""
-    starts = [int(word) for word in kernel.replace(",", "").split() if word.isdigit()] or [1]
-    texts: list[str] = []
-    for start, end in zip(starts, [*starts[1:], None], strict=True):
-        own = [time for width, time in times.items() if int(width) >= start and (end is None or int(width) < end)]
-        texts.append(" to ".join(dict.fromkeys(f"{time:.3g}" for time in (*own[:1], *own[-1:]))))
-    return texts
 
 
 def network_table(networks: Sequence[NetworkReport]) -> Table:
@@ -142,18 +126,11 @@ def _table(*headers: str) -> Table:
     """Return an empty table whose columns of numbers are right-aligned."""
     words = {
         "",
-        "layer",
         "sparse network",
         "split from",
         "order",
         "start",
-        "format",
-        "kernel",
-        "predicted KB",
-        "predicted us",
-        "measured us",
-        "structure",
-        "why",
+        *WORDS,
         "output",
         "verdict",
         "engine",
@@ -164,7 +141,5 @@ def _table(*headers: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for header in headers:
         side = "left" if header in words else "right"
-        # a line of times belongs to the line of the kernel beside it
-        together = header in {"kernel", "predicted us", "measured us"}
-        table.add_column(header, justify=side, overflow="fold", no_wrap=together)
+        table.add_column(header, justify=side, overflow="fold", no_wrap=header in LINED)
     return table

@@ -25,6 +25,10 @@ class ScheduleRequest:
     seed: int = 0
     threads: int = 1
 
+    def __post_init__(self) -> None:
+        if self.seconds < 0:
+            raise ValueError(f"a search of {self.seconds} seconds is less than none")
+
 
 @dataclass(frozen=True)
 class FoundSchedule:
@@ -49,12 +53,10 @@ def find_schedule(model: FlatModel, request: ScheduleRequest) -> FoundSchedule:
     """Search an order for each graph, each for its share of the seconds; 0 seconds take the best start.
 
     Raises:
-        ValueError: there is no graph, the memory is too small, or the seconds are negative.
+        ValueError: there is no graph, or the memory is too small.
     """
     if not model.networks:
         raise ValueError("nothing to schedule: the model has no linear layer with constant weights")
-    if request.seconds < 0:
-        raise ValueError(f"a search of {request.seconds} seconds is less than none")
     total = sum(network.connection_count for network in model.networks)
     found: list[FoundOrder] = []
     for number, network in enumerate(model.networks):

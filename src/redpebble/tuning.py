@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from rich.console import Console
 from rich.progress import track
@@ -12,15 +12,20 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from redpebble.calibrating import calibrate, is_calibrated, machine_for, packed_layer
+from redpebble.dialect.attributes import KernelAttr
 from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.times import TimesAttr
+from redpebble.lowering.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
 from redpebble.lowering.repeated_kernels import RepeatedKernel
 from redpebble.lowering.target import CpuTarget
-from redpebble.passes.choose_kernels import predicted_times
+from redpebble.passes.choose_blocks import Times, predicted_times
 from redpebble.passes.layer_costs import Measurement, layer_key, layers_of
 from redpebble.runtime.calibration import machine_name
 from redpebble.runtime.kernel_timing import KernelClock
 from redpebble.runtime.machine_code import host_target, missing_features
 from redpebble.runtime.remembered import Json, recall, remember
+from redpebble.theory.block_choice import price_blocks
+from redpebble.theory.input_blocks import BLOCK_RULES
 from redpebble.theory.kernel_cost import WIDTHS, Machine
 from redpebble.theory.kernel_work import Layer
 
@@ -71,14 +76,21 @@ class Tuning:
         return Tuning(target, machine_for(target, folder), folder, seconds=0.0, recalls=False)
 
 
+class Candidate(NamedTuple):
+    """A kernel to measure, and over how many blocks of inputs: 0 for families without."""
+
+    kernel: RepeatedKernel
+    blocks: int
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The kernels to measure for a layer."""
+    """What to measure for a layer."""
 
     key: str
     weight: SSAValue
     layer: Layer
-    kernels: tuple[RepeatedKernel, ...]
+    kernels: tuple[Candidate, ...]
 
 
 def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]:
@@ -102,19 +114,58 @@ def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]
     return tuple(known[place] for place in places if place in known)
 
 
-def _place(one: Candidates, kernel: RepeatedKernel) -> tuple[str, int, str]:
-    return one.key, kernel.width, kernel.family
+def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
+    """Write into the kernels of a module how long they take in the tiles in which they run, where nobody has measured.
+
+    Nothing is remembered: what was not measured beside others says nothing about which kernel is best.
+    """
+    known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None}
+    wanted: dict[str, Candidates] = {}
+    keys: dict[LinearOp, str] = {}
+    for (linear, numbers), layer in zip(known.items(), layers_of([op.weight for op in known]), strict=True):
+        keys[linear] = key = layer_key(linear.weight, layer)
+        kernels = _chosen(linear, numbers) if layer.inputs and layer.outputs else ()
+        others = wanted[key].kernels if key in wanted else ()
+        wanted[key] = Candidates(key, linear.weight, layer, tuple(dict.fromkeys((*others, *kernels))))
+    found = _measured([one for one in wanted.values() if one.kernels], tuning)
+    for linear, numbers in known.items():
+        kernel = linear.kernel
+        assert kernel is not None
+        times = kernel.measured.by_width
+        for chosen, blocks in _chosen(linear, numbers):
+            place = (keys[linear], chosen.width, chosen.family, blocks)
+            times |= {chosen.width: found[place].microseconds} if place in found else {}
+        *chosen_before, _, reason = kernel.parameters
+        linear.kernel = KernelAttr.new([*chosen_before, TimesAttr.of(dict(sorted(times.items()))), reason])
 
 
-def _recalled(content: Json) -> dict[tuple[str, int, str], Measurement]:
-    """Return measurements by layer, width and family; what cannot be read is left out."""
-    known: dict[tuple[str, int, str], Measurement] = {}
+def _chosen(linear: LinearOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
+    """Return the kernels of a layer that run by themselves and were not measured."""
+    kernel = linear.kernel
+    assert kernel is not None
+    alone = [width for width, family in numbers.families.items() if family != DEPTH_FIRST and width in WIDTHS]
+    missing = {width: kernel.family_at(width) for width in alone if width not in kernel.measured.by_width}
+    blocks = kernel.blocks.by_family
+    return tuple(Candidate(RepeatedKernel(family, width), blocks.get(family, 0)) for width, family in missing.items())
+
+
+Place = tuple[str, int, str, int]
+"""A layer, a width, a family, and its blocks."""
+
+
+def _place(one: Candidates, candidate: Candidate) -> Place:
+    return one.key, candidate.kernel.width, candidate.kernel.family, candidate.blocks
+
+
+def _recalled(content: Json) -> dict[Place, Measurement]:
+    """Return measurements by their places; what cannot be read is left out."""
+    known: dict[Place, Measurement] = {}
     for text in cast("list[object]", content) if isinstance(content, list) else ():
         try:
             one = Measurement.parse(str(text))
         except ValueError:
             continue
-        known[one.layer, one.width, one.family] = one
+        known[one.layer, one.width, one.family, one.blocks] = one
     return known
 
 
@@ -127,9 +178,23 @@ def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
         if key in found or not layer.inputs or not layer.outputs:
             continue
         times = predicted_times(layer, machine)
-        kernels = [RepeatedKernel(family, width) for width in WIDTHS for family in _best(times[width])]
+        blocks = _block_counts(layer, times, machine)
+        kernels = [
+            Candidate(RepeatedKernel(family, width), count)
+            for width in WIDTHS
+            for family in _best(times[width])
+            for count in blocks.get(family, (0,))
+        ]
         found[key] = Candidates(key, linear.weight, layer, tuple(kernels))
     return list(found.values())
+
+
+def _block_counts(layer: Layer, times: Times, machine: Machine) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of blocks to measure for families over blocks: the usual one, and the best of the others."""
+    counts = {family: {layer.blocks(family)} for family in BLOCK_RULES}
+    for price in price_blocks(layer, times, machine):
+        counts[price.family] |= {price.blocks, price.other}
+    return {family: tuple(sorted(own)) for family, own in counts.items()}
 
 
 def _best(times: Mapping[str, float]) -> list[str]:
@@ -143,21 +208,24 @@ def _shown(layers: Sequence[Candidates]) -> Iterable[Candidates]:
     return track(layers, "measuring kernels", console=console, transient=True, disable=not console.is_terminal)
 
 
-def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[tuple[str, int, str], Measurement]:
+def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[Place, Measurement]:
     """Return the times of all candidates; each layer gets an equal part of the seconds that are left."""
-    clock = KernelClock((kernel for one in missing for kernel in one.kernels), tuning.target)
-    found: dict[tuple[str, int, str], Measurement] = {}
+    clock = KernelClock((candidate.kernel for one in missing for candidate in one.kernels), tuning.target)
+    found: dict[Place, Measurement] = {}
     spent = 0.0
     for number, one in enumerate(_shown(missing)):
         packed = {
-            family: packed_layer(family, one.weight, one.layer.other_bytes)
-            for family in dict.fromkeys(kernel.family for kernel in one.kernels)
+            (family, blocks): packed_layer(family, one.weight, one.layer.with_blocks({family: blocks}))
+            for family, blocks in dict.fromkeys((kernel.family, blocks) for kernel, blocks in one.kernels)
         }
         start = time.perf_counter()
-        samples = {kernel.symbol: clock.sample(kernel, packed[kernel.family]) for kernel in one.kernels}
+        samples = {
+            candidate: clock.sample(candidate.kernel, packed[candidate.kernel.family, candidate.blocks])
+            for candidate in one.kernels
+        }
         least = clock.fastest(samples, max(0.0, tuning.seconds - spent) / (len(missing) - number), least_rounds=3)
         spent += time.perf_counter() - start
-        for kernel in one.kernels:
-            measurement = Measurement(one.key, kernel.width, kernel.family, float(f"{least[kernel.symbol]:.4g}"))
-            found[_place(one, kernel)] = measurement
+        for candidate in one.kernels:
+            (family, width), us = candidate.kernel, float(f"{least[candidate]:.4g}")
+            found[_place(one, candidate)] = Measurement(one.key, width, family, us, candidate.blocks)
     return found

@@ -5,8 +5,9 @@ from pathlib import Path
 from redpebble.calibrating import calibrate
 from redpebble.compiler import build_module
 from redpebble.group_timing import measure_groups
-from redpebble.lowering.layer_report import layer_reports
-from redpebble.rendering import console, layer_table
+from redpebble.layer_texts import report_notes
+from redpebble.lowering.layer_report import module_report
+from redpebble.rendering import console, layer_tables
 from redpebble.runtime.cache import default_folder
 from redpebble.runtime.machine_code import host_target
 from redpebble.theory.kernel_cost import Machine
@@ -25,7 +26,10 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
     if model is not None:
         module = build_module(model, tuning=Tuning.on(host_target(), folder, seconds))
         measure_groups(module, host_target())
-        console.print(layer_table(layer_reports(module)))
+        report = module_report(module)
+        console.print(layer_tables(report))
+        for note in report_notes(report):
+            console.print(note, highlight=False)
 
 
 def machine_line(machine: Machine) -> str:

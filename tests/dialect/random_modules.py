@@ -100,7 +100,7 @@ def _linear(growing: Growing, x: SSAValue) -> Operation:
     bias = growing.constant(shape[1:]) if draw(st.booleans()) else None
     op = LinearOp(x, growing.add(weight), bias, growing.activation() if draw(st.booleans()) else None)
     if draw(st.booleans()):
-        op.kernel = KernelAttr.of("dense", draw(st.text("abc .<>", max_size=5)))
+        op.kernel = KernelAttr.of("dense", draw(st.text("abc .<>", max_size=5))).with_blocks({"dense": 3})
         op.io_bounds = IoBoundsAttr.of((9, 12), (2, 4))
     return op
 

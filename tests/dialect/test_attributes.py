@@ -9,6 +9,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from redpebble.dialect.activations import ACTIVATION_PARAMETERS
 from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
 from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
+from redpebble.dialect.input_blocks import InputBlocksAttr
 from redpebble.dialect.movement import TargetShapeAttr
 from redpebble.dialect.structure import SENTENCES, FactAttr
 from redpebble.dialect.times import TimesAttr
@@ -24,6 +25,11 @@ from redpebble.dialect.times import TimesAttr
         "#pebble.sparsity<csc, nonzeros = 205>",
         '#pebble.kernel<sparse_rows, "density 0.050 below 0.40">',
         '#pebble.kernel<walk from 1, count_blocks from 8, predicted [1: 6.8, 8: 16.25], measured [1: 7.0], "why">',
+        '#pebble.kernel<count_blocks, blocks [count_blocks: 4], "why">',
+        "#pebble.kernel<walk from 1, narrow_blocks from 8, count_blocks from 32, "
+        'blocks [count_blocks: 4, narrow_blocks: 1], predicted [1: 6.8, 8: 16.25], "why">',
+        "#pebble.input_blocks<[count_blocks: 4, narrow_blocks: 1]>",
+        "#pebble.input_blocks<[]>",
         "#pebble.times<[1: 6.8, 64: 113.0]>",
         "#pebble.times<[]>",
         "#pebble.layout<feature_major>",
@@ -123,6 +129,28 @@ def test_a_target_entry_that_is_no_size_is_refused() -> None:
 
 def test_a_kernel_keeps_its_reason() -> None:
     assert KernelAttr.of("dense", "density 0.9").reason.data == "density 0.9"
+
+
+def test_a_kernel_has_blocks_of_its_own_families_only() -> None:
+    kernel = KernelAttr.of({1: "walk", 8: "count_blocks", 64: "walk"}, "why")
+    assert kernel.blocks.by_family == {}
+    assert kernel.with_blocks({"count_blocks": 4}).blocks.by_family == {"count_blocks": 4}
+    with pytest.raises(
+        VerifyException, match=r"^blocks of narrow_blocks, accepted are the families walk, count_blocks$"
+    ):
+        kernel.with_blocks({"narrow_blocks": 4})
+
+
+@pytest.mark.parametrize("blocks", [0, -3])
+def test_fewer_than_one_block_is_refused(blocks: int) -> None:
+    with pytest.raises(VerifyException, match=rf"^count_blocks has {blocks} blocks, expected 1 or more$"):
+        InputBlocksAttr.of({"count_blocks": blocks})
+
+
+def test_blocks_given_twice_are_refused() -> None:
+    message = r"^blocks of walk, walk, expected different families with a number each$"
+    with pytest.raises(VerifyException, match=message):
+        parse_attribute("#pebble.input_blocks<[walk: 1, walk: 2]>")
 
 
 @pytest.mark.parametrize("times", [{8: 1.0, 1: 2.0}, {0: 1.0}])

@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from redpebble import cli
+from redpebble.bench.hidden_networks import HiddenNetwork, band, onnx_model
 from redpebble.models import zoo
 from redpebble.theory.memory import Memory, count_transfers
 from redpebble.theory.network import Network
@@ -97,7 +98,47 @@ def test_the_json_holds_bounds_around_the_counts_of_every_order(
     layers = content["layers"]
     assert sum(layer["connections"] for layer in layers) == network["connections"]
     assert all({"name", "outputs", "connections", "density", "format", "kernel"} <= {*layer} for layer in layers)
-    assert "searched" in capsys.readouterr().out
+    for layer in layers:
+        assert (
+            {*layer["families"]} == {*layer["predicted_us"]} == {*layer["predicted_bytes"]} >= {*layer["measured_us"]}
+        )
+        assert layer["measured_us"]
+        assert min(*layer["predicted_us"].values(), *layer["measured_us"].values()) > 0
+    printed = capsys.readouterr().out
+    assert all(words in printed for words in ("searched", "predicted KB", "predicted us", "measured us"))
+
+
+def test_a_cascade_is_explained_by_tiles_whose_rows_all_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, model = tmp_path / "x.json", saved("radixnet(layers=2)", tmp_path)
+    assert run(monkeypatch, "explain", model, "--seconds", 0, "--report", report, "--drop-dead-rows") == 0
+    first, last = json.loads(report.read_text())["layers"]
+    assert (first["at_most"], last["at_most"]) == ([], ["48"])
+    assert "48" in first["predicted_us"].keys() & last["predicted_us"].keys() & last["measured_us"].keys()
+    printed = capsys.readouterr().out
+    assert "in cascade at 48" in printed
+    assert "<=: of a tile whose rows all live" in printed
+
+
+@pytest.mark.slow
+def test_an_annealed_schedule_is_explained_with_the_trace_of_its_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "band.onnx"
+    network = onnx_model(HiddenNetwork("band", band(32, 4), width=16384, depth=6).layers())
+    model.write_bytes(network.SerializeToString())
+    for suffix in ("json", "html"):
+        report = tmp_path / f"x.{suffix}"
+        options = ("--seconds", 0, "--report", report, "--schedule-seconds", 0.2)
+        assert run(monkeypatch, "explain", model, *options) == 0
+        assert re.search(r"annealed: \S+ -> \S+ us a row in \d+ proposals", capsys.readouterr().out)
+        assert "us a row in" in report.read_text()
+    for layer in json.loads((tmp_path / "x.json").read_text())["layers"]:
+        together = [width for width, family in layer["families"].items() if family == "depth_first"]
+        assert together
+        for key in ("predicted_us", "measured_us", "predicted_bytes"):
+            assert all(layer[key][width] > 0 for width in together)
 
 
 class _Page(HTMLParser):

@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import pytest
 from agreement import assert_close
+from lowering_modules import each_target
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
 from redpebble.frontend.reading import read_model
 from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.machine_code import missing_features
 from redpebble.runtime.oracle import Oracle
 
 SPECIAL = (np.nan, np.inf, -np.inf)
@@ -40,11 +40,6 @@ ACTIVATIONS: dict[str, dict[str, Any]] = {
     "Softmax": {"axis": -1},
     "LogSoftmax": {"axis": -1},
 }
-
-TARGETS = [
-    pytest.param(target, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's"))
-    for target in (CpuTarget.avx512(), CpuTarget.avx2(), CpuTarget.generic())
-]
 
 
 def perceptron(arrays: list[NDArray[np.float32]]) -> onnx.ModelProto:
@@ -102,7 +97,7 @@ def test_one_weight_that_is_no_number_spoils_no_more_than_it_does_in_onnxruntime
     assert_agrees(perceptron(made), np.random.default_rng(3).standard_normal((5, 20)).astype(np.float32))
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@each_target
 def test_an_input_that_is_no_number_agrees_where_layers_are_dense(target: CpuTarget) -> None:
     x = np.random.default_rng(2).standard_normal((23, 20)).astype(np.float32)
     for row, number in enumerate(SPECIAL):
@@ -111,7 +106,7 @@ def test_an_input_that_is_no_number_agrees_where_layers_are_dense(target: CpuTar
     assert_agrees(perceptron(arrays(1.0)), x, target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@each_target
 def test_activations_of_what_is_no_number_agree(target: CpuTarget) -> None:
     nodes = [helper.make_node(operator, ["x"], [operator], **numbers) for operator, numbers in ACTIVATIONS.items()]
     x = np.zeros((9, 5), dtype=np.float32)

@@ -7,13 +7,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from agreement import Float64, assert_close, largest_error
+from lowering_modules import HERE, each_target
 from numpy.typing import NDArray
 
 import redpebble
 from redpebble.lowering.target import CpuTarget
 from redpebble.models.feeds import inputs_for
 from redpebble.models.zoo import RECIPES, build
-from redpebble.runtime.machine_code import missing_features
 from redpebble.runtime.oracle import Oracle
 
 BATCHES = (0, 1, 7, 17, 64)
@@ -40,8 +40,6 @@ LARGE = ("bert_ffn", "bert_layer")
 """Their widths are fixed."""
 
 FULL_SIZE = ("compact", "every_activation", "ffnn", "masked_mlp", "radixnet(layers=12)", "resmlp", "structured")
-
-TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
 
 
 @cache
@@ -116,14 +114,12 @@ def test_where_errors_amplify_ours_are_no_larger_than_a_few_times_those_of_onnxr
     assert 0 < exported <= 4 * theirs
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@each_target
 @pytest.mark.parametrize(
     "spec", [SMALL[2], *(pytest.param(spec, marks=pytest.mark.slow) for spec in (SMALL[5], SMALL[7]))]
 )
-def test_code_for_any_target_agrees_with_onnxruntime(spec: str, target: str) -> None:
-    if missing := missing_features(TARGETS[target]):
-        pytest.skip(f"this machine lacks {', '.join(missing)}")
-    assert_native_agrees(spec, TARGETS[target])
+def test_code_for_any_target_agrees_with_onnxruntime(spec: str, target: CpuTarget) -> None:
+    assert_native_agrees(spec, target)
 
 
 def test_two_threads_compute_the_same_bits_as_one() -> None:
@@ -136,14 +132,11 @@ def test_two_threads_compute_the_same_bits_as_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [*TARGETS, "host"])
+@pytest.mark.parametrize("target", [*HERE, "host"])
 @pytest.mark.parametrize("spec", ["digits", *(spec for spec in FULL_SIZE if spec != "every_activation")])
 def test_a_model_of_full_size_agrees_on_any_target(spec: str, target: str) -> None:
-    chosen = TARGETS.get(target)
-    if chosen is not None and (missing := missing_features(chosen)):
-        pytest.skip(f"this machine lacks {', '.join(missing)}")
     for seed in range(3):
-        assert_native_agrees(spec, chosen, seed)
+        assert_native_agrees(spec, HERE.get(target), seed)
 
 
 @pytest.mark.slow

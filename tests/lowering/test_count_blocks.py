@@ -12,11 +12,14 @@ from redpebble.dialect.attributes import ActivationAttr, KernelAttr
 from redpebble.dialect.constants import ConstantOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.lowering import block_pieces
 from redpebble.lowering.block_pieces import FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD, PackedBlocks
 from redpebble.lowering.count_block_packing import MOST_CONNECTIONS, pack_count_blocks
+from redpebble.lowering.driver import lower
 from redpebble.lowering.narrow_block_packing import STEPS, pack_narrow_blocks
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.machine_code import host_target
+from redpebble.theory import input_blocks
 
 
 def sparse_matrix(shape: tuple[int, int], density: float, seed: int) -> Floats:
@@ -49,11 +52,15 @@ OFTEN = {"skewed rows", "empty rows and columns", "all zero"}
 SOME_PATTERNS = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in PATTERNS]
 
 
+def over(family: str, blocks: int) -> KernelAttr:
+    return KernelAttr.of(family, "by the test").with_blocks({family: blocks})
+
+
 def layer(weight: Floats, bias: Floats, widths: Sequence[int], family: str) -> ModuleOp:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constants = [ConstantOp(weight), ConstantOp(bias)]
         linear = LinearOp(arguments[0], constants[0].result, constants[1].result)
-        linear.kernel = KernelAttr.of(family, "by the test")
+        linear.kernel = over(family, 3)
         block.add_ops([*constants, linear])
         return [linear.result]
 
@@ -94,19 +101,71 @@ def unpacked(packed: PackedBlocks, shape: tuple[int, int], idle: int) -> Floats:
 @given(
     shape=st.tuples(st.integers(1, 700), st.integers(1, 40)),
     density=st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]),
-    seed=st.integers(0, 2**16),
+    blocks=st.integers(1, 9),
 )
-def test_packing_keeps_every_connection(shape: tuple[int, int], density: float, seed: int) -> None:
-    weight = sparse_matrix(shape, density, seed)
+def test_packing_keeps_every_connection(shape: tuple[int, int], density: float, blocks: int) -> None:
+    weight, count = sparse_matrix(shape, density, seed=blocks), min(blocks, shape[0])
     matrix, bias = CscMatrix.from_dense(weight), np.zeros(shape[1], dtype=np.float32)
-    assert np.array_equal(unpacked(pack_count_blocks(matrix, bias), shape, idle=0), weight)
-    assert np.array_equal(unpacked(pack_narrow_blocks(matrix, bias), shape, idle=STEPS), weight)
+    assert np.array_equal(unpacked(pack_count_blocks(matrix, bias, count), shape, idle=0), weight)
+    assert np.array_equal(unpacked(pack_narrow_blocks(matrix, bias, count), shape, idle=STEPS), weight)
+
+
+@pytest.mark.parametrize("pack", [pack_count_blocks, pack_narrow_blocks])
+@pytest.mark.parametrize(("inputs", "blocks", "expected"), [(300, 1, 1), (300, 7, 7), (300, None, 1), (5000, None, 3)])
+def test_a_full_matrix_is_packed_in_as_many_blocks_as_wanted(
+    pack: Callable[..., PackedBlocks], inputs: int, blocks: int | None, expected: int
+) -> None:
+    matrix = CscMatrix.from_dense(np.ones((inputs, 4), dtype=np.float32))
+    packed = pack(matrix, np.zeros(4, dtype=np.float32), blocks)
+    assert packed.blocks[:-1, 1].tolist() == [OFFSET_UNIT * (inputs * block // expected) for block in range(expected)]
+
+
+@each_family
+@pytest.mark.parametrize(
+    ("inputs", "blocks", "message"),
+    [
+        (5000, 2, "2 blocks of 5000 inputs, expected 3 to 5000"),
+        (3, 4, "4 blocks of 3 inputs, expected 1 to 3"),
+    ],
+)
+def test_blocks_that_offsets_do_not_reach_or_without_inputs_are_refused(
+    family: str, inputs: int, blocks: int, message: str
+) -> None:
+    weight = np.ones((inputs, 1), dtype=np.float32)
+    with pytest.raises(ValueError, match=rf"^{message}$"):
+        lower(linear_layer(weight, None, over(family, blocks)), host_target())
+
+
+def test_the_cost_model_knows_how_many_inputs_offsets_tell_apart() -> None:
+    assert input_blocks.MOST_INPUTS == block_pieces.MOST_INPUTS
+
+
+@each_family
+def test_any_number_of_blocks_computes_the_product(family: str) -> None:
+    bias, weights = np.linspace(-1, 1, 90, dtype=np.float32), [pattern(name) for name in sorted(OFTEN)]
+    layers = [(weight, blocks) for weight in weights for blocks in (1, 2, 3, 17, 300)]
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        results: list[SSAValue] = []
+        for weight, blocks in layers:
+            constants = [ConstantOp(weight), ConstantOp(bias)]
+            linear = LinearOp(arguments[0], constants[0].result, constants[1].result)
+            linear.kernel = over(family, blocks)
+            block.add_ops([*constants, linear])
+            results.append(linear.result)
+        return results
+
+    network = native(tiled([f32_tensor((DYNAMIC, 300))], body, (8, 16)), host_target())
+    for batch in (0, 1, 7, 17):
+        x = np.random.default_rng(batch).standard_normal((batch, 300)).astype(np.float32)
+        for result, (weight, _) in zip(network.run(None, {"x0": x}), layers, strict=True):
+            assert_product(result, x, weight, bias)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_row_is_begun_once_and_completed_once(name: str) -> None:
     weight = pattern(name)
-    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(90, dtype=np.float32))
+    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(90, dtype=np.float32), 3)
     records = packed.records[:-RECORDS_AHEAD].astype(np.int64)
     assert np.all((records[:, 2] & 0xFFFF) <= MOST_CONNECTIONS)
     pairs, flags = records[:, :2] // OFFSET_UNIT, np.repeat(records[:, 2] >> 16, 2)
@@ -142,7 +201,7 @@ def test_every_tile_width_computes_the_product(target: CpuTarget, family: str) -
 def test_every_pattern_computes_the_product(name: str, family: str) -> None:
     weight, bias = pattern(name), np.linspace(-1, 1, 90, dtype=np.float32)
     x = np.random.default_rng(3).standard_normal((70, 300)).astype(np.float32)
-    (result,) = native(linear_layer(weight, bias, family), host_target()).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, bias, over(family, 2)), host_target()).run(None, {"x0": x})
     assert_product(result, x, weight, bias)
 
 
@@ -171,7 +230,7 @@ def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(ta
     weight = sparse_matrix((140, 31), 0.1, seed=7)
     x = np.random.default_rng(8).standard_normal((20, 140)).astype(np.float32)
     x[:, 5], x[:, 66] = np.inf, np.nan
-    (result,) = native(linear_layer(weight, None, family), target).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, None, over(family, 2)), target).run(None, {"x0": x})
     touched = (weight[5] != 0) | (weight[66] != 0)
     assert touched.any()
     assert not touched.all()
@@ -186,7 +245,7 @@ def test_an_activation_is_applied_once_to_complete_sums(
 ) -> None:
     weight, bias = pattern("skewed rows") * np.float32(0.1), np.linspace(-1, 1, 90, dtype=np.float32)
     x = np.random.default_rng(9).standard_normal((41, 300)).astype(np.float32)
-    (result,) = native(linear_layer(weight, bias, family, activation), target).run(None, {"x0": x})
+    (result,) = native(linear_layer(weight, bias, over(family, 3), activation), target).run(None, {"x0": x})
     sums = x.astype(np.float64) @ weight.astype(np.float64) + bias
     expected = np.tanh(sums) if activation.kind.data == "tanh" else np.clip(sums, -0.5, 0.75)
     assert np.allclose(result, expected, atol=1e-4)

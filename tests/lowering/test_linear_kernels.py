@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowering_modules import TARGETS, Floats, each_target, linear_layer, native
+from lowering_modules import Floats, best_target_first, each_target, linear_layer, native
 
 from redpebble.dialect.attributes import ActivationAttr
 from redpebble.lowering.kernels import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.machine_code import host_target, missing_features
+from redpebble.runtime.machine_code import host_target
 
 BATCHES = (0, 1, 7, 16, 17, 48, 49, 64, 100)
 
@@ -17,15 +17,6 @@ SHAPES = [(33, 97), *(pytest.param(shape, marks=pytest.mark.slow) for shape in M
 ANY_WIDTH = sorted(set(FAMILIES) - SINGLE_ROW_FAMILIES)
 
 each_family = pytest.mark.parametrize("family", ANY_WIDTH)
-
-host_target_first = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(target, marks=[] if target == "host" else pytest.mark.slow)
-        for target in ("host", "avx2", "generic")
-    ],
-)
-"""The code for other targets differs in the vectors' width, which other tests vary."""
 
 
 def sparse_matrix(shape: tuple[int, int], density: float, seed: int) -> Floats:
@@ -77,15 +68,12 @@ def test_any_pattern_agrees_with_numpy(
     assert np.all(np.abs(result - exact) <= error_bound(x, weight))
 
 
-@host_target_first
+@best_target_first
 @each_family
-def test_infinite_and_nan_weights_are_values_like_any_other(target: str, family: str) -> None:
+def test_infinite_and_nan_weights_are_values_like_any_other(target: CpuTarget, family: str) -> None:
     weight = np.zeros((4, 3), dtype=np.float32)
     weight[0, 0], weight[1, 1], weight[2, 2] = np.inf, np.nan, -np.inf
-    code = host_target() if target == "host" else TARGETS[target]
-    if missing := missing_features(code):
-        pytest.skip(f"this machine lacks {', '.join(missing)}")
-    network = native(linear_layer(weight, None, family), code)
+    network = native(linear_layer(weight, None, family), target)
     x = np.full((5, 4), 2.0, dtype=np.float32)
     (result,) = network.run(None, {"x0": x})
     assert np.array_equal(result, np.tile(np.array([np.inf, np.nan, -np.inf]), (5, 1)), equal_nan=True)

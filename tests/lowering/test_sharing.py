@@ -82,7 +82,7 @@ def everything() -> ModuleOp:
 
         def linear(x: SSAValue, outputs: int) -> SSAValue:
             layer = LinearOp(x, add(ConstantOp(sparse((shape_of(x)[-1], outputs), outputs))))
-            layer.kernel = KernelAttr.of("count_blocks", "by the test")
+            layer.kernel = KernelAttr.of("count_blocks", "by the test").with_blocks({"count_blocks": 2})
             return add(layer)
 
         x, other = arguments

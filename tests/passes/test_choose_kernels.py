@@ -1,3 +1,4 @@
+import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -5,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pass_texts import only, parse, run
+from xdsl.dialects import test
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -12,12 +15,15 @@ from redpebble.dialect.attributes import KernelAttr
 from redpebble.dialect.constants import SparseConstantOp
 from redpebble.dialect.layers import LinearOp
 from redpebble.dialect.panels import PanelsAttr
-from redpebble.dialect.tensors import CscMatrix
+from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
 from redpebble.lowering.kernels import FAMILIES, SINGLE_ROW_FAMILIES
-from redpebble.passes.choose_kernels import ChooseKernels, LayerTimes, kernel_for, predicted_times
+from redpebble.passes.choose_blocks import LayerTimes, given_blocks, predicted_times, with_blocks
+from redpebble.passes.choose_kernels import ChooseKernels, kernel_for
 from redpebble.passes.layer_costs import Measurement, layer_key, layers_of
 from redpebble.passes.weights import Weight, constant_for
-from redpebble.theory.kernel_cost import FAMILY_COSTS, WIDTHS, Machine
+from redpebble.theory.input_blocks import BLOCK_RULES, usual_blocks
+from redpebble.theory.kernel_cost import FAMILY_COSTS, TILE_WIDTHS, WIDTHS, Machine
+from redpebble.theory.kernel_work import Layer
 
 LAYER = """
 func.func @main(%x: tensor<?x4xf32>) -> tensor<?x1xf32> {
@@ -34,6 +40,17 @@ texts = st.text("abcdefgh_0123456789", min_size=1, max_size=9)
 def a_weight(density: float, size: int = 200) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     rng = np.random.default_rng(0)
     return np.where(rng.random((size, size)) < density, np.float32(1), np.float32(0))
+
+
+def over_blocks(
+    machine: Machine, clock: dict[int, dict[tuple[str, int], float]] | None = None, **given: int
+) -> tuple[KernelAttr, Layer]:
+    """The kernels of 256 x 600 at a density of 0.3, where families over blocks are fast, and the layer as usual."""
+    mask = np.random.default_rng(0).random((256, 600)) < 0.3
+    weight = CscMatrix.from_dense(mask.astype(np.float32))
+    (layer,) = layers_of([constant_for(weight).result])
+    decided, times = with_blocks(layer, given, machine, clock or {})
+    return kernel_for(weight, decided, times, machine), layer
 
 
 def chosen(weight: Weight, machine: Machine, measured: dict[int, dict[str, float]] | None = None) -> KernelAttr:
@@ -93,6 +110,54 @@ def test_a_family_is_packed_for_one_width_only_where_that_gains_more_than_a_litt
     assert kernel.family_at(16) == "count_blocks"
 
 
+def test_families_over_blocks_have_the_usual_number_and_others_are_priced() -> None:
+    kernel, layer = over_blocks(Machine(lanes=8))
+    blocks = kernel.blocks.by_family
+    assert set(blocks) == set(kernel.choices.values()) & set(BLOCK_RULES)
+    assert blocks["count_blocks"] == layer.blocks("count_blocks") == usual_blocks("count_blocks", 256, layer.density)
+    assert re.search(r"; count_blocks \S+ us at 64 over 2 blocks of inputs, \S+ over [1-9]", kernel.reason.data)
+
+
+def test_more_blocks_are_chosen_where_the_model_says_that_they_gain() -> None:
+    machine = Machine(lanes=8, l1_bytes=16 << 10)
+    kernel, layer = over_blocks(machine)
+    assert kernel.blocks.by_family["count_blocks"] == 4 > layer.blocks("count_blocks")
+    usual, _ = over_blocks(machine, count_blocks=2)
+    assert usual.blocks.by_family["count_blocks"] == 2
+    assert kernel.predicted.by_width[64] < usual.predicted.by_width[64]
+    assert re.search(r"; count_blocks \S+ us at 64 over 4 blocks of inputs, \S+ over 2", kernel.reason.data)
+
+
+def test_blocks_that_were_measured_to_be_faster_are_chosen() -> None:
+    def clock(other: float) -> dict[int, dict[tuple[str, int], float]]:
+        return {w: {("count_blocks", 2): 10.0, ("count_blocks", 3): other, ("strips", 0): 12.0} for w in (32, 64)}
+
+    kernel, _ = over_blocks(Machine(lanes=8), clock(other=9.0))
+    assert kernel.blocks.by_family["count_blocks"] == 3
+    assert kernel.measured.by_width == {32: 9.0, 64: 9.0}
+    kernel, _ = over_blocks(Machine(lanes=8), clock(other=9.8))
+    assert kernel.blocks.by_family["count_blocks"] == 2
+    assert kernel.measured.by_width == {32: 10.0, 64: 10.0}
+    # what was measured at some widths only says nothing about the others
+    part = clock(other=9.0)
+    del part[32]["count_blocks", 3]
+    kernel, _ = over_blocks(Machine(lanes=8), part)
+    assert kernel.blocks.by_family["count_blocks"] == 2
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [("1", 3), ("40", 40), ("9999", 5000)])
+def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) -> None:
+    constant = SparseConstantOp(CscMatrix.from_dense(np.ones((5000, 8), dtype=np.float32)))
+    x = test.TestOp(result_types=[f32_tensor((DYNAMIC, 5000))])
+    module = ModuleOp([x, constant, LinearOp(x.results[0], constant.result)])
+    slow = tuple(
+        f"{family}@{width}=1000" for family in FAMILY_COSTS if family != "count_blocks" for width in TILE_WIDTHS
+    )
+    kernel = only(run(module, ChooseKernels(paces=slow, blocks=(f"count_blocks={wanted}",))), LinearOp).kernel
+    assert kernel is not None
+    assert kernel.blocks.by_family["count_blocks"] == expected
+
+
 def test_every_property_of_a_machine_is_an_option() -> None:
     machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"walk@1": 1.25, "dense_outputs@64": 0.5})
     options = ChooseKernels.on(machine, [Measurement("abc", 8, "walk", 1.5)])
@@ -104,7 +169,7 @@ def test_every_property_of_a_machine_is_an_option() -> None:
     assert replace(options, measured=()) != options
 
 
-@given(st.builds(Measurement, texts, st.sampled_from(WIDTHS), texts, st.floats(0.001, 1e6)))
+@given(st.builds(Measurement, texts, st.sampled_from(WIDTHS), texts, st.floats(0.001, 1e6), st.integers(0, 99)))
 def test_a_measurement_reads_back_as_it_was_written(measurement: Measurement) -> None:
     again = Measurement.parse(str(measurement))
     assert again._replace(microseconds=0) == measurement._replace(microseconds=0)
@@ -144,7 +209,8 @@ def test_an_unreadable_pace_is_refused() -> None:
 
 
 def test_an_unreadable_measurement_is_refused() -> None:
-    message = r"^pebble-choose-kernels: cannot read 'walk 3', accepted is LAYER@WIDTH FAMILY MICROSECONDS"
+    accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
+    message = rf"^pebble-choose-kernels: cannot read 'walk 3', accepted is {accepted} "
     with pytest.raises(PassFailedException, match=message):
         run(parse(LAYER), ChooseKernels(measured=("walk 3",)))
 
@@ -152,3 +218,14 @@ def test_an_unreadable_measurement_is_refused() -> None:
 def test_a_machine_that_cannot_be_is_refused() -> None:
     with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: 5 lanes, accepted are 4, 8 and 16"):
         run(parse(LAYER), ChooseKernels(lanes=5))
+
+
+@pytest.mark.parametrize("word", ["walk=2", "count_blocks=0", "count_blocks=-1", "count_blocks"])
+def test_unreadable_blocks_are_refused(word: str) -> None:
+    accepted = "FAMILY=NUMBER with count_blocks or narrow_blocks and 1 or more"
+    with pytest.raises(
+        PassFailedException, match=rf"^pebble-choose-kernels: cannot read blocks '{word}', accepted is "
+    ):
+        run(parse(LAYER), ChooseKernels(blocks=(word,)))
+    with pytest.raises(ValueError, match=rf"accepted is {accepted}$"):
+        given_blocks([word])

@@ -4,7 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lowering_modules import linear_layer
+from xdsl.dialects.builtin import StringAttr
 
+from redpebble.dialect.provenance import ORDER, SEARCH
 from redpebble.lowering.driver import lower
 from redpebble.lowering.target import CpuTarget
 from redpebble.runtime.artefact import Artefact, ArtefactError, read_artefact, write_artefact
@@ -14,7 +16,9 @@ from redpebble.runtime.network import Network
 
 def an_artefact(target: CpuTarget) -> Artefact:
     weight = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
-    program = lower(linear_layer(weight, None, "sparse_rows"), target)
+    module = linear_layer(weight, None, "sparse_rows")
+    module.attributes |= {ORDER: StringAttr("identity"), SEARCH: StringAttr("2 -> 1 us a row in 9 proposals")}
+    program = lower(module, target)
     return Artefact(program, emit_object(program.llvm_ir, target))
 
 
@@ -25,7 +29,8 @@ def test_what_is_written_is_read_again_and_runs(tmp_path: Path) -> None:
     x = np.ones((3, 5), dtype=np.float32)
     before, after = (Network(one.program, one.image).run(None, {"x0": x}) for one in (artefact, loaded))
     np.testing.assert_array_equal(before[0], after[0])
-    assert loaded.program.layers == artefact.program.layers
+    assert loaded.program.report == artefact.program.report
+    assert loaded.program.report.schedule_search == "2 -> 1 us a row in 9 proposals"
     assert [path.name for path in tmp_path.iterdir()] == ["a.pebble"]
 
 

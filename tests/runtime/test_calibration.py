@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_every_kernel_that_can_be_chosen_has_a_pace(calibrated: tuple[Path, Mach
     assert set(machine.paces) == kernels
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 0, "content": {}}', '{"format": 1, "content": [1]}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 0, "content": {}}', '{"format": 2, "content": [1]}'])
 def test_a_damaged_calibration_counts_as_none(calibrated: tuple[Path, Machine], content: str, tmp_path: Path) -> None:
     (tmp_path / a_file(calibrated[0]).name).write_text(content)
     assert not is_calibrated(tmp_path)
@@ -109,8 +110,10 @@ def test_every_kernel_can_be_timed_among_others(width: int) -> None:
     (layer,) = layers_of([weight])
     kernels = [RepeatedKernel(name, width) for name in candidates(layer, width, host_target().lanes)]
     clock = KernelClock(kernels, host_target())
-    alone = {k.symbol: clock.sample(k, packed_layer(k.family, weight, 0.0)) for k in kernels}
-    among = {k.symbol: clock.sample(k, packed_layer(k.family, weight, 1e5)) for k in kernels}
+    alone = {k.symbol: clock.sample(k, packed_layer(k.family, weight, layer)) for k in kernels}
+    among = {
+        k.symbol: clock.sample(k, packed_layer(k.family, weight, replace(layer, other_bytes=1e5))) for k in kernels
+    }
     assert all(len({tuple(row) for row in sample.tables.tolist()}) == 1 for sample in alone.values())
     assert all(len({tuple(row) for row in sample.tables.tolist()}) > 1 for sample in among.values())
     times = clock.fastest(alone, 0.0, least_rounds=1)

@@ -28,7 +28,8 @@ Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]
 
 TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
 
-HERE = [name for name, target in TARGETS.items() if not missing_features(target)]
+HERE = {name: target for name, target in TARGETS.items() if not missing_features(target)}
+"""Those that this machine can run, the best first."""
 
 
 def _target(name: str, *marks: pytest.MarkDecorator) -> ParameterSet:
@@ -40,7 +41,7 @@ def _target(name: str, *marks: pytest.MarkDecorator) -> ParameterSet:
 each_target = pytest.mark.parametrize("target", [_target(name) for name in TARGETS])
 
 best_target_first = pytest.mark.parametrize(
-    "target", [_target(name, *([] if name == HERE[0] else [pytest.mark.slow])) for name in TARGETS]
+    "target", [_target(name, *([] if name == next(iter(HERE)) else [pytest.mark.slow])) for name in TARGETS]
 )
 """For what differs between targets in the vectors' width alone, which other tests vary."""
 
@@ -99,9 +100,9 @@ def one_op(make: Callable[..., Operation], shapes: Sequence[int], constants: Seq
 
 
 def linear_layer(
-    weight: Floats, bias: Floats | None, family: str, activation: ActivationAttr | None = None
+    weight: Floats, bias: Floats | None, family: str | KernelAttr, activation: ActivationAttr | None = None
 ) -> ModuleOp:
-    """A tile of one linear layer that `family` executes."""
+    """A tile of one linear layer that `family` executes, or a kernel that says more than the family."""
 
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constant = SparseConstantOp(CscMatrix.from_dense(weight)) if family == "sparse_rows" else ConstantOp(weight)
@@ -109,7 +110,7 @@ def linear_layer(
         if bias is not None:
             ops.append(ConstantOp(bias))
         layer = LinearOp(arguments[0], *(op.results[0] for op in ops), activation=activation)
-        layer.kernel = KernelAttr.of(family, "by the test")
+        layer.kernel = KernelAttr.of(family, "by the test") if isinstance(family, str) else family
         block.add_ops([*ops, layer])
         return [layer.result]
 

@@ -85,6 +85,16 @@ def test_a_network_too_large_for_the_solver_still_gets_a_bound() -> None:
     assert instance_bound(network, 3).total == lower_bound(network).total
 
 
+def test_parts_that_are_alike_need_what_one_of_them_does_each() -> None:
+    """Of three dense parts two are the same; memory holds the third, so that nothing in it moves twice."""
+    one, other = np.ones((12, 12)), np.ones((2, 3))
+    alone = instance_bound(from_layers([one]), 7)
+    assert alone.excess_rows > 0
+    parts = np.zeros((26, 27))
+    parts[:12, :12], parts[12:24, 12:24], parts[24:, 24:] = one, one, other
+    assert instance_bound(from_layers([parts]), 7).excess_rows == 2 * alone.excess_rows
+
+
 def test_too_little_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="fast memory holds 2 values, a connection needs 3"):
         instance_bound(from_layers([np.ones((1, 1))]), 2)

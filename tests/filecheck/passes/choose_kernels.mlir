@@ -1,6 +1,7 @@
 // RUN: xdsl-opt %s -p pebble-choose-kernels | filecheck %s
 // RUN: xdsl-opt %s -p 'pebble-choose-kernels{lanes=8}' | filecheck %s --check-prefix AVX2
 // RUN: xdsl-opt %s -p 'pebble-choose-kernels{paces="walk@1=100.0"}' | filecheck %s --check-prefix SLOW-WALK
+// RUN: xdsl-opt %s -p 'pebble-choose-kernels{paces="count_blocks@8=0.01" blocks="count_blocks=2"}' | filecheck %s --check-prefix BLOCKS
 
 func.func @main(%x: tensor<?x4xf32>) -> (tensor<?x1xf32>, tensor<?x1xf32>) {
   %w = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[0]> : tensor<1xi64> values dense<[3.0]> : tensor<1xf32> : tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>
@@ -9,6 +10,7 @@ func.func @main(%x: tensor<?x4xf32>) -> (tensor<?x1xf32>, tensor<?x1xf32>) {
   // AVX2: %a = pebble.linear
   // AVX2-NOT: walk
   // SLOW-WALK: %a = pebble.linear
+  // BLOCKS: %a = pebble.linear %x, %w kernel <{{.*}}, count_blocks from 8, {{.*}}blocks [count_blocks: 2], predicted
   // SLOW-WALK-NOT: <walk
   %a = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
   // CHECK: %b = pebble.linear %x, %v kernel <dense_outputs, predicted [{{.*}}], "density 0.750, stored dense">
