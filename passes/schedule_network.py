@@ -57,6 +57,9 @@ SLOT_SHARE: Final = 0.45
 LARGER: Final = (1, 2, 8)
 """Times the size of usual blocks: the largest hold the outputs that leave together where these stand far apart."""
 
+LEVELS: Final = 4
+"""Of a block that run part by part, where that is predicted to pay."""
+
 WORTHWHILE: Final = 0.9
 """Share of the time layer by layer below which another schedule is worth it."""
 
@@ -154,8 +157,9 @@ def _best_width(prices: Prices, groups: Sequence[Group]) -> Schedule:
 
 def _with_best_block(prices: Prices, group: Group, width: int) -> Group:
     """Return a group in blocks as they are, or larger ones: more neighbours share values, and more live at once."""
-    choices = (group._replace(block=times * group.block) for times in LARGER)
-    return min(choices, key=lambda one: prices.together(one, width))
+    choices = [group._replace(block=times * group.block) for times in LARGER]
+    best = min(choices, key=lambda one: prices.together(one, width))
+    return min((best, best._replace(levels=LEVELS)), key=lambda one: prices.together(one, width))
 
 
 def _pays(prices: Prices, groups: tuple[Group, ...], width: int) -> bool:
@@ -195,6 +199,7 @@ class _Written(NamedTuple):
         traffic = {one: cost.traffic[one] for one in self.widths}
         times = {one: moved.microseconds(one) for one, moved in traffic.items()}
         order = " in an annealed order" if group.blocks else ""
+        order += f", {group.levels} levels of a part at a time" if group.levels else ""
         reason = (
             f"{cost.slots} slots, blocks of {group.block}{order}; at {width} "
             f"{traffic[width].far_bytes / 1e6:.1f} MB from beyond the second-level cache and {times[width]:.0f} us "

@@ -1,8 +1,8 @@
 """Simulated annealing of the schedule of a chain: groups of layers, their blocks, and the columns of a tile.
 
 A proposal moves the border of a group, splits one or joins two, lets layers run one by one or depth first, takes blocks
-twice or half as large or in another order, or another width of the tile. Its cost is the predicted time of a row of the
-batch; only groups that were never seen are counted anew.
+twice or half as large, in another order or part by part, or another width of the tile. Its cost is the predicted time
+of a row of the batch; only groups that were never seen are counted anew.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ MOST_PROPOSALS: Final = 4000
 
 BLOCKS: Final = (16, 4096)
 """The least and the most outputs of a block."""
+
+LEVELS: Final = (0, 2, 3, 4, 5)
+"""That run part by part."""
 
 MOST_SHIFTED: Final = 4
 """Layers by which a border moves at once."""
@@ -267,6 +270,15 @@ def _followed(given: _Choices, draws: list[float]) -> Schedule | None:
     return None if blocks is None else given.with_instead(number, group._replace(blocks=blocks))
 
 
+def _in_parts(given: _Choices, draws: list[float]) -> Schedule | None:
+    """Take other levels of a group part by part, or none."""
+    drawn = given.group(draws[0])
+    if drawn is None:
+        return None
+    number, group = drawn
+    return given.with_instead(number, group._replace(levels=LEVELS[int(draws[1] * len(LEVELS))]))
+
+
 def _widened(given: _Choices, draws: list[float]) -> Schedule | None:
     """Take another width."""
     widths = given.costs.widths
@@ -275,7 +287,7 @@ def _widened(given: _Choices, draws: list[float]) -> Schedule | None:
 
 MOVES: Final[tuple[Move, ...]] = (
     *(_shifted, _shifted, _joined, _split, _toggled),
-    *(_resized, _resized, _reordered, _followed, _widened),
+    *(_resized, _resized, _reordered, _followed, _in_parts, _widened),
 )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from redpebble.search.block_orders import nearest_next
 from redpebble.search.compiled import compiled
 from redpebble.search.row_cache import row_traffic
-from redpebble.search.wavefront import NEIGHBOURS, PlacedGraph, Wavefront, placed_graph, wavefront
+from redpebble.search.wavefront import NEIGHBOURS, Blocks, PlacedGraph, Wavefront, placed_graph, wavefront
 from redpebble.theory.tile_traffic import TileTraffic
 
 Indices = NDArray[np.int64]
@@ -47,13 +47,15 @@ class Caches(NamedTuple):
 class Group(NamedTuple):
     """Layers from one number up to another, excluded, that run depth first in blocks of so many outputs.
 
-    `blocks` is the order of these; where it is empty, as their outputs follow each other along the network.
+    `blocks` is the order of these; where it is empty, as their outputs follow each other along the network. With
+    `levels`, so many levels of a block run part by part.
     """
 
     first: int
     end: int
     block: int
     blocks: tuple[int, ...] = ()
+    levels: int = 0
 
 
 class SparseLayer(NamedTuple):
@@ -117,7 +119,8 @@ class ScheduleCosts:
     def found(self, group: Group) -> Wavefront:
         """Return the order and the slots of a group."""
         if self._found is None or self._found[0] != group:
-            self._found = group, wavefront(self._placed(group.first, group.end), group.block, group.blocks)
+            blocks = Blocks(group.block, group.blocks, group.levels, group.first == 0)
+            self._found = group, wavefront(self._placed(group.first, group.end), blocks)
         return self._found[1]
 
     def nearest_next(self, group: Group, first: int) -> tuple[int, ...] | None:

@@ -40,6 +40,10 @@ BLOCK = 128
 """Outputs that are taken at a time: few enough that what they read fits the nearest cache."""
 
 
+LEAST_OF_PART = 128
+"""Neurons of several levels that a part has at least."""
+
+
 class Wavefront(NamedTuple):
     """Neurons in the order in which they are computed, inputs left out, and where all values are kept."""
 
@@ -104,12 +108,23 @@ def depth_first(network: Connected, block: int = BLOCK) -> Wavefront:
 
     The same network gives the same order. Time: about 0.5 us a connection.
     """
-    return wavefront(placed_graph(network), block)
+    return wavefront(placed_graph(network), Blocks(block))
 
 
-def wavefront(graph: PlacedGraph, block: int = BLOCK, blocks: Sequence[int] = ()) -> Wavefront:
-    """Return the order, runs and slots for blocks of so many outputs, taken as they come or in the order given."""
-    order, runs = _blocks_of_levels(graph, block, blocks)
+class Blocks(NamedTuple):
+    """What is taken at a time: so many outputs, in the order of the network or in one of its own."""
+
+    size: int = BLOCK
+    order: Sequence[int] = ()
+    levels: int = 0
+    """With several, so many levels run part by part: parts that read nothing of each other fit a nearer cache."""
+    rows_come_in: bool = False
+    """Whether inputs are rows of the batch, which come in many at a time: the first levels are then one part."""
+
+
+def wavefront(graph: PlacedGraph, blocks: Blocks) -> Wavefront:
+    """Return the order, runs and slots for blocks of outputs."""
+    order, runs = _blocks_of_levels(graph, blocks)
     run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, len(order))))
     leaders, reader = np.arange(len(order)), np.full(len(graph.places), -1, dtype=np.int64)
     _apart(order, np.append(runs, len(order)), (graph.pointers, graph.sources), (leaders, reader))
@@ -132,16 +147,17 @@ def placed_graph(network: Connected) -> PlacedGraph:
     return PlacedGraph(by_place.indptr.astype(np.int64), sources, places, outputs, is_input)
 
 
-def _blocks_of_levels(graph: PlacedGraph, block: int, blocks: Sequence[int]) -> tuple[Indices, Indices]:
+def _blocks_of_levels(graph: PlacedGraph, blocks: Blocks) -> tuple[Indices, Indices]:
     """Return the order in blocks of outputs, each level by level, and the places where levels begin."""
     count, wanted = len(graph.places), graph.outputs
     levels, found = np.zeros(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     stack, position = np.empty(count + 1, dtype=np.int64), graph.pointers[:-1].copy()
+    room = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     orders: list[Indices] = [np.zeros(0, dtype=np.int64)]
     runs: list[Indices] = [np.zeros(0, dtype=np.int64)]
     done = 0
-    for number in blocks or range(-(-len(wanted) // block)):
-        chosen = wanted[number * block : (number + 1) * block]
+    for number in blocks.order or range(-(-len(wanted) // blocks.size)):
+        chosen = wanted[number * blocks.size : (number + 1) * blocks.size]
         computed = _sources_first(
             chosen, (graph.pointers, graph.sources), graph.is_input, (found, stack, position, levels)
         )
@@ -149,11 +165,38 @@ def _blocks_of_levels(graph: PlacedGraph, block: int, blocks: Sequence[int]) -> 
             continue
         neurons = found[:computed].copy()
         neurons = neurons[np.lexsort((graph.places[neurons], levels[neurons]))]
-        changes = np.flatnonzero(np.diff(levels[neurons])) + 1
+        part = np.zeros(computed, dtype=np.int64)
+        if blocks.levels:
+            storeys = (levels[neurons] - 1) // blocks.levels
+            part = _parts(graph, (neurons, storeys), blocks.rows_come_in, room)
+            sequence = np.argsort(part, kind="stable")
+            neurons, part = neurons[sequence], part[sequence]
+        changes = np.flatnonzero(np.diff(levels[neurons]) | np.diff(part)) + 1
         orders.append(neurons)
         runs.append(done + np.append(0, changes))
         done += computed
     return np.concatenate(orders), np.concatenate(runs)
+
+
+def _parts(graph: PlacedGraph, ordered: tuple[Indices, Indices], whole: bool, room: tuple[Indices, Indices]) -> Indices:
+    """Return the part of each neuron: those of a storey that read nothing of each other's, small ones together.
+
+    Parts are numbered by the storeys, and there by their first neuron. The first storey may be one whole part. room is
+    -1 for every neuron, and is so again.
+    """
+    neurons, storeys = ordered
+    leaders = np.arange(len(neurons))
+    _join_storeys((neurons, storeys), (graph.pointers, graph.sources), (leaders, *room))
+    if whole:
+        leaders[storeys == 0] = 0
+    _, first, part, sizes = np.unique(leaders, return_index=True, return_inverse=True, return_counts=True)
+    storey = storeys[first]
+    begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    within = begins - begins[np.searchsorted(storey, storey)]
+    bins = np.flatnonzero(np.diff(np.stack([storey, within // LEAST_OF_PART]), axis=1).any(axis=0)) + 1
+    numbers = np.zeros(len(first), dtype=np.int64)
+    numbers[bins] = 1
+    return np.cumsum(numbers)[part]
 
 
 class _Lifetimes(NamedTuple):
@@ -271,6 +314,43 @@ def _apart(order: Indices, ends: Indices, incoming: tuple[Indices, Indices], roo
     for place in range(len(order)):
         # a leader comes before those it leads, so its own leader is final
         leaders[place] = leaders[leaders[place]]
+
+
+@compiled
+def _join_storeys(
+    ordered: tuple[Indices, Indices], incoming: tuple[Indices, Indices], room: tuple[Indices, Indices, Indices]
+) -> None:
+    """Write for each place the first place of its storey whose neuron reads the same, directly or through others.
+
+    room is where that goes, each place itself so far, and -1 for every neuron twice: where it is, and its last reader.
+    """
+    neurons, storeys = ordered
+    pointers, sources = incoming
+    leaders, places, readers = room
+    for place in range(len(neurons)):
+        neuron = neurons[place]
+        places[neuron] = place
+        for entry in range(pointers[neuron], pointers[neuron + 1]):
+            source = sources[entry]
+            for kind in range(2):
+                other = places[source] if kind == 0 else readers[source]
+                if other < 0 or storeys[other] != storeys[place]:
+                    continue
+                here = place
+                while leaders[other] != other:
+                    leaders[other] = leaders[leaders[other]]
+                    other = leaders[other]
+                while leaders[here] != here:
+                    leaders[here] = leaders[leaders[here]]
+                    here = leaders[here]
+                leaders[max(here, other)] = min(here, other)
+            readers[source] = place
+    for place in range(len(neurons)):
+        leaders[place] = leaders[leaders[place]]
+        neuron = neurons[place]
+        places[neuron] = -1
+        for entry in range(pointers[neuron], pointers[neuron + 1]):
+            readers[sources[entry]] = -1
 
 
 @compiled

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from network_strategies import networks
 from numpy.typing import NDArray
 
-from redpebble.search.wavefront import Wavefront, depth_first, placed_graph, wavefront
+from redpebble.search.wavefront import Blocks, Wavefront, depth_first, placed_graph, wavefront
 from redpebble.theory.network import Network
 
 Indices = NDArray[np.int64]
@@ -58,10 +58,10 @@ def test_every_value_is_in_its_slot_when_it_is_read(network: Network) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(network=networks(), seed=st.integers(0, 99))
-def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: Network, seed: int) -> None:
+@given(network=networks(), seed=st.integers(0, 99), levels=st.sampled_from([0, 1, 2, 4]))
+def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: Network, seed: int, levels: int) -> None:
     blocks = np.random.default_rng(seed).permutation(-(-len(network.outputs) // 2)).tolist()
-    found = wavefront(placed_graph(network), 2, blocks)
+    found = wavefront(placed_graph(network), Blocks(2, blocks, levels, seed % 2 == 0))
     assert sorted(found.order) == sorted(depth_first(network, 2).order)
     replay(network, found)
 
@@ -78,6 +78,19 @@ def test_shuffled_blocks_keep_one_block_alive() -> None:
     start = np.arange(1024)[:, None] // 32 * 32
     network = layered([start + np.arange(32) for _ in range(5)], 1024, rng)
     assert depth_first(network, 8).slot_count <= 32 * 3
+
+
+def test_blocks_that_run_part_by_part_keep_fewer_values_alive() -> None:
+    own = np.arange(4096)
+    network = layered(
+        [np.stack([own, own ^ (1 << level)], axis=1) for level in range(8)], 4096, np.random.default_rng(3)
+    )
+    graph = placed_graph(network)
+    whole, parts = wavefront(graph, Blocks(256)), wavefront(graph, Blocks(256, levels=4))
+    replay(network, parts)
+    assert sorted(whole.order) == sorted(parts.order)
+    assert len(parts.runs) > len(whole.runs)
+    assert parts.slot_count < 0.7 * whole.slot_count
 
 
 def test_a_random_network_keeps_whole_layers_alive() -> None:
