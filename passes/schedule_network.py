@@ -15,7 +15,9 @@ band, half of those of a butterfly, whose second half has other neighbours. Rand
 of them in a row, and nothing more is tried. How wide tiles are, and from which width on it pays, what moves between the
 caches decides, counted for both schedules. One row is always better off layer by layer.
 
-On request groups, the sizes and the order of their blocks, and the width are annealed from there: see
+A group runs in blocks of outputs, and a few levels of a block part by part, where parts that read nothing of each other
+fit a nearer cache. How threads split a batch follows from the predicted times of all widths, as everywhere. On request
+groups, the sizes, order and parts of their blocks, and the width are annealed from there: see
 `redpebble.search.schedule_annealing`.
 """
 
