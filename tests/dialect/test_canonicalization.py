@@ -7,7 +7,7 @@ from xdsl.transforms.canonicalize import CanonicalizePass
 from redpebble.dialect.interpreter import interpret
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(cases())
 def test_canonicalization_changes_no_result(case: Case) -> None:
     expected = interpret(case.module, case.feeds)
@@ -17,7 +17,7 @@ def test_canonicalization_changes_no_result(case: Case) -> None:
         np.testing.assert_array_equal(after, before)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(cases())
 def test_canonicalization_is_done_after_once(case: Case) -> None:
     CanonicalizePass().apply(context(), case.module)

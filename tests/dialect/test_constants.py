@@ -22,7 +22,7 @@ ARRAYS = hnp.arrays(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(ARRAYS)
 def test_a_constant_reads_back_bit_by_bit(array: NDArray[np.float32]) -> None:
     module = parse(text_of(ModuleOp([ConstantOp(array)])))
@@ -32,7 +32,7 @@ def test_a_constant_reads_back_bit_by_bit(array: NDArray[np.float32]) -> None:
     assert read.array.tobytes() == array.tobytes()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(MATRICES)
 def test_a_sparse_constant_reads_back_bit_by_bit(matrix: NDArray[np.float32]) -> None:
     weight = CscMatrix.from_dense(matrix)
@@ -44,7 +44,7 @@ def test_a_sparse_constant_reads_back_bit_by_bit(matrix: NDArray[np.float32]) ->
         assert written.tobytes() == back.tobytes()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(MATRICES)
 def test_a_matrix_is_cut_into_columns_as_scipy_does(matrix: NDArray[np.float32]) -> None:
     weight, expected = CscMatrix.from_dense(matrix), sparse.csc_array(matrix)

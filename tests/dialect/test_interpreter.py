@@ -135,7 +135,7 @@ def test_a_tile_computes_what_its_body_computes_row_by_row(rows: int) -> None:
     np.testing.assert_array_equal(run(body, [x, z], "tensor<?x3x6xf32>"), run(untiled, [x, z], "tensor<?x3x6xf32>"))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(cases())
 def test_results_have_the_shape_their_types_promise(case: Case) -> None:
     last = list(case.module.walk())[-1]

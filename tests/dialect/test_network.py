@@ -24,7 +24,7 @@ def drawn(network: Network, seed: int) -> tuple[Network, NetworkArrays]:
     return graph, arrays_for(graph, np.random.default_rng(seed))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), seed=SEEDS)
 def test_it_computes_one_neuron_after_the_other(network: Network, seed: int) -> None:
     graph, arrays = drawn(network, seed)
@@ -42,7 +42,7 @@ def test_it_computes_one_neuron_after_the_other(network: Network, seed: int) -> 
     np.testing.assert_allclose(y, np.stack([values[one] for one in graph.outputs.tolist()], axis=1), rtol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(network=networks().filter(lambda one: one.connection_count > 1 and len(one.inputs) > 0), seed=SEEDS)
 def test_counts_do_not_survive_another_order_or_another_count(network: Network, seed: int) -> None:
     graph, arrays = drawn(network, seed)
@@ -64,7 +64,7 @@ def test_counts_do_not_survive_another_order_or_another_count(network: Network, 
         op.verify()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(network=networks().filter(lambda one: one.connection_count > 0), seed=SEEDS, data=st.data())
 def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(
     network: Network, seed: int, data: st.DataObject

@@ -3,7 +3,7 @@ from pebble_text import parse, text_of
 from random_modules import NEUTRAL, ORDINARY, Case, cases
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(cases())
 def test_a_module_reads_back_as_it_was_printed(case: Case) -> None:
     case.module.verify()
@@ -14,7 +14,7 @@ def test_a_module_reads_back_as_it_was_printed(case: Case) -> None:
 
 
 # xDSL itself does not read back the infinities and NaN of a dense attribute, which is what the generic form prints
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(cases(numbers=NEUTRAL[:1] + ORDINARY))
 def test_a_module_reads_back_from_the_generic_form(case: Case) -> None:
     read = parse(text_of(case.module, generic=True))

@@ -37,7 +37,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
 
 
 @pytest.mark.parametrize("policy", ["min", "lru"])
-@pytest.mark.parametrize("spec", [FFNN, RESMLP])
+@pytest.mark.parametrize("spec", [FFNN, pytest.param(RESMLP, marks=pytest.mark.slow)])
 def test_a_saved_order_counts_as_it_says(
     spec: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,7 +156,7 @@ class _Page(HTMLParser):
         self.text += data
 
 
-@pytest.mark.parametrize("spec", [COMPACT, RESMLP])
+@pytest.mark.parametrize("spec", [COMPACT, pytest.param(RESMLP, marks=pytest.mark.slow)])
 def test_the_page_needs_nothing_but_itself(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "x.html"
     options = ("--memory", 24, "--seconds", 0.3, "--report", report)

@@ -61,7 +61,7 @@ def check(drawn: DrawnModel, target: CpuTarget) -> None:
                 assert largest_error(run, exact) <= 8 * largest_error(expected, exact), f"batch {batch}"
 
 
-@settings(REPEATABLE, max_examples=10)
+@settings(REPEATABLE, max_examples=6)
 @given(models(), st.sampled_from(TARGETS))
 def test_a_random_model_agrees_with_onnxruntime(drawn: DrawnModel, target: CpuTarget) -> None:
     check(drawn, target)

@@ -44,7 +44,7 @@ def matmul_shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return sides[0], sides[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shapes=matmul_shapes(), constant_first=st.booleans())
 def test_a_product_of_any_shapes_is_numpys(
     shapes: tuple[tuple[int, ...], tuple[int, ...]], constant_first: bool

@@ -97,7 +97,7 @@ def unpacked(packed: PackedBlocks, shape: tuple[int, int], idle: int) -> Floats:
     return weight.astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 700), st.integers(1, 40)),
     density=st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]),

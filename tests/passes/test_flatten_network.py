@@ -12,7 +12,7 @@ from redpebble.passes.network_view import network_of_op
 from redpebble.passes.restore_layers import RestoreLayers
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_a_graph_computes_what_its_layers_computed_and_holds_all_of_them(seed: int) -> None:
     before = network(seed)
@@ -23,7 +23,7 @@ def test_a_graph_computes_what_its_layers_computed_and_holds_all_of_them(seed: i
         assert network_of_op(op).connection_count == len(op.arrays.weights)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=seeds)
 def test_layers_come_back_with_the_same_function(seed: int) -> None:
     before = network(seed)

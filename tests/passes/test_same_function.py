@@ -61,13 +61,13 @@ def check(module: ModuleOp, seed: int, *passes: ModulePass) -> ModuleOp:
 
 
 @pytest.mark.parametrize("single", SINGLE, ids=lambda single: str(single.pipeline_pass_spec()))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds)
 def test_a_pass_changes_no_function(single: ModulePass, seed: int) -> None:
     check(network(seed), seed, single)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds)
 def test_tiles_compute_what_their_ops_computed(seed: int) -> None:
     after = check(network(seed), seed, FoldConstants(), FoldBatchNorm(), FormTiles())
@@ -76,13 +76,13 @@ def test_tiles_compute_what_their_ops_computed(seed: int) -> None:
         assert isinstance(linear.parent_op(), TileOp)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=seeds)
 def test_all_passes_together_change_no_function(seed: int) -> None:
     check(network(seed), seed, *COMPILED)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds)
 def test_nan_and_inf_in_constants_reach_the_same_results(seed: int) -> None:
     # the interpreter subtracts a batch norm's mean first; onnxruntime and we multiply out, and inf - inf is NaN
@@ -94,7 +94,7 @@ def test_nan_and_inf_in_constants_reach_the_same_results(seed: int) -> None:
     [one for one in SINGLE if not isinstance(one, PermuteNeurons)],
     ids=lambda single: str(single.pipeline_pass_spec()),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=seeds)
 def test_a_pass_is_done_after_one_run(single: ModulePass, seed: int) -> None:
     once = run(network(seed), single)
