@@ -7,7 +7,7 @@ of a row of the batch; only groups that were never seen are counted anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isinf
 from typing import Final, NamedTuple
@@ -166,17 +166,6 @@ class _Choices(NamedTuple):
         """The number of layers."""
         return len(self.costs.layers)
 
-    def group(self, draw: float) -> tuple[int, Group] | None:
-        """Return a group and its number; None where there is none."""
-        groups = self.schedule.groups
-        number = int(draw * len(groups))
-        return (number, groups[number]) if groups else None
-
-    def with_instead(self, number: int, *groups: Group) -> Schedule:
-        """Return the schedule with others in the place of a group."""
-        before, behind = self.schedule.groups[:number], self.schedule.groups[number + 1 :]
-        return self.with_groups((*before, *groups, *behind))
-
     def with_groups(self, groups: tuple[Group, ...]) -> Schedule:
         """Return the schedule with other groups."""
         return self.schedule._replace(groups=groups)
@@ -212,16 +201,6 @@ def _joined(given: _Choices, draws: list[float]) -> Schedule | None:
     return given.with_groups((*groups[:number], whole, *groups[number + 2 :]))
 
 
-def _split(given: _Choices, draws: list[float]) -> Schedule | None:
-    """Make two groups of one."""
-    drawn = given.group(draws[0])
-    if drawn is None:
-        return None
-    number, group = drawn
-    middle = group.first + int(draws[1] * (group.end - group.first + 1))
-    return given.with_instead(number, _over(group, group.first, middle), _over(group, middle, group.end))
-
-
 def _toggled(given: _Choices, draws: list[float]) -> Schedule | None:
     """Run the layers of a group one by one, or two that do so depth first."""
     groups = given.schedule.groups
@@ -233,61 +212,68 @@ def _toggled(given: _Choices, draws: list[float]) -> Schedule | None:
     return given.with_groups(tuple(sorted((*groups, Group(first, first + DEPTH_FIRST, block)))))
 
 
-def _resized(given: _Choices, draws: list[float]) -> Schedule | None:
-    """Take blocks of a group twice or half as large."""
-    drawn = given.group(draws[0])
-    if drawn is None:
-        return None
-    number, group = drawn
-    block = group.block * 2 if draws[1] < 1 / 2 else group.block // 2
-    if not BLOCKS[0] <= block <= BLOCKS[1]:
-        return None
-    return given.with_instead(number, group._replace(block=block, blocks=()))
-
-
-def _reordered(given: _Choices, draws: list[float]) -> Schedule | None:
-    """Take the blocks between two places in reverse, or one of them elsewhere."""
-    drawn = given.group(draws[0])
-    if drawn is None:
-        return None
-    number, group = drawn
-    blocks = list(group.blocks or range(given.costs.block_count(group)))
-    here, there = int(draws[1] * len(blocks)), int(draws[2] * len(blocks))
-    if here > there:
-        blocks[there : here + 1] = reversed(blocks[there : here + 1])
-    else:
-        blocks.insert(there, blocks.pop(here))
-    return given.with_instead(number, group._replace(blocks=tuple(blocks)))
-
-
-def _followed(given: _Choices, draws: list[float]) -> Schedule | None:
-    """Take first a block of a group, then always the one that needs the fewest new values."""
-    drawn = given.group(draws[0])
-    if drawn is None:
-        return None
-    number, group = drawn
-    blocks = given.costs.nearest_next(group, int(draws[1] * given.costs.block_count(group)))
-    return None if blocks is None else given.with_instead(number, group._replace(blocks=blocks))
-
-
-def _in_parts(given: _Choices, draws: list[float]) -> Schedule | None:
-    """Take other levels of a group part by part, or none."""
-    drawn = given.group(draws[0])
-    if drawn is None:
-        return None
-    number, group = drawn
-    return given.with_instead(number, group._replace(levels=LEVELS[int(draws[1] * len(LEVELS))]))
-
-
 def _widened(given: _Choices, draws: list[float]) -> Schedule | None:
     """Take another width."""
     widths = given.costs.widths
     return given.schedule._replace(width=widths[int(draws[0] * len(widths))])
 
 
+GroupMove = Callable[[ScheduleCosts, Group, list[float]], Sequence[Group]]
+"""Makes groups that take the place of one, of two draws in [0, 1); the group itself where there are no others."""
+
+
+def _split(_: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Group]:
+    """Make two groups of one."""
+    middle = group.first + int(draws[0] * (group.end - group.first + 1))
+    return _over(group, group.first, middle), _over(group, middle, group.end)
+
+
+def _resized(_: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Group]:
+    """Take blocks of a group twice or half as large."""
+    block = group.block * 2 if draws[0] < 1 / 2 else group.block // 2
+    return [group._replace(block=block, blocks=()) if BLOCKS[0] <= block <= BLOCKS[1] else group]
+
+
+def _reordered(costs: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Group]:
+    """Take the blocks between two places in reverse, or one of them elsewhere."""
+    blocks = list(group.blocks or range(costs.block_count(group)))
+    here, there = int(draws[0] * len(blocks)), int(draws[1] * len(blocks))
+    if here > there:
+        blocks[there : here + 1] = reversed(blocks[there : here + 1])
+    else:
+        blocks.insert(there, blocks.pop(here))
+    return [group._replace(blocks=tuple(blocks))]
+
+
+def _followed(costs: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Group]:
+    """Take first a block of a group, then always the one that needs the fewest new values."""
+    blocks = costs.nearest_next(group, int(draws[0] * costs.block_count(group)))
+    return [group if blocks is None else group._replace(blocks=blocks)]
+
+
+def _in_parts(_: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Group]:
+    """Take other levels of a group part by part, or none."""
+    return [group._replace(levels=LEVELS[int(draws[0] * len(LEVELS))])]
+
+
+def _of_a_group(move: GroupMove) -> Move:
+    """Return the move of a schedule that moves one of its groups."""
+
+    def moved(given: _Choices, draws: list[float]) -> Schedule | None:
+        groups = given.schedule.groups
+        if not groups:
+            return None
+        number = int(draws[0] * len(groups))
+        found = move(given.costs, groups[number], draws[1:])
+        return given.with_groups((*groups[:number], *found, *groups[number + 1 :]))
+
+    return moved
+
+
 MOVES: Final[tuple[Move, ...]] = (
-    *(_shifted, _shifted, _joined, _split, _toggled),
-    *(_resized, _resized, _reordered, _followed, _in_parts, _widened),
+    *(_shifted, _shifted, _joined, _of_a_group(_split), _toggled),
+    *map(_of_a_group, (_resized, _resized, _reordered, _followed, _in_parts)),
+    _widened,
 )
 
 

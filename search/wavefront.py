@@ -288,6 +288,18 @@ def _sources_first(
 
 
 @compiled
+def _join(leaders: Indices, here: int, other: int) -> None:
+    """Give two places one leader, the first of theirs."""
+    while leaders[other] != other:
+        leaders[other] = leaders[leaders[other]]
+        other = leaders[other]
+    while leaders[here] != here:
+        leaders[here] = leaders[leaders[here]]
+        here = leaders[here]
+    leaders[max(here, other)] = min(here, other)
+
+
+@compiled
 def _apart(order: Indices, ends: Indices, incoming: tuple[Indices, Indices], room: tuple[Indices, Indices]) -> None:
     """Write for each place the first place of its run that shares values with it, directly or through others.
 
@@ -300,17 +312,11 @@ def _apart(order: Indices, ends: Indices, incoming: tuple[Indices, Indices], roo
         for place in range(begin, ends[run + 1]):
             neuron = order[place]
             for entry in range(pointers[neuron], pointers[neuron + 1]):
-                other, here = reader[sources[entry]], place
-                reader[sources[entry]] = place
-                if other < begin:
-                    continue
-                while leaders[other] != other:
-                    leaders[other] = leaders[leaders[other]]
-                    other = leaders[other]
-                while leaders[here] != here:
-                    leaders[here] = leaders[leaders[here]]
-                    here = leaders[here]
-                leaders[max(here, other)] = min(here, other)
+                source = int(sources[entry])
+                other = reader[source]
+                reader[source] = place
+                if other >= begin:
+                    _join(leaders, place, other)
     for place in range(len(order)):
         # a leader comes before those it leads, so its own leader is final
         leaders[place] = leaders[leaders[place]]
@@ -331,19 +337,10 @@ def _join_storeys(
         neuron = neurons[place]
         places[neuron] = place
         for entry in range(pointers[neuron], pointers[neuron + 1]):
-            source = sources[entry]
-            for kind in range(2):
-                other = places[source] if kind == 0 else readers[source]
-                if other < 0 or storeys[other] != storeys[place]:
-                    continue
-                here = place
-                while leaders[other] != other:
-                    leaders[other] = leaders[leaders[other]]
-                    other = leaders[other]
-                while leaders[here] != here:
-                    leaders[here] = leaders[leaders[here]]
-                    here = leaders[here]
-                leaders[max(here, other)] = min(here, other)
+            source = int(sources[entry])
+            for other in (places[source], readers[source]):
+                if other >= 0 and storeys[other] == storeys[place]:
+                    _join(leaders, place, other)
             readers[source] = place
     for place in range(len(neurons)):
         leaders[place] = leaders[leaders[place]]
