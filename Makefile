@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-LAYERS := bench deploy dialect distributed export frontend lowering models passes runtime search theory
+LAYERS := bench dialect distributed export frontend kernels lowering models ort passes runtime sparse theory tools tuning verification
 
 .PHONY: help demo test test-slow check bench bench-extra format zoo-extra clean types
 
@@ -29,7 +29,7 @@ format: $(VENV)/installed ## let ruff mend and format the code
 	$(BIN)/ruff format .
 
 demo: $(VENV)/installed ## optimize, check and measure a network that was really trained and pruned
-	$(BIN)/python -m redpebble.bench.demo
+	$(BIN)/python -m redpebble.tools.demo
 
 bench: $(VENV)/installed ## measure kernels, layers, networks, calls; writes build/bench.json, prints the targets
 	$(BIN)/python -m redpebble.bench.full_bench -o build/bench.json $(BENCH)

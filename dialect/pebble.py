@@ -2,17 +2,20 @@
 
 from xdsl.ir import Dialect
 
-from redpebble.dialect.attributes import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
-from redpebble.dialect.bodies import YieldOp
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.dead_rows import DeadRowsAttr
-from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
-from redpebble.dialect.depth_first import DepthFirstAttr, LayerGroupAttr
-from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.foreign import ForeignOp, ForeignType
-from redpebble.dialect.grouped_layers import GroupedLayersOp
-from redpebble.dialect.input_blocks import InputBlocksAttr
-from redpebble.dialect.layers import (
+from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
+from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
+from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
+from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.dialect.attributes.neuron_order import WavefrontAttr
+from redpebble.dialect.attributes.partition import PartitionAttr
+from redpebble.dialect.attributes.row_panels import PanelsAttr
+from redpebble.dialect.attributes.structure_facts import FactAttr
+from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -21,16 +24,13 @@ from redpebble.dialect.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
-from redpebble.dialect.network import NetworkOp
-from redpebble.dialect.panels import PanelsAttr
-from redpebble.dialect.partition import PartitionAttr
-from redpebble.dialect.sparse_network import SparseNetworkOp
-from redpebble.dialect.structure import FactAttr
-from redpebble.dialect.tile import TileOp
-from redpebble.dialect.times import TimesAttr
-from redpebble.dialect.transfers import InstanceBoundAttr, TransferCountAttr
-from redpebble.dialect.wavefront import WavefrontAttr
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
+from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 
 Pebble = Dialect(
     "pebble",

@@ -11,8 +11,8 @@ y_slice = network.run(x_slice)  # the columns network.inputs[0].features of x, o
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redpebble.distributed.network import Network as Network
-    from redpebble.distributed.network import RunOptions as RunOptions
+    from redpebble.distributed.run.network import Network as Network
+    from redpebble.distributed.run.network import RunOptions as RunOptions
 
 __all__ = ["Network", "RunOptions"]
 

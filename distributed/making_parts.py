@@ -9,18 +9,18 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.dialect.symbolic import symbolic_shapes
-from redpebble.distributed.batch_axis import check_batch_axis
-from redpebble.distributed.block_width import block_width
-from redpebble.distributed.module_text import take_constants, text_of
-from redpebble.distributed.ownership import Ownership, weight_for
-from redpebble.distributed.part_file import Part, write_part
-from redpebble.distributed.plan_file import PartEntry, PlanFile, PortShape, write_plan
-from redpebble.distributed.rank_program import rank_program
-from redpebble.distributed.row_graph import RowGraph, port_names
-from redpebble.distributed.ways import SLOTS
-from redpebble.passes.weights import connection_count
-from redpebble.theory.partition import Partition
+from redpebble.dialect.symbolic_sizes import symbolic_shapes
+from redpebble.distributed.graph.batch_axis import check_batch_axis
+from redpebble.distributed.graph.ownership import Ownership, weight_for
+from redpebble.distributed.graph.row_graph import RowGraph, port_names
+from redpebble.distributed.messages.channels import SLOTS
+from redpebble.distributed.parts.block_width import block_width
+from redpebble.distributed.parts.module_text import take_constants, text_of
+from redpebble.distributed.parts.part_file import Part, write_part
+from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, PortShape, write_plan
+from redpebble.distributed.parts.rank_program import rank_program
+from redpebble.passes.analysis.weights import connection_count
+from redpebble.theory.partition.partition import Partition
 
 TILE_PRODUCTS = 12_000_000
 """Multiplications of a rank, layer and batch tile: about 0.3 ms, long against what a message costs by itself."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.agreement import agree, agree_on
-from redpebble.distributed.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.liveness import EXIT_CODE, end_all, watched
-from redpebble.distributed.network import Network, RunOptions
-from redpebble.distributed.starting import WAITS, started_within
-from redpebble.whole_files import replacing
+from redpebble.distributed.run.agreement import agree, agree_on
+from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
+from redpebble.distributed.run.liveness import EXIT_CODE, end_all, watched
+from redpebble.distributed.run.network import Network, RunOptions
+from redpebble.distributed.run.starting import WAITS, started_within
+from redpebble.runtime.store.atomic_files import replacing
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

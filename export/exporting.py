@@ -8,12 +8,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.foreign import ForeignOp
-from redpebble.dialect.sparse_network import SparseNetworkOp
-from redpebble.export.external import has_external_weights, remember_external_weights
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.export.graph_writer import GraphWriter
 from redpebble.export.original import Original
+from redpebble.export.writing.external_data import has_external_weights, remember_external_weights
 
 
 def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:

@@ -6,18 +6,18 @@ import onnx_ir as ir
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.foreign import ForeignOp
-from redpebble.dialect.sparse_network import SparseNetworkOp
-from redpebble.export.counterparts import Counterpart, Form, counterpart
-from redpebble.export.draft import Draft
-from redpebble.export.emitters import emit
-from redpebble.export.initializers import Initializers
-from redpebble.export.names import Names
-from redpebble.export.naming import Naming
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.export.node_reads import defined_inside, replace_reads, values_read
+from redpebble.export.operators.table import emit
 from redpebble.export.original import OVERRIDABLE_SINCE, Original
-from redpebble.export.reads import defined_inside, replace_reads, values_read
-from redpebble.export.sparse_networks import SparseNetworks
+from redpebble.export.sparse_networks.node_and_function import SparseNetworks
+from redpebble.export.writing.counterparts import Counterpart, Form, counterpart
+from redpebble.export.writing.initializers import Initializers
+from redpebble.export.writing.node_builder import Draft
+from redpebble.export.writing.node_names import Naming
+from redpebble.export.writing.unique_names import Names
 
 
 class GraphWriter:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.export.reads import defined_inside
+from redpebble.export.node_reads import defined_inside
 
 Array = NDArray[np.float32] | NDArray[np.int64]
 

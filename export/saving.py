@@ -9,8 +9,8 @@ from typing import cast
 import onnx
 import onnx_ir as ir
 
-from redpebble.dialect.foreign import MAP_TYPES
-from redpebble.export.external import has_external_weights
+from redpebble.dialect.ops.foreign import MAP_TYPES
+from redpebble.export.writing.external_data import has_external_weights
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message can hold."""

@@ -15,10 +15,10 @@ import onnx
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.frontend.folding import fold_constants
-from redpebble.frontend.functions import inline_functions
-from redpebble.frontend.inference import check_operators
-from redpebble.frontend.reading import read_model
+from redpebble.frontend.folding.fold_weights import fold_constants
+from redpebble.frontend.operators.shape_inference import check_operators
+from redpebble.frontend.reading.inline_functions import inline_functions
+from redpebble.frontend.reading.model_source import read_model
 from redpebble.frontend.translation import translate
 
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model

@@ -10,18 +10,18 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.provenance import set_provenance, value_name
-from redpebble.dialect.symbolic import DIMS, NAME, described_by
-from redpebble.frontend.constants import constant_array, is_constant, overridable
-from redpebble.frontend.conversion import Conversion, NotCovered
-from redpebble.frontend.converters import CONVERTERS, accepted_operators
+from redpebble.dialect.symbolic_sizes import DIMS, NAME, described_by
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
-from redpebble.frontend.foreign import give_outputs_nodes, operator_text, values_read
-from redpebble.frontend.inference import Inferred, infer_types
-from redpebble.frontend.scope import ValueScope
-from redpebble.frontend.types import describe, dimension_names, pebble_type
+from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator_text, values_read
+from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
+from redpebble.frontend.operators.scope import ValueScope
+from redpebble.frontend.operators.shape_inference import Inferred, infer_types
+from redpebble.frontend.operators.table import CONVERTERS, accepted_operators
 
 
 class Translated(NamedTuple):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.symbolic import Size as Size
-from redpebble.dialect.symbolic import SymbolicShape
-from redpebble.lowering.layer_report import Report
-from redpebble.lowering.target import CpuTarget
+from redpebble.dialect.reports.layer_report import Report
+from redpebble.dialect.symbolic_sizes import Size as Size
+from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.lowering.cpu_target import CpuTarget
 
 FORMAT_VERSION = 4
 """Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.pruned_weights import masked_weight, random_bias
 from redpebble.models.recipe import require_at_least, require_density
-from redpebble.theory.compact_growth import grow_layers
+from redpebble.theory.pebbling.orders.compact_growth import grow_layers
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from redpebble.theory.partition import Pattern
+from redpebble.theory.partition.partition import Pattern
 
 if TYPE_CHECKING:
     from redpebble.models.radixnet import RadixNet

@@ -1,1 +1,1 @@
-"""Passes over the `pebble` dialect, one a file; each one's docstring shows before and after."""
+"""Passes over the `pebble` dialect, by stage; a stage's folder holds one file a pass, which shows before and after."""

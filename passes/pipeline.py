@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
-from redpebble.passes.dominance import check_def_before_use
+from redpebble.passes.analysis.dominance import check_def_before_use
 
 
 def run_passes(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.planning import Lifetime, plan_offsets
+from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
 from redpebble.lowering.program import Program, Size, Step, SymbolicShape
 
 

@@ -12,7 +12,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.emission import ALIGNMENT, FLOAT_BYTES
+from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 
 Room = NDArray[np.uint8]
 

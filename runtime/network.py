@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.layer_report import Report
+from redpebble.dialect.reports.layer_report import Report
 from redpebble.lowering.program import Program
 from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs
 from redpebble.runtime.call_sizes import CallSizes, call_sizes, dimensions
-from redpebble.runtime.machine_code import load_object
+from redpebble.runtime.jit import load_object
 from redpebble.runtime.memory import OutputMemory, address_of, aligned_copy, pointer_table, zeros_on_demand
 from redpebble.runtime.thread_pool import ThreadPool
 from redpebble.runtime.workspace import LoadedNetwork, Workspace, new_workspace

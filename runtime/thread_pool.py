@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.target import CpuTarget
-from redpebble.lowering.thread_pool import POOL_BYTES, pool_module
-from redpebble.runtime.machine_code import MachineCode, emit_object, load_object
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.threads.thread_pool import POOL_BYTES, pool_module
+from redpebble.runtime.jit import MachineCode, emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.lowering.program import Program
-from redpebble.lowering.thread_pool import CALL_WORDS, STEP_WORDS
+from redpebble.lowering.threads.thread_pool import CALL_WORDS, STEP_WORDS
 from redpebble.runtime.call_sizes import CallSizes
-from redpebble.runtime.machine_code import MachineCode
+from redpebble.runtime.jit import MachineCode
 from redpebble.runtime.memory import address_of, aligned_bytes, pointer_table
 from redpebble.runtime.thread_pool import ThreadPool
 from redpebble.runtime.work_split import Split, split_step

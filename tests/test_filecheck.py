@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_lines import failures
+
+from tests.support.run_lines import failures
 
 FOLDER = Path(__file__).parent / "filecheck"
 FILES = sorted(FOLDER.rglob("*.mlir"))
@@ -23,7 +24,7 @@ def test_the_file_says_what_xdsl_opt_prints(file: Path) -> None:
 
 
 def test_a_program_of_its_own_prints_the_same() -> None:
-    done = lit("-j", "1", str(FOLDER / "passes" / "fuse_layers.mlir"))
+    done = lit("-j", "1", str(FOLDER / "passes" / "simplify" / "fuse_layers.mlir"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Passed: 1" in done.stdout
 

@@ -1,1 +1,1 @@
-"""The theory of data movement in sparse networks: pure algorithms on arrays, without any IR."""
+"""Data movement of sparse networks: bounds, counting, orders and schedules; pure algorithms, no IR."""

@@ -11,18 +11,18 @@ result = redpebble.optimize("model.onnx")
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redpebble.calibrating import calibrate as calibrate
     from redpebble.compiler import Optimized as Optimized
     from redpebble.compiler import compile as compile  # noqa: A004
     from redpebble.compiler import optimize as optimize
-    from redpebble.deployment import get_library_path as get_library_path
-    from redpebble.deployment import session as session
     from redpebble.frontend.errors import InvalidModelError as InvalidModelError
     from redpebble.frontend.errors import ModelError as ModelError
     from redpebble.frontend.errors import UnsupportedModelError as UnsupportedModelError
-    from redpebble.provider import register as register
-    from redpebble.provider import unregister as unregister
+    from redpebble.ort.provider.register import register as register
+    from redpebble.ort.provider.register import unregister as unregister
+    from redpebble.ort.session import get_library_path as get_library_path
+    from redpebble.ort.session import session as session
     from redpebble.runtime.network import Network as Network
+    from redpebble.tuning.machines import calibrate as calibrate
 
 __all__ = [
     "InvalidModelError",
@@ -45,13 +45,13 @@ _HOMES = {
     "Network": "redpebble.runtime.network",
     "Optimized": "redpebble.compiler",
     "UnsupportedModelError": "redpebble.frontend.errors",
-    "calibrate": "redpebble.calibrating",
+    "calibrate": "redpebble.tuning.machines",
     "compile": "redpebble.compiler",
-    "get_library_path": "redpebble.deployment",
+    "get_library_path": "redpebble.ort.session",
     "optimize": "redpebble.compiler",
-    "register": "redpebble.provider",
-    "session": "redpebble.deployment",
-    "unregister": "redpebble.provider",
+    "register": "redpebble.ort.provider.register",
+    "session": "redpebble.ort.session",
+    "unregister": "redpebble.ort.provider.register",
 }
 
 

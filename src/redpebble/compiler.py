@@ -13,45 +13,45 @@ from xdsl.dialects.func import Func
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
-from redpebble.dialect.foreign import ForeignOp
+from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.pebble import Pebble
+from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
+from redpebble.dialect.reports.network_report import NetworkReport, network_reports
+from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.exporting import export_model
-from redpebble.export.network_report import NetworkReport, network_reports
-from redpebble.export.sparse_networks import network_obstacle
-from redpebble.export.split_report import SplitReport, split_reports
+from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.importing import Source, import_model
-from redpebble.group_timing import measure_groups
+from redpebble.frontend.out_of_range_models import untouched
+from redpebble.kernels.machine import Machine
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.lowering.layer_report import LayerReport, layer_reports
-from redpebble.lowering.target import CpuTarget
 from redpebble.model_digest import model_digest
-from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
-from redpebble.passes.choose_kernels import ChooseKernels
-from redpebble.passes.discover_structure import DiscoverStructure
-from redpebble.passes.drop_dead_neurons import DropDeadNeurons
-from redpebble.passes.drop_dead_rows import DropDeadRows
-from redpebble.passes.fold_batch_norm import FoldBatchNorm
-from redpebble.passes.fold_constants import FoldConstants
-from redpebble.passes.form_sparse_networks import FormSparseNetworks
-from redpebble.passes.form_tiles import FormTiles
-from redpebble.passes.fuse_layers import FuseLayers
-from redpebble.passes.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
+from redpebble.passes.deployment.split_components import SplitComponents
+from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
+from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.pipeline import run_passes
-from redpebble.passes.recognize_layers import RecognizeLayers
-from redpebble.passes.reorder_neurons import ReorderNeurons
-from redpebble.passes.schedule_network import ScheduleNetwork
-from redpebble.passes.share_tiles import ShareTiles
-from redpebble.passes.sparsify import Sparsify
-from redpebble.passes.split_components import SplitComponents
-from redpebble.runtime.artefact import Artefact
-from redpebble.runtime.cache import cache_key, default_folder, load, store
-from redpebble.runtime.machine_code import emit_object, host_target
+from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
+from redpebble.passes.simplify.fold_constants import FoldConstants
+from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.passes.simplify.recognize_layers import RecognizeLayers
+from redpebble.passes.simplify.sparsify import Sparsify
+from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
+from redpebble.passes.tiles.form_tiles import FormTiles
+from redpebble.passes.tiles.schedule_network import ScheduleNetwork
+from redpebble.passes.tiles.share_tiles import ShareTiles
+from redpebble.runtime.jit import emit_object, host_target
 from redpebble.runtime.memory import aligned_copy, return_free_memory
 from redpebble.runtime.network import Network
-from redpebble.theory.kernel_cost import Machine
-from redpebble.tuning import Tuning, measure_kernels
-from redpebble.untouched import untouched
+from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.tuning.group_timing import measure_groups
+from redpebble.tuning.measure_kernels import Tuning, measure_kernels
 
 
 def simplifying_passes() -> tuple[ModulePass, ...]:

@@ -17,9 +17,9 @@ from google.protobuf.message import EncodeError
 
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.importing import Source
-from redpebble.frontend.reading import read_model
-from redpebble.frontend.sparse_tensor import SparseTensor
-from redpebble.runtime.remembered import recall, remember
+from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.runtime.store.json_cache import recall, remember
 
 SETTLED_SECONDS: Final = 2.0
 """Since a file's last change, before its digest is remembered: the coarsest clock of a file system counts by 2 s."""

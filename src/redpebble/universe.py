@@ -8,33 +8,23 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.target import Target
 
-PASSES = (
-    "RecognizeLayers",
-    "FoldConstants",
-    "FoldBatchNorm",
-    "FuseLayers",
-    "DropDeadNeurons",
-    "MergeDuplicateNeurons",
-    "Sparsify",
-    "PermuteNeurons",
-    "ReorderNeurons",
-    "DiscoverStructure",
-    "ChooseKernels",
-    "AnnotateIoBounds",
-    "PartitionNeurons",
-    "FormSparseNetworks",
-    "SplitComponents",
-    "FlattenNetwork",
-    "RestoreLayers",
-    "ScheduleConnections",
-    "PlanSteps",
-    "ScheduleWavefronts",
-    "FormTiles",
-    "ShareTiles",
-    "ScheduleNetwork",
-    "DropDeadRows",
-)
-"""Classes of passes; `FuseLayers` is in `passes/fuse_layers.py` and called `pebble-fuse-layers`."""
+PASSES = {
+    "simplify": (
+        "RecognizeLayers",
+        "FoldConstants",
+        "FoldBatchNorm",
+        "FuseLayers",
+        "DropDeadNeurons",
+        "MergeDuplicateNeurons",
+        "Sparsify",
+    ),
+    "neuron_order": ("PermuteNeurons", "ReorderNeurons"),
+    "kernels": ("DiscoverStructure", "ChooseKernels", "AnnotateIoBounds"),
+    "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
+    "network": ("FlattenNetwork", "RestoreLayers", "ScheduleConnections", "PlanSteps", "ScheduleWavefronts"),
+    "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),
+}
+"""Classes of passes by stage; `FuseLayers` is in `passes/simplify/fuse_layers.py` and called `pebble-fuse-layers`."""
 
 
 def _words(class_name: str) -> list[str]:
@@ -42,8 +32,8 @@ def _words(class_name: str) -> list[str]:
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in class_name).split()
 
 
-def _load_pass(class_name: str) -> type[ModulePass]:
-    return getattr(import_module(f"redpebble.passes.{'_'.join(_words(class_name))}"), class_name)
+def _load_pass(stage: str, class_name: str) -> type[ModulePass]:
+    return getattr(import_module(f"redpebble.passes.{stage}.{'_'.join(_words(class_name))}"), class_name)
 
 
 def _load_dialect() -> Dialect:
@@ -53,13 +43,17 @@ def _load_dialect() -> Dialect:
 
 
 def _load_llvm_target() -> type[Target]:
-    from redpebble.lowering.llvm_target import PebbleLlvmTarget
+    from redpebble.lowering.xdsl_target import PebbleLlvmTarget
 
     return PebbleLlvmTarget
 
 
 REDPEBBLE_UNIVERSE = Universe(
     all_dialects={"pebble": _load_dialect},
-    all_passes={"-".join(("pebble", *_words(name))): partial(_load_pass, name) for name in PASSES},
+    all_passes={
+        "-".join(("pebble", *_words(name))): partial(_load_pass, stage, name)
+        for stage, names in PASSES.items()
+        for name in names
+    },
     all_targets={"pebble-llvm": _load_llvm_target},
 )

@@ -9,19 +9,19 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from float64_layers import expected, mlp, saved
 from scipy.sparse import csr_array
 
-from redpebble import cli
-from redpebble.bench.engines import ENGINES, ChainEngine, Onnxruntime, load_engines
-from redpebble.bench.errors import PeerError
-from redpebble.bench.measuring import Call
-from redpebble.bench.mkl import MklMatrix, load_mkl
-from redpebble.bench.peers import MklPeer, ScipyPeer, TorchPeer
+from redpebble.bench.cases.errors import PeerError
+from redpebble.bench.engines.engines import ENGINES, ChainEngine, Onnxruntime, load_engines
+from redpebble.bench.engines.mkl import MklMatrix, load_mkl
+from redpebble.bench.engines.peers import MklPeer, ScipyPeer, TorchPeer
+from redpebble.bench.measure.measuring import Call
 from redpebble.models import zoo
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.pruned_weights import random_bias, random_weight
-from redpebble.runtime.oracle import Oracle
+from redpebble.tools import main as cli
+from redpebble.verification.oracle import Oracle
+from tests.bench.float64_layers import expected, mlp, saved
 
 
 def outputs(call: Call) -> list[Any]:

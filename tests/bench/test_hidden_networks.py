@@ -8,10 +8,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import redpebble
-from redpebble.bench.chain import ChainLayer
-from redpebble.bench.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
-from redpebble.bench.peers import ScipyPeer
-from redpebble.dialect.attributes import ActivationAttr
+from redpebble.bench.engines.chain import ChainLayer
+from redpebble.bench.engines.peers import ScipyPeer
+from redpebble.bench.suites.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
+from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.models.radixnet import RadixNet, radixnet_images
 
 SMALL = [HiddenNetwork(one.name, one.reads, 256, 3, one.shuffled) for one in HIDDEN_NETWORKS.values()]

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float64_layers import expected, mlp, saved
 
-from redpebble.bench.ceilings import CHAINS, TURNS, VECTORS, WEIGHTS, NativeLoops
-from redpebble.bench.fresh_process import footprint_in_a_fresh_process
-from redpebble.bench.kernel_call import OurKernel
-from redpebble.bench.layer_bench import BOUND, BOUND_BASELINE, CEILING, LayerPlan, bench_layers
-from redpebble.bench.layer_cases import RandomLayer
-from redpebble.bench.measuring import Budget, interleave
-from redpebble.bench.results import Result, Row, merged, read_result
+from redpebble.bench.cases.layer_cases import RandomLayer
+from redpebble.bench.engines.kernel_call import OurKernel
+from redpebble.bench.measure.ceilings import CHAINS, TURNS, VECTORS, WEIGHTS, NativeLoops
+from redpebble.bench.measure.fresh_process import footprint_in_a_fresh_process
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.bench.results.results import Result, Row, merged, read_result
+from redpebble.bench.suites.layer_bench import BOUND, BOUND_BASELINE, CEILING, LayerPlan, bench_layers
+from tests.bench.float64_layers import expected, mlp, saved
 
 
 @pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from redpebble.bench.parts_bench import RANKS, Measured, PartsCase, measure, table_of
-from redpebble.distributed.machines import Machine
-from redpebble.distributed.planning import KINDS
+from redpebble.bench.suites.parts_bench import RANKS, Measured, PartsCase, measure, table_of
+from redpebble.distributed.plans.cluster import Machine
+from redpebble.distributed.plans.plans import KINDS
 
 CASE = PartsCase("ffnn(depth=2, width=32, density=0.2)", 96)
 

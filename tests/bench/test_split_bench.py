@@ -1,8 +1,8 @@
 import numpy as np
 
 import redpebble
-from redpebble.bench.split_bench import model_of_blocks
-from redpebble.runtime.oracle import Oracle
+from redpebble.bench.suites.split_bench import model_of_blocks
+from redpebble.verification.oracle import Oracle
 
 
 def test_the_blocks_that_are_measured_are_split_and_compute_the_same() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from redpebble.bench.measuring import Budget
-from redpebble.bench.structure_bench import CASES, StructuredLayer, bench_structure
+from redpebble.bench.measure.measuring import Budget
+from redpebble.bench.suites.structure_bench import CASES, StructuredLayer, bench_structure
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.activations import ACTIVATION_PARAMETERS
-from redpebble.dialect.attributes import ActivationAttr, KernelAttr
-from redpebble.dialect.bodies import YieldOp
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.decisions import IoBoundsAttr, ScheduleAttr
-from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.layers import (
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
+from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
+from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -25,10 +24,11 @@ from redpebble.dialect.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, Shape, f32_tensor, shape_of
-from redpebble.dialect.tile import TileOp
 
 NEUTRAL = (0.0, -0.0, 1.0)
 ORDINARY = (0.5, -2.0, 3.0)

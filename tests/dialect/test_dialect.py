@@ -1,11 +1,11 @@
 import pytest
-from pebble_text import parse, parse_attribute
 from xdsl.dialects.test import TestType as OtherType
 from xdsl.ir import Block, Operation
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from redpebble.dialect.pebble import Pebble
 from redpebble.dialect.tensors import shape_of
+from tests.dialect.pebble_text import parse, parse_attribute
 
 OPS = list(Pebble.operations)
 

@@ -1,6 +1,7 @@
 from hypothesis import given, settings
-from pebble_text import parse, text_of
-from random_modules import NEUTRAL, ORDINARY, Case, cases
+
+from tests.dialect.pebble_text import parse, text_of
+from tests.dialect.random_modules import NEUTRAL, ORDINARY, Case, cases
 
 
 @settings(deadline=None, max_examples=30)

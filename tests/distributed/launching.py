@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from simple_partitions import layer_groups
 
 from redpebble.compiler import build_module
+from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.making_parts import PartsRequest, write_parts
-from redpebble.distributed.row_graph import RowGraph
-from redpebble.models.feeds import inputs_for
-from redpebble.runtime.oracle import Oracle
-from redpebble.theory.partition import Partition
+from redpebble.theory.partition.partition import Partition
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle
+from tests.distributed.simple_partitions import layer_groups
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
 MPIEXEC = Path(sys.executable).with_name("mpiexec")

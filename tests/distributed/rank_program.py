@@ -13,8 +13,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redpebble.distributed.liveness import watched
-from redpebble.distributed.network import Network, RunOptions, Slice
+from redpebble.distributed.run.liveness import watched
+from redpebble.distributed.run.network import Network, RunOptions, Slice
 
 Array = NDArray[Any]
 

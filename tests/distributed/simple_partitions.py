@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from redpebble.distributed.ownership import weight_for
-from redpebble.distributed.row_graph import RowGraph
-from redpebble.passes.weights import connection_count
-from redpebble.theory.partition import Partition, slices
+from redpebble.distributed.graph.ownership import weight_for
+from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.passes.analysis.weights import connection_count
+from redpebble.theory.partition.partition import Partition, slices
 
 
 def contiguous_rows(graph: RowGraph, part_count: int) -> Partition:

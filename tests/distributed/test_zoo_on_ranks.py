@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from launching import Case, assert_ranks_agree, write_case
 
 from redpebble.models.zoo import build
+from tests.distributed.launching import Case, assert_ranks_agree, write_case
 
 KINDS = ("rows", "batch", "layers")
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.interpreter import interpret
+from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.importing import Source, import_model
 
 Arrays = Mapping[str, NDArray[Any]]

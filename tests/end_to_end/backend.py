@@ -10,7 +10,7 @@ from onnx.backend.base import Backend, BackendRep
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
 import redpebble
-from redpebble.lowering.target import CpuTarget
+from redpebble.lowering.cpu_target import CpuTarget
 
 
 class RedpebbleRep(BackendRep):

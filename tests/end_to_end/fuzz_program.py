@@ -17,20 +17,20 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
-from agreement import assert_close_for_float32
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from numpy.typing import NDArray
-from random_graphs import DrawnModel, models
-from sparse_network_models import network_nodes, prefer_sparse_kernels, with_networks
 
 import redpebble
 from redpebble.compiler import context, portable_passes
-from redpebble.deploy.ep_graph import Boundary
 from redpebble.frontend.importing import import_model
-from redpebble.passes.form_sparse_networks import FormSparseNetworks
+from redpebble.ort.provider.graph import Boundary
+from redpebble.ort.provider.register import SparseNetworkCompiler, boundaries_of, host, minor_version, register
+from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.pipeline import run_passes
-from redpebble.provider import SparseNetworkCompiler, boundaries_of, host, minor_version, register
-from redpebble.runtime.cache import default_folder
+from redpebble.runtime.store.cache import default_folder
+from tests.end_to_end.agreement import assert_close_for_float32
+from tests.end_to_end.random_graphs import DrawnModel, models
+from tests.support.sparse_network_models import network_nodes, prefer_sparse_kernels, with_networks
 
 EXAMPLES = 10
 """Models of one seed; after each seed the clock is looked at."""

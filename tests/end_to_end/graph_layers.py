@@ -6,7 +6,8 @@ A layer returns None where it does not suit the value's shape or the opset.
 from collections.abc import Callable
 
 import numpy as np
-from graph_draft import Dim, GraphDraft, Value, known
+
+from tests.end_to_end.graph_draft import Dim, GraphDraft, Value, known
 
 Layer = Callable[[GraphDraft, Value], Value | None]
 

@@ -5,8 +5,9 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-from graph_draft import Dim, GraphDraft, Value, known, product
 from onnx import TensorProto
+
+from tests.end_to_end.graph_draft import Dim, GraphDraft, Value, known, product
 
 Layer = Callable[[GraphDraft, Value], Value | None]
 

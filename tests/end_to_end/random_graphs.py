@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from graph_draft import Batch, Dim, GraphDraft, Value
-from graph_layers import LAYERS
-from graph_moves import MOVES
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from tests.end_to_end.graph_draft import Batch, Dim, GraphDraft, Value
+from tests.end_to_end.graph_layers import LAYERS
+from tests.end_to_end.graph_moves import MOVES
 
 OPSETS = (21, 7, 9, 11, 13, 17)
 SYMBOLIC_BATCHES = (0, 1, 7, 17)

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import pytest
 
-from redpebble import cli
-from redpebble.bench.hidden_networks import HiddenNetwork, band, onnx_model
+from redpebble.bench.suites.hidden_networks import HiddenNetwork, band, onnx_model
 from redpebble.models import zoo
-from redpebble.theory.memory import Memory, count_transfers
-from redpebble.theory.network import Network
+from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.tools import main as cli
 
 COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"
 FFNN = "ffnn(depth=3, width=40, density=0.1)"

@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from redpebble.models.zoo import build
-from redpebble.network_model import flat_model
-from redpebble.search.orders import SearchRequest, search_order
-from redpebble.theory.compact_growth import grow_layers
-from redpebble.theory.memory import Memory, count_transfers
-from redpebble.theory.network import Network
+from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.compact_growth import grow_layers
+from redpebble.theory.pebbling.search.search import SearchRequest, search_order
+from redpebble.tools.explain.neuron_graphs import flat_model
 
 GROWN = (
     ((24, 32, 12), 0.2, 24, 0),

@@ -10,17 +10,17 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from node_cases import highest_opset
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
-from sparse_network_models import network_nodes, with_networks
 
 import redpebble
-from redpebble.export.sparse_networks import FUNCTIONS_SINCE, network_obstacle
+from redpebble.export.sparse_networks.node_and_function import FUNCTIONS_SINCE, network_obstacle
 from redpebble.frontend.errors import ModelError
+from tests.end_to_end.node_cases import highest_opset
+from tests.support.sparse_network_models import network_nodes, with_networks
 
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 """Of models that come with the package as files; others would be fetched."""

@@ -1,9 +1,8 @@
 """Nothing crashes and nothing is wrong, whatever the model, the call or the damage.
 
-An hour of it: `python tests/end_to_end/fuzz_program.py 3600 SEED FOLDER`, with `PYTHONPATH` as below.
+An hour of it: `python -m tests.end_to_end.fuzz_program 3600 SEED FOLDER` in the repository's root.
 """
 
-import os
 import random
 import subprocess
 import sys
@@ -11,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent.parent
-FOLDERS = [str(TESTS / name) for name in ("end_to_end", "support")]
+ROOT = Path(__file__).parents[2]
 
 
 def fuzz(seconds: int, seed: int, folder: Path) -> str:
     """Run the program; return its last words."""
-    words = [sys.executable, "-X", "faulthandler", TESTS / "end_to_end" / "fuzz_program.py"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS)}
+    words = [sys.executable, "-X", "faulthandler", "-m", "tests.end_to_end.fuzz_program"]
     done = subprocess.run(
-        [*words, str(seconds), str(seed), folder], env=environment, capture_output=True, text=True, check=False
+        [*words, str(seconds), str(seed), folder], cwd=ROOT, capture_output=True, text=True, check=False
     )
     ending = "\n".join([*done.stdout.splitlines()[-40:], *done.stderr.splitlines()[-40:]])
     assert done.returncode == 0, f"exit code {done.returncode}, the model is {folder / 'last.onnx'}\n{ending}"

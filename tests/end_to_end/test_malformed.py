@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from malformed_models import INVALID, UNSUPPORTED, WEIGHT, model, written
 from onnx import numpy_helper
 
-from redpebble.cli import main
+from redpebble.tools.main import main
+from tests.end_to_end.malformed_models import INVALID, UNSUPPORTED, WEIGHT, model, written
 
 Capture = pytest.CaptureFixture[str]
 
@@ -127,7 +127,7 @@ def test_a_model_to_compare_with_that_is_broken_is_one_line(run: Run, tmp_path: 
 
 def test_a_process_of_its_own_ends_the_same_way(tmp_path: Path) -> None:
     path = INVALID["truncated"](tmp_path)
-    command = [sys.executable, "-c", "from redpebble.cli import main; main()", "check", str(path)]
+    command = [sys.executable, "-c", "from redpebble.tools.main import main; main()", "check", str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert_one_line(ended.returncode, ended.stderr)
     assert ended.stdout == ""

@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from agreement import assert_close
-from lowering_modules import each_target
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
-from redpebble.frontend.reading import read_model
-from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.oracle import Oracle
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import assert_close
+from tests.support.lowering_modules import each_target
 
 SPECIAL = (np.nan, np.inf, -np.inf)
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from backend import RedpebbleBackend
-from node_cases import OPERATORS, NodeCase, for_onnxruntime, frozen, node_cases
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt, Runner
 
-from redpebble.lowering.target import CpuTarget
+from redpebble.lowering.cpu_target import CpuTarget
+from tests.end_to_end.backend import RedpebbleBackend
+from tests.end_to_end.node_cases import OPERATORS, NodeCase, for_onnxruntime, frozen, node_cases
 
 Outcome = Literal["passed", "refused", "failed", "newer"]
 """Newer: the operator has changed in an opset that onnxruntime refuses, too."""

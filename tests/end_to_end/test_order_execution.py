@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from agreement import Float64, assert_close, largest_error
 from hypothesis import HealthCheck, given, settings
-from random_graphs import DrawnModel, models
 
 import redpebble
-from redpebble.models.feeds import inputs_for
 from redpebble.models.zoo import build
-from redpebble.order_execution import compile_depth_first, compile_in_order
-from redpebble.passes.schedule_connections import ScheduleConnections
-from redpebble.passes.schedule_wavefronts import ScheduleWavefronts
-from redpebble.runtime.oracle import Oracle
+from redpebble.passes.network.schedule_connections import ScheduleConnections
+from redpebble.passes.network.schedule_wavefronts import ScheduleWavefronts
+from redpebble.tools.order_execution import compile_depth_first, compile_in_order
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import Float64, assert_close, largest_error
+from tests.end_to_end.random_graphs import DrawnModel, models
 
 SPECS = (
     "compact(widths=(16, 24, 16), density=0.3, memory=32)",

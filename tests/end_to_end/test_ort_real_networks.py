@@ -8,15 +8,15 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from agreement import assert_close
 from numpy.typing import NDArray
-from sparse_network_models import network_nodes, with_networks
 
 import redpebble
 from redpebble.export.saving import save_model
-from redpebble.export.sparse_networks import DOMAIN
+from redpebble.export.sparse_networks.node_and_function import DOMAIN
 from redpebble.models.zoo import build
-from redpebble.runtime.oracle import Oracle
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import assert_close
+from tests.support.sparse_network_models import network_nodes, with_networks
 
 
 def pruned(shape: tuple[int, ...], density: float = 0.1, seed: int = 0) -> NDArray[np.float32]:

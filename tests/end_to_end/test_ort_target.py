@@ -10,20 +10,20 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from agreement import assert_close, assert_close_for_float32
 from hypothesis import HealthCheck, given, settings
-from node_cases import OPERATORS, NodeCase, for_onnxruntime, frozen, node_cases, session
 from numpy.typing import NDArray
 from onnx.backend.test.runner import Runner
-from random_graphs import DrawnModel, models
-from sparse_network_models import network_nodes, with_networks
 
 import redpebble
 from redpebble.export.saving import save_model
-from redpebble.export.sparse_networks import FUNCTIONS_SINCE
-from redpebble.models.feeds import inputs_for
+from redpebble.export.sparse_networks.node_and_function import FUNCTIONS_SINCE
 from redpebble.models.zoo import build
-from redpebble.runtime.oracle import Oracle, OracleError
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle, OracleError
+from tests.end_to_end.agreement import assert_close, assert_close_for_float32
+from tests.end_to_end.node_cases import OPERATORS, NodeCase, for_onnxruntime, frozen, node_cases, session
+from tests.end_to_end.random_graphs import DrawnModel, models
+from tests.support.sparse_network_models import network_nodes, with_networks
 
 BATCHES = (0, 1, 7, 17, 64)
 

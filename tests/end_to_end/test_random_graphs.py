@@ -4,18 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import ATOL, RTOL, Float64, largest_error
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lowering_modules import HERE
 from numpy.typing import NDArray
-from random_graphs import DrawnModel, models
 
 import redpebble
-from redpebble.frontend.reading import read_model
-from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.machine_code import host_target
-from redpebble.runtime.oracle import Oracle, OracleError
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import host_target
+from redpebble.verification.oracle import Oracle, OracleError
+from tests.end_to_end.agreement import ATOL, RTOL, Float64, largest_error
+from tests.end_to_end.random_graphs import DrawnModel, models
+from tests.support.lowering_modules import HERE
 
 TARGETS = (*reversed(HERE.values()), host_target())
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import assert_close
 from numpy.typing import NDArray
 
 import redpebble
 from redpebble.compiler import NativeChoices
-from redpebble.models.feeds import inputs_for
 from redpebble.models.zoo import build
-from redpebble.runtime.oracle import Oracle
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import assert_close
 
 
 @pytest.mark.parametrize(

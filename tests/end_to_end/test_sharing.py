@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from agreement import assert_close
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.lowering.target import CpuTarget
-from redpebble.models.feeds import inputs_for
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models.zoo import build, save
-from redpebble.runtime.oracle import Oracle
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import assert_close
 
 SPECS = ("ffnn(depth=2, width=40, density=0.2)", "masked_mlp(depth=2, width=24)", "resmlp(depth=1, width=16)")
 

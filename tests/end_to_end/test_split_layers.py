@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from agreement import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,14 +16,15 @@ from xdsl.transforms.canonicalize import CanonicalizePass
 
 import redpebble
 from redpebble.compiler import context, simplifying_passes
-from redpebble.dialect.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.export.exporting import export_model
 from redpebble.frontend.importing import import_model
 from redpebble.models.zoo import build
-from redpebble.passes.fuse_layers import FuseLayers
+from redpebble.passes.deployment.split_components import SplitComponents
 from redpebble.passes.pipeline import run_passes
-from redpebble.passes.split_components import SplitComponents
-from redpebble.runtime.oracle import Oracle
+from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import assert_close
 
 Floats = NDArray[np.float32]
 

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from agreement import Float64, assert_close, largest_error
-from lowering_modules import HERE, each_target
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.lowering.target import CpuTarget
-from redpebble.models.feeds import inputs_for
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models.zoo import RECIPES, build
-from redpebble.runtime.oracle import Oracle
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle
+from tests.end_to_end.agreement import Float64, assert_close, largest_error
+from tests.support.lowering_modules import HERE, each_target
 
 BATCHES = (0, 1, 7, 17, 64)
 FEED_SEEDS = (0, 1, 2)

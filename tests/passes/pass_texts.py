@@ -13,8 +13,8 @@ from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.interpreter import interpret
 from redpebble.dialect.pebble import Pebble
+from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.passes.pipeline import run_passes
 
 Kind = TypeVar("Kind", bound=Operation)

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes import ActivationAttr
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.layers import (
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -23,8 +23,8 @@ from redpebble.dialect.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
-from redpebble.dialect.symbolic import DIMS, NAME
+from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor, shape_of
 
 BATCHES = (0, 1, 7)

@@ -1,7 +1,6 @@
 """What the pass manager holds passes to."""
 
 import pytest
-from pass_texts import context, parse
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -9,12 +8,13 @@ from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
-from redpebble.dialect.elementwise import ActivateOp
+from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.tensors import f32_tensor
-from redpebble.passes.dominance import check_def_before_use
-from redpebble.passes.fuse_layers import FuseLayers
+from redpebble.passes.analysis.dominance import check_def_before_use
 from redpebble.passes.pipeline import run_passes
-from redpebble.passes.sparsify import Sparsify
+from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.passes.simplify.sparsify import Sparsify
+from tests.passes.pass_texts import context, parse
 
 TWO_STEPS = """
 func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {

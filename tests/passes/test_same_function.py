@@ -2,25 +2,25 @@
 
 import pytest
 from hypothesis import given, settings
-from pass_texts import all_of, assert_same_function, run
-from random_networks import BATCHES, feeds_for, network, seeds
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
-from redpebble.dialect.layers import BatchNormOp, LinearOp
-from redpebble.dialect.tile import TileOp
-from redpebble.passes.annotate_io_bounds import AnnotateIoBounds
-from redpebble.passes.choose_kernels import ChooseKernels
-from redpebble.passes.drop_dead_neurons import DropDeadNeurons
-from redpebble.passes.fold_batch_norm import FoldBatchNorm
-from redpebble.passes.fold_constants import FoldConstants
-from redpebble.passes.form_tiles import FormTiles
-from redpebble.passes.fuse_layers import FuseLayers
-from redpebble.passes.merge_duplicate_neurons import MergeDuplicateNeurons
-from redpebble.passes.permute_neurons import PermuteNeurons
-from redpebble.passes.recognize_layers import RecognizeLayers
-from redpebble.passes.sparsify import Sparsify
+from redpebble.dialect.ops.layers import BatchNormOp, LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
+from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
+from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
+from redpebble.passes.simplify.fold_constants import FoldConstants
+from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.passes.simplify.recognize_layers import RecognizeLayers
+from redpebble.passes.simplify.sparsify import Sparsify
+from redpebble.passes.tiles.form_tiles import FormTiles
+from tests.passes.pass_texts import all_of, assert_same_function, run
+from tests.passes.random_networks import BATCHES, feeds_for, network, seeds
 
 SINGLE: tuple[ModulePass, ...] = (
     RecognizeLayers(),

@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from lowering_modules import Floats, linear_layer, native
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 
-from redpebble.dialect.decisions import ScheduleAttr, Sharing
-from redpebble.dialect.layers import LinearOp
-from redpebble.dialect.tile import TileOp
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
 from redpebble.runtime.bound_call import BoundCall
-from redpebble.runtime.machine_code import host_target
+from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import MOST_SHAPES, Network
+from tests.support.lowering_modules import Floats, linear_layer, native
 
 WEIGHT = np.random.default_rng(0).standard_normal((40, 96)).astype(np.float32)
 WIDTHS: Sequence[int] = (1, 8, 64)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowering_modules import linear_layer, native
 
-from redpebble.lowering.planning import Lifetime, plan_offsets
-from redpebble.runtime.machine_code import host_target
+from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
+from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
+from tests.support.lowering_modules import linear_layer, native
 
 WEIGHT = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
 

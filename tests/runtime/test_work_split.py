@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redpebble.dialect.symbolic import Size
+from redpebble.dialect.symbolic_sizes import Size
 from redpebble.lowering.program import Step, TiledRows, TileTime
 from redpebble.runtime.work_split import ONCE, Range, split_step, tiles_of
 

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.network import Network
+from redpebble.theory.pebbling.neuron_graph import Network
 
 
 @dataclass(frozen=True, order=True)

@@ -8,12 +8,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from redpebble.dialect.attributes import ActivationAttr
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
-from redpebble.theory.neuron_groups import Axis, GroupedWeight, NeuronGroups
-from redpebble.theory.similar_rows import Rows
+from redpebble.sparse.patterns.similar_rows import Rows
+from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
 
 Mask = NDArray[np.bool_]
 

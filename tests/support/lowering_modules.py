@@ -10,17 +10,17 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes import ActivationAttr, KernelAttr
-from redpebble.dialect.bodies import YieldOp
-from redpebble.dialect.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.decisions import ScheduleAttr
-from redpebble.dialect.layers import LinearOp
-from redpebble.dialect.symbolic import DIMS, NAME
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
+from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, CscMatrix, F32Tensor, f32_tensor, shape_of
-from redpebble.dialect.tile import TileOp
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.lowering.target import CpuTarget
-from redpebble.runtime.machine_code import emit_object, missing_features
+from redpebble.runtime.jit import emit_object, missing_features
 from redpebble.runtime.network import Network
 
 Floats = NDArray[np.float32]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from redpebble.theory.network import Network
-from redpebble.theory.random_network import random_dag, random_layers
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.random_network import random_dag, random_layers
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.company import Company
-from redpebble.theory.row_lists import Rows
+from redpebble.sparse.csr import Rows
+from redpebble.sparse.patterns.row_overlap import Company
 
 Mask = NDArray[np.bool_]
 

@@ -7,8 +7,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.memory import Policy
-from redpebble.theory.network import Network
+from redpebble.theory.pebbling.machine import Policy
+from redpebble.theory.pebbling.neuron_graph import Network
 
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from redpebble.theory.partition import Owners, Pattern
+from redpebble.theory.partition.partition import Owners, Pattern
 
 Matrix = NDArray[np.bool_]
 """[inputs, outputs]."""

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 import numpy as np
-from lowering_modules import function
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from redpebble.compiler import context
-from redpebble.dialect.attributes import ActivationAttr
-from redpebble.dialect.network import NetworkArrays, NetworkOp
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.ops.network import NetworkArrays, NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.passes.network.plan_steps import PlanSteps
+from redpebble.passes.network.schedule_connections import counts_of
 from redpebble.passes.pipeline import run_passes
-from redpebble.passes.plan_steps import PlanSteps
-from redpebble.passes.schedule_connections import counts_of
-from redpebble.theory.memory import Memory, count_transfers
-from redpebble.theory.network import Network
-from redpebble.theory.orders import topological_places
+from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.simple_orders import topological_places
+from tests.support.lowering_modules import function
 
 ACTIVATIONS = (ActivationAttr.of("relu"), ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
 

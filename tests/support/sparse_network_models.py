@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.compiler import context, native_code, portable_passes
-from redpebble.deployment import checked_digest, network_model
-from redpebble.dialect.attributes import KernelAttr
-from redpebble.dialect.constants import SparseConstantOp
-from redpebble.dialect.layers import LinearOp
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.export.exporting import export_model
-from redpebble.export.sparse_networks import DOMAIN, network_obstacle
+from redpebble.export.sparse_networks.node_and_function import DOMAIN, network_obstacle
 from redpebble.frontend.importing import Source, import_model
-from redpebble.passes.form_sparse_networks import FormSparseNetworks
+from redpebble.ort.session import checked_digest, network_model
+from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.pipeline import run_passes
 from redpebble.runtime.network import Network
 

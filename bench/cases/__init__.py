@@ -1,0 +1,1 @@
+"""Layers to measure."""

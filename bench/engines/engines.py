@@ -1,0 +1,117 @@
+"""The engines that are measured side by side: a name, and how a model becomes a call."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.bench.cases.errors import NotAChainError, PeerError
+from redpebble.bench.engines.chain import chain_of
+from redpebble.bench.engines.peers import PEERS, Peer
+from redpebble.bench.measure.measuring import Call
+from redpebble.verification.oracle import Oracle
+
+Feeds = Mapping[str, NDArray[Any]]
+ModelPath = str | os.PathLike[str]
+Loaded = Callable[[Feeds, int], Call]
+"""From inputs and a number of threads to a call that returns the outputs."""
+
+
+class Engine(Protocol):
+    """Something that runs models."""
+
+    @property
+    def settle_seconds(self) -> float:
+        """How long its threads go on spinning after a call, at most."""
+        ...
+
+    def load(self, model: ModelPath) -> Loaded:
+        """Return the model in this engine.
+
+        Raises:
+            PeerError: the engine is not installed.
+            NotAChainError: the engine runs chains of linear layers only.
+        """
+        ...
+
+
+class Redpebble:
+    """Our native code."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            network = redpebble.compile(model, threads=threads)
+            return lambda: network.run(None, feeds)
+
+        return call
+
+
+class Onnxruntime:
+    """onnxruntime, for which zeros are numbers like any other."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            session, inputs = Oracle(model, threads).session, dict(feeds)
+            return lambda: session.run(None, inputs)
+
+        return call
+
+
+@dataclass(frozen=True)
+class ChainEngine:
+    """A library of sparse matrices, layer by layer."""
+
+    peer: Peer
+    settle_seconds: float
+
+    def load(self, model: ModelPath) -> Loaded:
+        self.peer.check()
+        layers = chain_of(model)
+
+        def call(feeds: Feeds, threads: int) -> Call:
+            (x,) = feeds.values()
+            rows = x.reshape(-1, x.shape[-1])
+            run = self.peer.prepare(layers, len(rows), threads)
+            return lambda: [run(rows).reshape(*x.shape[:-1], -1)]
+
+        return call
+
+
+ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
+    {
+        "redpebble": Redpebble(),
+        "onnxruntime": Onnxruntime(),
+        "scipy": ChainEngine(PEERS["scipy"], 0.0),
+        "mkl": ChainEngine(PEERS["mkl"], 3e-3),
+        "torch": ChainEngine(PEERS["torch"], 2e-2),
+    }
+)
+
+
+def load_engines(
+    names: Sequence[str], model: ModelPath, engines: Mapping[str, Engine] = ENGINES
+) -> tuple[dict[str, Loaded], list[str]]:
+    """Return `model` in each engine that can run it, and a line for each that cannot.
+
+    Raises:
+        ValueError: an engine that is not known.
+    """
+    for name in names:
+        if name not in engines:
+            raise ValueError(f"unknown engine {name!r}, accepted are {', '.join(engines)}")
+    loaded: dict[str, Loaded] = {}
+    skipped: list[str] = []
+    for name in names:
+        try:
+            loaded[name] = engines[name].load(model)
+        except (PeerError, NotAChainError) as error:
+            skipped.append(f"{name} is left out: {error}")
+    return loaded, skipped

@@ -1,0 +1,1 @@
+"""Clocks, machines and their ceilings."""

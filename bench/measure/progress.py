@@ -1,0 +1,15 @@
+"""A bar on a terminal while something is measured, nothing elsewhere."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.progress import track
+
+from redpebble.bench.results.console import console
+
+Item = TypeVar("Item")
+
+
+def shown(items: Iterable[Item], what: str, total: int) -> Iterator[Item]:
+    """Yield `items`, of which there are `total`."""
+    yield from track(items, what, total, console=console, transient=True, disable=not console.is_terminal)

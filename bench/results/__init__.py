@@ -1,0 +1,1 @@
+"""Results, targets, tables and plots."""

@@ -1,0 +1,116 @@
+"""The tables of bench/README.md, made from a result of the benchmark: the targets, and the networks of the zoo.
+
+`python -m redpebble.bench.results.target_table build/bench.json` prints them and puts each into the page between its
+markers.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from redpebble.bench.results.console import console
+from redpebble.bench.results.results import Result, Row, read_result, with_minima
+from redpebble.bench.results.targets import Check, all_checks, show
+from redpebble.runtime.store.atomic_files import replacing
+
+README: Final = Path("bench/README.md")
+BATCHES: Final = (1, 8, 32, 128, 512)
+
+
+def target_lines(result: Result) -> list[str]:
+    """Return the lines of the table, with what was measured against it before."""
+    checks = all_checks(result)
+    return [
+        *_head(result, checks),
+        "",
+        "| case | target | measured | verdict |",
+        "|---|---|---|---|",
+        *map(_line, checks),
+    ]
+
+
+def _head(result: Result, checks: Sequence[Check]) -> list[str]:
+    """Return what was met, and on which machine."""
+    measured = [check for check in checks if check.is_met is not None]
+    met = sum(1 for check in measured if check.is_met)
+    machine, ceilings = result.machine, result.ceilings
+    lines = [f"{met} of {len(measured)} targets met; {len(checks) - len(measured)} not measured."]
+    if machine.get("clock") == "thread":
+        lines.append("Preliminary: others used the machine, so times are those of one thread on its core.")
+    lines.append(
+        f"Machine: {machine.get('model', machine.get('cpu'))} ({machine.get('cpu')}), {machine.get('cores')} cores, "
+        f"vectors of {machine.get('vector_floats')} floats."
+    )
+    if ceilings:
+        reads = ", ".join(f"{name} {ceilings[name]:.0f}" for name in ("L1", "L2", "L3", "DRAM") if name in ceilings)
+        lines.append(f"Ceilings of one thread: ports {ceilings['ports']:.0f} GF; reading {reads} GB/s.")
+    return lines
+
+
+def _line(check: Check) -> str:
+    values = ", ".join(
+        f"{label}: {show(value, check.target.unit)}" if label else show(value, check.target.unit)
+        for label, value in check.values.items()
+    )
+    return f"| {check.case} | {check.target} | {values or '-'} | {check.verdict} |"
+
+
+def zoo_lines(result: Result) -> list[str]:
+    """Return the lines of the table of networks: the ratio to onnxruntime, and our time of a call."""
+    rows = {
+        (row.model, row.threads, row.batch): row
+        for row in result.rows
+        if (row.suite, row.engine) == ("zoo", "redpebble") and row.batch in BATCHES
+    }
+    heads = " | ".join(f"M = {batch}" for batch in BATCHES)
+    lines = [f"| network | threads | {heads} |", f"|---|---|{'---|' * len(BATCHES)}"]
+    for model, threads in dict.fromkeys((model, threads) for model, threads, _ in rows):
+        cells = [_cell(rows.get((model, threads, batch))) for batch in BATCHES]
+        lines.append(f"| {model.removesuffix('.onnx')} | {threads} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(row: Row | None) -> str:
+    return "" if row is None else f"{row.speedup_vs_onnxruntime or 0:.1f}x ({row.median_us:.0f} us)"
+
+
+def with_table(page: str, name: str, lines: Sequence[str]) -> str:
+    """Return a page whose text between the markers called `name` is `lines`.
+
+    Raises:
+        ValueError: the page has no such markers, or they are in the wrong order.
+    """
+    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
+    before, found, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"no place for the table of {name}, expected {begin} and {end}")
+    text = "\n".join(lines)
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
+def main(
+    result: Annotated[Path, typer.Argument(help="What `make bench` wrote.")],
+    readme: Annotated[Path, typer.Option(help="The page that gets the tables.")] = README,
+    *,
+    minima: Annotated[bool, typer.Option(help="Compare the fastest rounds, not the medians.")] = False,
+    write: Annotated[bool, typer.Option(help="Change the page.")] = True,
+) -> None:
+    """Print the tables, and put them into the page."""
+    measured = with_minima(read_result(result)) if minima else read_result(result)
+    tables = {"targets": target_lines(measured), "networks": zoo_lines(measured)}
+    if minima:
+        tables["targets"].insert(0, "Of the fastest rounds instead of the medians, as others used the machine.")
+    page = readme.read_text(encoding="utf-8") if write else ""
+    for name, lines in tables.items():
+        console.print("\n".join(lines), highlight=False, soft_wrap=True)
+        page = with_table(page, name, lines) if write else page
+    if write:
+        with replacing(readme) as file:
+            file.write(page.encode())
+
+
+if __name__ == "__main__":
+    typer.run(main)

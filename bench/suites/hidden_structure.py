@@ -1,0 +1,152 @@
+"""Layers that leave the cache: depth first against our own layers one by one, scipy and MKL, all in one process.
+
+Run `python -m redpebble.bench.suites.hidden_structure [NAME] [--batch 1024] [--engine mkl] [--folder CODE]`; without a
+name all networks are measured, which takes minutes each: a network has millions of connections. With `--engine` (again
+and again) only some are set against the depth-first schedule, and with `--folder` our code is compiled once, so that a
+run takes seconds. Rows come in and go out row-major for all engines. *Annealed* is the depth-first schedule after
+twenty seconds of annealing.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from redpebble.bench.cases.errors import PeerError
+from redpebble.bench.engines.aligned import aligned
+from redpebble.bench.engines.peers import PEERS, Runner
+from redpebble.bench.measure.measuring import Budget, Call, interleave
+from redpebble.bench.suites.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
+from redpebble.compiler import NativeChoices, native_code
+from redpebble.runtime.network import Network
+from redpebble.runtime.store.artefact import Artefact, read_artefact, write_artefact
+
+GIVEN_ORDER = ("pebble-reorder-neurons",)
+"""Left out for all: neurons stay in the order of the file, so that only the schedules differ."""
+
+ANNEALED_SECONDS = 20.0
+
+SCHEDULES = {
+    "depth first": NativeChoices(2, skip_passes=GIVEN_ORDER),
+    "annealed": NativeChoices(2, skip_passes=GIVEN_ORDER, schedule_seconds=ANNEALED_SECONDS),
+    "layer by layer": NativeChoices(2, skip_passes=(*GIVEN_ORDER, "pebble-schedule-network")),
+}
+
+PEER_THREADS = (("scipy", 1), ("mkl", 1), ("mkl", 2))
+"""scipy has no more."""
+
+ENGINES = (*SCHEDULES, "scipy", "mkl")
+
+ROUNDS = 2
+"""A round takes seconds."""
+
+LEAST_THREADS, MOST_THREADS = 1, 2
+
+console = Console()
+
+
+class HiddenRow(NamedTuple):
+    """One engine on one network: milliseconds for a batch, and its ratio to the depth-first schedule."""
+
+    engine: str
+    threads: int
+    milliseconds: float
+    times_depth_first: float
+
+
+class Setup(NamedTuple):
+    """Rows, the engines that take part, and how often each is called."""
+
+    batch: int
+    engines: tuple[str, ...]
+    rounds: int = ROUNDS
+
+
+def compiled(network: HiddenNetwork, schedule: str) -> Artefact:
+    """Return native code of a network for two threads, with its schedule or without one."""
+    model = onnx_model(network.layers())
+    return native_code(model, cache=False, choices=SCHEDULES[schedule])
+
+
+def bench_hidden(network: HiddenNetwork, artefacts: dict[str, Artefact], setup: Setup) -> Iterator[HiddenRow]:
+    """Yield our schedules on one and two threads, scipy on one, which is all it has, and MKL on both.
+
+    Raises:
+        ValueError: the results differ.
+    """
+    x = aligned(np.random.default_rng(1).standard_normal((setup.batch, network.width), dtype=np.float32))
+    calls: dict[tuple[str, int], Call] = {}
+    for name, artefact in artefacts.items():
+        ours = Network(artefact.program, artefact.image, MOST_THREADS)
+        for threads in (LEAST_THREADS, MOST_THREADS):
+            calls[name, threads] = lambda ours=ours, threads=threads: ours(x, threads=threads)
+    for (name, threads), run in _peers(network, setup).items():
+        calls[name, threads] = lambda run=run: run(x)
+    _check(calls)
+    timings = interleave(calls, Budget(0.0, least_rounds=setup.rounds))
+    for (name, threads), timing in timings.items():
+        ratio = timing.min_us / timings["depth first", threads].min_us
+        yield HiddenRow(name, threads, timing.min_us / 1e3, ratio)
+
+
+def _peers(network: HiddenNetwork, setup: Setup) -> dict[tuple[str, int], Runner]:
+    """Return the libraries that are wanted and installed, by name and threads."""
+    runs: dict[tuple[str, int], Runner] = {}
+    for name, threads in PEER_THREADS:
+        if name not in setup.engines:
+            continue
+        try:
+            PEERS[name].check()
+        except PeerError as error:
+            console.print(f"{name} is left out: {error}", highlight=False)
+            continue
+        runs[name, threads] = PEERS[name].prepare(network.layers(), setup.batch, threads)
+    return runs
+
+
+def _check(calls: dict[tuple[str, int], Call]) -> None:
+    expected = np.array(calls["depth first", LEAST_THREADS]())
+    scale = float(np.abs(expected).max())
+    for (name, threads), call in calls.items():
+        error = float(np.abs(np.asarray(call()) - expected).max()) / scale
+        if not error < 1e-4:
+            raise ValueError(f"{name} on {threads} threads differs from ours by {error:.1e} of the largest value")
+
+
+def main(
+    name: Annotated[str, typer.Argument(help="Of a network; all by themselves.")] = "",
+    batch: Annotated[int, typer.Option(help="Rows.")] = 1024,
+    folder: Annotated[Path | None, typer.Option(help="Where native code is kept between runs.")] = None,
+    engine: Annotated[list[str] | None, typer.Option(help="To set against depth first; all by themselves.")] = None,
+    rounds: Annotated[int, typer.Option(help="Calls of each.")] = ROUNDS,
+) -> None:
+    """Measure networks whose layers leave the cache."""
+    unknown = [one for one in engine or () if one not in ENGINES]
+    if unknown:
+        raise typer.BadParameter(f"unknown engine {unknown[0]!r}, accepted are {', '.join(ENGINES)}")
+    setup = Setup(batch, ("depth first", *(engine or ENGINES)), rounds)
+    for network in HIDDEN_NETWORKS.values():
+        if name in ("", network.name):
+            artefacts = {one: _kept(network, one, folder) for one in SCHEDULES if one in setup.engines}
+            console.print(f"{network.name}, {network.width} wide, {network.depth} layers, batch {batch}")
+            for row in bench_hidden(network, artefacts, setup):
+                console.print(
+                    f"  {row.engine:15} {row.threads} threads {row.milliseconds:9.1f} ms {row.times_depth_first:6.1f}x",
+                    highlight=False,
+                )
+
+
+def _kept(network: HiddenNetwork, schedule: str, folder: Path | None) -> Artefact:
+    if folder is None:
+        return compiled(network, schedule)
+    path = folder / f"{network.name} {schedule}.pebble".replace(" ", "_").replace(",", "")
+    if not path.exists():
+        write_artefact(path, compiled(network, schedule))
+    return read_artefact(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,84 @@
+"""The benchmark of a model: every engine at every batch and number of threads, as ratios to onnxruntime."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redpebble.bench.engines.aligned import aligned
+from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
+from redpebble.bench.measure.machine import describe_machine
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.verification.feeds import inputs_for
+
+BASELINE = "onnxruntime"
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One engine on one model: microseconds a call, and the ratio of onnxruntime's median to its own."""
+
+    model: str
+    engine: str
+    batch: int
+    threads: int
+    median_us: float
+    min_us: float
+    speedup_vs_onnxruntime: float
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """What is measured: batch sizes, numbers of threads, engines beside the baseline, and how long for each."""
+
+    batches: Sequence[int] = (1, 32, 128)
+    threads: Sequence[int] = (1,)
+    engines: Sequence[str] = ("redpebble",)
+    budget: Budget = field(default_factory=Budget)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in the engines that can run it, and a line for each of the others."""
+
+    path: Path
+    engines: Mapping[str, Loaded]
+    skipped: Sequence[str]
+
+
+def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:
+    """Return the model at `path` in the engines of `plan` and in onnxruntime.
+
+    Raises:
+        ValueError: an engine that is not known.
+    """
+    read_model(path)  # says more about a broken file than the engines do
+    engines, skipped = load_engines(tuple(dict.fromkeys([*plan.engines, BASELINE])), path)
+    return LoadedModel(Path(path), engines, skipped)
+
+
+def bench_model(model: LoadedModel, plan: BenchPlan) -> Iterator[BenchRow]:
+    """Yield a row for each engine, batch and number of threads; onnxruntime is always measured in the same rounds."""
+    graph = read_model(model.path)
+    for batch in plan.batches:
+        feeds = {name: aligned(array) for name, array in inputs_for(graph, batch, np.random.default_rng(0)).items()}
+        for threads in plan.threads:
+            calls = {name: loaded(feeds, threads) for name, loaded in model.engines.items()}
+            timings = interleave(calls, plan.budget, settle_seconds(calls, threads))
+            for name, timing in timings.items():
+                ratio = timings[BASELINE].median_us / timing.median_us
+                yield BenchRow(model.path.name, name, batch, threads, timing.median_us, timing.min_us, ratio)
+
+
+def settle_seconds(names: Mapping[str, object], threads: int) -> dict[str, float]:
+    """Return how long to wait after each engine's turn; one thread has nobody to wait for."""
+    return {name: ENGINES[name].settle_seconds for name in names} if threads > 1 else {}
+
+
+def bench_report(rows: Sequence[BenchRow]) -> dict[str, Any]:
+    """Return rows and machine as JSON."""
+    return {"machine": describe_machine(), "rows": [asdict(row) for row in rows]}

@@ -1,0 +1,82 @@
+"""The benchmark of the search: how close to W + N + S it comes on three reference networks, in how many seconds.
+
+`python -m redpebble.bench.suites.order_bench [SECONDS,...]` prints a line for each network, policy and budget (5 and 60
+s unless others are given): one thread, one seed, the time of this process alone.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import process_time
+from typing import Final, Literal
+
+import numpy as np
+from rich.table import Table
+
+from redpebble.bench.results.console import console
+from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.random_network import random_layers
+from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
+
+
+@dataclass(frozen=True)
+class OrderCase:
+    """A random network of four layers, and the rows of fast memory that its connections are ordered for."""
+
+    name: str
+    width: int
+    density: float
+    memory: int
+
+    def network(self) -> Network:
+        """Return the network, always the same one."""
+        return random_layers([self.width] * 4, self.density, np.random.default_rng(0))
+
+
+CASES: Final = (
+    OrderCase("A", 500, 0.1, 100),
+    OrderCase("B", 100, 0.1, 30),
+    OrderCase("C", 500, 0.01, 100),
+)
+
+TARGETS: Final = {
+    ("A", "min", 5.0): 1.095,
+    ("B", "min", 5.0): 1.187,
+    ("C", "min", 5.0): 1.237,
+    ("A", "min", 60.0): 1.090,
+    ("B", "min", 60.0): 1.178,
+    ("C", "min", 60.0): 1.220,
+    ("A", "lru", 60.0): 1.14,
+    ("B", "lru", 60.0): 1.245,
+    ("C", "lru", 60.0): 1.33,
+}
+"""Multiples of W + N + S to reach, by network, policy and seconds."""
+
+
+def search(case: OrderCase, policy: Literal["min", "lru"], seconds: float) -> FoundOrder:
+    """Return the order found in `seconds` of this process's time."""
+    start = process_time()
+    request = SearchRequest(case.memory, policy, remaining=lambda: seconds - (process_time() - start))
+    return search_order(case.network(), request, np.random.default_rng(1))
+
+
+def main(budgets: Sequence[float]) -> None:
+    """Print a line for each case, policy and budget."""
+    table = Table("network", "policy", "seconds", "times W + N + S", "target", "no order below", "start", box=None)
+    for case in CASES:
+        network = case.network()
+        least = lower_bound(network).total
+        bound = instance_bound(network, case.memory).total / least
+        for policy in ("min", "lru"):
+            search_order(network, SearchRequest(case.memory, policy, proposals=1), np.random.default_rng(0))  # compiles
+            for seconds in budgets:
+                found = search(case, policy, seconds)
+                target = TARGETS.get((case.name, policy, seconds))
+                words = (f"{found.counts.total / least:.4f}", f"{target:.3f}" if target else "", f"{bound:.4f}")
+                table.add_row(case.name, policy, f"{seconds:g}", *words, found.start)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main([float(word) for word in sys.argv[1].split(",")] if len(sys.argv) > 1 else (5.0, 60.0))

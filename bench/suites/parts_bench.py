@@ -1,0 +1,106 @@
+"""The benchmark of parts: what the simulator predicts against what ranks of this machine take.
+
+`python -m redpebble.bench.suites.parts_bench [SECONDS]` prints a line for each network, plan and number of ranks, one
+thread each: predicted, measured milliseconds (the median of some SECONDS, 1 unless given), their ratio, and how much
+faster that is than one rank with the whole network. Ranks that share a core are predicted to have their share of its
+rates.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from rich.table import Table
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.bench.results.console import console
+from redpebble.compiler import build_module
+from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.plans.cluster import SHARED_MEMORY, Machine
+from redpebble.distributed.plans.plans import KINDS, PlanRequest, plan
+from redpebble.models.zoo import build
+
+MPIEXEC: Final = Path(sys.executable).with_name("mpiexec")
+RANKS: Final = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class PartsCase:
+    """A model of the zoo, and the samples of a run."""
+
+    spec: str
+    samples: int
+
+
+CASES: Final = (
+    PartsCase("ffnn(depth=8, width=1024, density=0.03)", 4096),
+    PartsCase("ffnn(depth=3, width=768, density=0.2)", 4096),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A plan on some ranks: predicted and measured milliseconds."""
+
+    kind: str
+    ranks: int
+    predicted: float
+    measured: float
+
+
+def measure(case: PartsCase, machine: Machine, seconds: float) -> Iterator[Measured]:
+    """Measure all plans of a case, on one rank first."""
+    module = build_module(build(case.spec))
+    for kind in KINDS:
+        for ranks in RANKS:
+            share = max(1, ranks // len(os.sched_getaffinity(0)))
+            request = PlanRequest(ranks, kind, batch=case.samples, machine=machine.shared(share), library_seconds=0.0)
+            yield _measured(module, request, seconds)
+
+
+def _measured(module: ModuleOp, request: PlanRequest, seconds: float) -> Measured:
+    found = plan(module, request)
+    with TemporaryDirectory() as folder:
+        parts = Path(folder) / "parts"
+        parts_request = PartsRequest(found.kind, request.part_count, found.partition, batch=request.batch)
+        write_parts(module, parts_request, parts)
+        times = ranks_say(request.part_count, str(parts), str(request.batch), str(seconds))
+    return Measured(found.kind, request.part_count, found.candidates[0].time.seconds * 1e3, times["median"])
+
+
+def ranks_say(ranks: int, *arguments: str) -> dict[str, float]:
+    """Return what the ranks measured, see `redpebble.distributed.run.timing`."""
+    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "redpebble.distributed.run.timing", *arguments]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def table_of(case: PartsCase, measured: Iterator[Measured]) -> Table:
+    """Return a line for each plan and number of ranks; the first one is the whole network on one rank."""
+    table = Table(
+        "plan", "ranks", "predicted ms", "measured ms", "ratio", "speedup", title=f"{case.spec}, {case.samples}"
+    )
+    whole = 0.0
+    for one in measured:
+        whole = whole or one.measured
+        numbers = (one.predicted, one.measured, one.predicted / one.measured, whole / one.measured)
+        table.add_row(one.kind, str(one.ranks), *(f"{number:.2f}" for number in numbers))
+    return table
+
+
+def main() -> None:
+    """Print a table for each case."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    found = ranks_say(2)
+    console.print(f"MPI: {found['latency'] * 1e6:.1f} us and {found['bandwidth'] / 1e9:.1f} GB/s between two ranks")
+    for case in CASES:
+        console.print(table_of(case, measure(case, SHARED_MEMORY, seconds)))
+
+
+if __name__ == "__main__":
+    main()

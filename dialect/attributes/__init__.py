@@ -1,0 +1,1 @@
+"""Attributes of the `pebble` dialect: what passes decide, as IR text."""

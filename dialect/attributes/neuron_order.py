@@ -1,0 +1,198 @@
+"""The attribute that holds a depth-first order of a network's neurons and the slots that their values share."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.tensors import dense_indices, indices_of
+
+if TYPE_CHECKING:
+    from redpebble.dialect.ops.network import NetworkArrays
+
+Indices = NDArray[np.int64]
+
+
+MOST_SLOTS = (1 << 16) - 1
+"""Slots are numbered by 16 bits in the code."""
+
+WORDS = ("runs", "order", "slots")
+
+
+@irdl_attr_definition
+class WavefrontAttr(ParametrizedAttribute):
+    """Neurons in runs, each neuron after its sources, and a slot for every value.
+
+    ```mlir
+    #pebble.wavefront<runs dense<[0, 1]> : tensor<2xi64>, order dense<[2, 3]> : tensor<2xi64>,
+        slots dense<[0, 1, 2, 0]> : tensor<4xi64>>
+    ```
+
+    `order` lists the neurons that are computed, no inputs; `runs` says where in it each run starts. `slots` has an
+    entry for every neuron, -1 where its value is not needed. A value keeps its slot from the run that computes it, or
+    reads it first if it is an input, until the last run that reads it is over.
+    """
+
+    name = "pebble.wavefront"
+
+    runs: DenseIntOrFPElementsAttr[IntegerType]
+    order: DenseIntOrFPElementsAttr[IntegerType]
+    slots: DenseIntOrFPElementsAttr[IntegerType]
+
+    @staticmethod
+    def of(order: Indices, slots: Indices, runs: Indices) -> "WavefrontAttr":
+        """Return the attribute for an order, the slot of every neuron, and the places where runs start."""
+        return WavefrontAttr(dense_indices(runs), dense_indices(order), dense_indices(slots))
+
+    @property
+    def slot_count(self) -> int:
+        """The number of slots."""
+        return int(indices_of(self.slots).max(initial=-1)) + 1
+
+    @property
+    def run_of(self) -> Indices:
+        """The number of the run of each place in the order."""
+        starts, count = indices_of(self.runs), self.order.get_shape()[0]
+        return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
+
+    def verify(self) -> None:
+        starts, count = indices_of(self.runs), self.order.get_shape()[0]
+        within = len(starts) == 0 or (starts[0] == 0 and starts[-1] < count)
+        if not within or np.any(np.diff(starts) < 1) or (count > 0 and len(starts) == 0):
+            raise VerifyException(f"runs that do not start at 0 and ascend below {count}, the neurons in the order")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return cls.parse_arrays(parser).parameters
+
+    @classmethod
+    def parse_arrays(cls, parser: AttrParser) -> "WavefrontAttr":
+        """Parse what `print_arrays` prints."""
+        arrays: list[DenseIntOrFPElementsAttr[IntegerType]] = []
+        for word in WORDS:
+            if arrays:
+                parser.parse_punctuation(",")
+            parser.parse_keyword(word)
+            array = parser.parse_attribute()
+            if not isa(array, DenseIntOrFPElementsAttr[IntegerType]):
+                parser.raise_error(f"expected the {word} as dense integers")
+            arrays.append(array)
+        return cls(*arrays)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            self.print_arrays(printer)
+
+    def print_arrays(self, printer: Printer) -> None:
+        """Print the arrays, each behind its name."""
+        for word, array in zip(WORDS, self.parameters, strict=True):
+            printer.print_string(f"{word} " if word == WORDS[0] else f", {word} ")
+            printer.print_attribute(array)
+
+
+NEIGHBOURS = 16
+"""Inputs, or outputs, that come from rows of the batch, or go there, together: a line of a row."""
+
+
+class Turned(NamedTuple):
+    """Whether the inputs of a wavefront come straight from rows of the batch, and its outputs go straight there.
+
+    The inputs 0 to 15 then all arrive where the first of them is read, the next 16 likewise; the outputs leave where
+    the last of 16 is computed.
+    """
+
+    inputs: bool = False
+    outputs: bool = False
+
+
+NOT_TURNED: Final = Turned()
+
+
+class Lifetimes(NamedTuple):
+    """The first and last run in which each value is alive, [neurons]; -1 where it never is."""
+
+    first: Indices
+    last: Indices
+
+    def turned(self, input_count: int, outputs: Indices, turned: Turned) -> "Lifetimes":
+        """Return the lifetimes of values that come from rows, or go there, with their neighbours."""
+        first, last = self.first.copy(), self.last.copy()
+        if turned.inputs:
+            never = np.iinfo(np.int64).max
+            own = np.where(first[:input_count] < 0, never, first[:input_count]).reshape(-1, NEIGHBOURS)
+            together = np.repeat(own.min(axis=1), NEIGHBOURS)
+            first[:input_count] = np.where(first[:input_count] < 0, -1, together)
+        if turned.outputs:
+            last[outputs] = np.repeat(last[outputs].reshape(-1, NEIGHBOURS).max(axis=1), NEIGHBOURS)
+        return Lifetimes(first, last)
+
+
+def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> Lifetimes:
+    """Return when values are alive: neurons from the run that computes them on, inputs from their first reader's."""
+    order = indices_of(wavefront.order)
+    run_of_neuron = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
+    run_of_neuron[order] = wavefront.run_of
+    used = run_of_neuron[arrays.targets] >= 0
+    sources, readers = arrays.sources[used], run_of_neuron[arrays.targets[used]]
+    last = run_of_neuron.copy()
+    np.maximum.at(last, sources, readers)
+    never = np.iinfo(np.int64).max
+    first = np.where(run_of_neuron >= 0, run_of_neuron, never)
+    np.minimum.at(first, sources, np.where(sources < input_count, readers, never))
+    return Lifetimes(np.where(first == never, -1, first), last)
+
+
+def verify_wavefront(
+    input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr, turned: Turned = NOT_TURNED
+) -> None:
+    """Check that each neuron comes after its sources, that outputs are computed, and that no slot is needed twice.
+
+    Raises:
+        VerifyException: something is wrong; names a neuron or a slot.
+    """
+    neuron_count = input_count + len(arrays.biases)
+    order, slots = indices_of(wavefront.order), indices_of(wavefront.slots)
+    if len(slots) != neuron_count:
+        raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
+    if len(np.unique(order)) != len(order) or np.any((order < input_count) | (order >= neuron_count)):
+        raise VerifyException("the order names a neuron twice, an input, or a neuron that does not exist")
+    place = np.full(neuron_count, neuron_count, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    place[:input_count] = -1
+    missing = arrays.outputs[place[arrays.outputs] == neuron_count]
+    if len(missing):
+        raise VerifyException(f"output {missing[0]} is not in the order")
+    computed = place[arrays.targets] < neuron_count
+    early = np.flatnonzero(computed & (place[arrays.sources] >= place[arrays.targets]))
+    if len(early):
+        source, target = arrays.sources[early[0]], arrays.targets[early[0]]
+        raise VerifyException(f"neuron {target} is computed before its source {source}")
+    for ends, word, count in (
+        (turned.inputs, "inputs", input_count),
+        (turned.outputs, "outputs", len(arrays.outputs)),
+    ):
+        if ends and count % NEIGHBOURS:
+            raise VerifyException(f"{count} {word} come from rows or go there, expected a multiple of {NEIGHBOURS}")
+    _verify_slots(lifetimes_of(input_count, arrays, wavefront).turned(input_count, arrays.outputs, turned), slots)
+
+
+def _verify_slots(lifetimes: Lifetimes, slots: Indices) -> None:
+    alive = np.flatnonzero(lifetimes.first >= 0)
+    homeless = alive[slots[alive] < 0]
+    if len(homeless):
+        raise VerifyException(f"neuron {homeless[0]} has no slot")
+    ordered = alive[np.lexsort((lifetimes.first[alive], slots[alive]))]
+    before, after = ordered[:-1], ordered[1:]
+    clash = np.flatnonzero((slots[before] == slots[after]) & (lifetimes.first[after] <= lifetimes.last[before]))
+    if len(clash):
+        one, other = before[clash[0]], after[clash[0]]
+        raise VerifyException(f"neurons {one} and {other} are alive in slot {slots[one]} at the same time")

@@ -1,0 +1,1 @@
+"""Canonicalization patterns that every pass may take for granted."""

@@ -1,0 +1,100 @@
+"""Canonicalization patterns of movement: what moves values back and forth, or not at all, is gone."""
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from redpebble.dialect.provenance import copy_provenance
+from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
+
+
+class DropIdentityMovement(RewritePattern):
+    """A reshape to the same shape, a transpose that keeps the order, a concat or split of one part -> its operand."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp | TransposeOp | ConcatOp | SplitOp, rewriter: PatternRewriter) -> None:
+        match op:
+            case ReshapeOp():
+                same = _keeps_shape(op.target, shape_of(op.x))
+            case TransposeOp():
+                same = op.order == tuple(range(len(op.order)))
+            case ConcatOp():
+                same = len(op.parts) == 1
+            case SplitOp():
+                same = len(op.parts) == 1
+        if same and op.results[0].type == op.operands[0].type:
+            rewriter.replace(op, [], [op.operands[0]])
+
+
+def _keeps_shape(target: TargetShapeAttr, shape: Shape) -> bool:
+    """Return whether a reshape is the identity whatever the unknown sizes are, given that it keeps the type.
+
+    A single axis that neither the type nor a copy decides keeps its size as well, since the number of values does not
+    change; with a size of 0 beside it, it could be anything.
+    """
+    if len(target.values) != len(shape):
+        return False
+    entries = zip(target.values, shape, strict=True)
+    undecided = sum(size == DYNAMIC and entry != copied(axis) for axis, (entry, size) in enumerate(entries))
+    return undecided == 0 or (undecided == 1 and 0 not in shape)
+
+
+class MergeTransposes(RewritePattern):
+    """`transpose axes b (transpose axes a %x)` -> one transpose."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter) -> None:
+        first = op.x.owner
+        if not isinstance(first, TransposeOp):
+            return
+        merged = TransposeOp(first.x, [first.order[axis] for axis in op.order])
+        copy_provenance(op, merged)
+        rewriter.replace(op, merged)
+
+
+class MergeReshapes(RewritePattern):
+    """`reshape to <[d0, 4]> (reshape to <[d0, 2, 2]> %x)` -> one reshape, where its target can be written."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter) -> None:
+        first = op.x.owner
+        if not isinstance(first, ReshapeOp):
+            return
+        entries = [entry if entry >= INFERRED else first.target.values[-2 - entry] for entry in op.target.values]
+        # with a size of 0, what is left over could be anything
+        if entries.count(INFERRED) > 1 or 0 in entries or 0 in first.target.values:
+            return
+        target = TargetShapeAttr.of(entries)
+        if target.result_shape(shape_of(first.x)) != shape_of(op.result):
+            return
+        merged = ReshapeOp(first.x, target)
+        copy_provenance(op, merged)
+        rewriter.replace(op, merged)
+
+
+class JoinSplitParts(RewritePattern):
+    """`concat axis a (split axis a %x)` -> `%x`, where all parts stand in their order."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConcatOp, rewriter: PatternRewriter) -> None:
+        split = _owner(op.parts[0])
+        if not isinstance(split, SplitOp) or split.axis != op.axis:
+            return
+        if tuple(op.parts) == tuple(split.parts) and split.x.type == op.result.type:
+            rewriter.replace(op, [], [split.x])
+
+
+class SplitConcatParts(RewritePattern):
+    """`split axis a (concat axis a %x, %y)` -> `%x`, `%y`, where it cuts at the seams."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SplitOp, rewriter: PatternRewriter) -> None:
+        concat = _owner(op.x)
+        if not isinstance(concat, ConcatOp) or concat.axis != op.axis:
+            return
+        if [part.type for part in concat.parts] == [part.type for part in op.parts]:
+            rewriter.replace(op, [], concat.parts)
+
+
+def _owner(value: SSAValue) -> Operation | None:
+    return value.owner if isinstance(value.owner, Operation) else None

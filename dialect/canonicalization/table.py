@@ -1,0 +1,49 @@
+"""Canonicalization: which patterns belong to which ops.
+
+The patterns themselves are in `dialect/patterns.py` and `dialect/movement_patterns.py`.
+"""
+
+from xdsl.pattern_rewriter import RewritePattern
+from xdsl.traits import HasCanonicalizationPatternsTrait
+
+
+class LayerPatterns(HasCanonicalizationPatternsTrait):
+    """Patterns of `pebble.linear`."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """Return the patterns, loaded only when they are asked for."""
+        from redpebble.dialect.canonicalization.arithmetic import DropZeroBias
+
+        return (DropZeroBias(),)
+
+
+class ElementwisePatterns(HasCanonicalizationPatternsTrait):
+    """Patterns of the elementwise ops."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """Return the patterns, loaded only when they are asked for."""
+        from redpebble.dialect.canonicalization.arithmetic import (
+            DropNeutralOperand,
+            DropRepeatedActivation,
+        )
+
+        return (DropNeutralOperand(), DropRepeatedActivation())
+
+
+class MovementPatterns(HasCanonicalizationPatternsTrait):
+    """Patterns of reshape, transpose, concat, and split."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        """Return the patterns, loaded only when they are asked for."""
+        from redpebble.dialect.canonicalization.movement import (
+            DropIdentityMovement,
+            JoinSplitParts,
+            MergeReshapes,
+            MergeTransposes,
+            SplitConcatParts,
+        )
+
+        return (DropIdentityMovement(), MergeTransposes(), MergeReshapes(), JoinSplitParts(), SplitConcatParts())

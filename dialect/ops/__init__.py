@@ -1,0 +1,1 @@
+"""Operations of the `pebble` dialect, one file a group."""

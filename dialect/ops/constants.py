@@ -1,0 +1,189 @@
+"""Constant tensors: dense ones, and sparse ones whose type says how they are stored."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, Float32Type, IntegerType, TensorType, f32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import ConstantLike, HasFolder, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.kernels import SparsityAttr
+from redpebble.dialect.attributes.row_panels import PanelsAttr
+from redpebble.dialect.attributes.structure_facts import FactAttr
+from redpebble.dialect.ops.dense_literals import Floats, parse_floats, print_floats
+from redpebble.dialect.tensors import (
+    DENSE_TENSOR,
+    DYNAMIC,
+    F32_TENSOR,
+    CscMatrix,
+    F32Tensor,
+    dense_floats,
+    dense_indices,
+    f32_tensor,
+    floats_of,
+    indices_of,
+    shape_text,
+    size_of,
+)
+
+
+class _FoldsToItsValue(HasFolder):
+    @classmethod
+    def fold(cls, op: Operation) -> Sequence[SSAValue | Attribute] | None:
+        return (op.properties["value"],)
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A dense constant.
+
+    ```mlir
+    %b = pebble.constant dense<[0.5, 1.0]> : tensor<2xf32>
+    ```
+    """
+
+    name = "pebble.constant"
+
+    value = prop_def(DenseIntOrFPElementsAttr[Float32Type])
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ConstantLike(), _FoldsToItsValue())
+
+    def __init__(self, value: NDArray[np.float32] | DenseIntOrFPElementsAttr[Float32Type]) -> None:
+        attribute = dense_floats(value) if isinstance(value, np.ndarray) else value
+        super().__init__(properties={"value": attribute}, result_types=[attribute.type])
+
+    @property
+    def array(self) -> NDArray[np.float32]:
+        """The values: a read-only view in the shape of the result."""
+        return floats_of(self.value)
+
+    def verify_(self) -> None:
+        if self.value.type != self.result.type:
+            raise VerifyException(f"value of type {self.value.type} for a result of type {self.result.type}")
+        _verify_size(self.value)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "ConstantOp":
+        attributes = parser.parse_optional_attr_dict()
+        op = cls(parse_floats(parser))
+        op.attributes.update(attributes)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" ")
+        print_floats(printer, self.value)
+
+
+@irdl_op_definition
+class SparseConstantOp(IRDLOperation):
+    """A sparse weight of shape [inputs, outputs], column by column (an output neuron's connections stand together).
+
+    ```mlir
+    %w = pebble.sparse_constant pointers dense<[0, 2, 3]> : tensor<3xi64> rows dense<[0, 2, 1]> : tensor<3xi64>
+      values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>
+    ```
+    """
+
+    name = "pebble.sparse_constant"
+
+    pointers = prop_def(DenseIntOrFPElementsAttr[IntegerType])
+    rows = prop_def(DenseIntOrFPElementsAttr[IntegerType])
+    values = prop_def(DenseIntOrFPElementsAttr[Float32Type])
+    panels = opt_prop_def(PanelsAttr)
+    facts = opt_prop_def(ArrayAttr[FactAttr])
+    result = result_def(F32_TENSOR)
+
+    traits = traits_def(Pure())
+    custom_directives = (Floats,)
+    assembly_format: ClassVar = (
+        "`pointers` qualified($pointers) `rows` qualified($rows) `values` custom<Floats>($values) "
+        "(`panels` $panels^)? (`facts` $facts^)? attr-dict `:` type($result)"
+    )
+
+    def __init__(self, weight: CscMatrix) -> None:
+        super().__init__(
+            properties={
+                "pointers": dense_indices(weight.pointers),
+                "rows": dense_indices(weight.rows),
+                "values": dense_floats(weight.values),
+            },
+            result_types=[f32_tensor(weight.shape, SparsityAttr.of("csc", len(weight.values)))],
+        )
+
+    @property
+    def weight(self) -> CscMatrix:
+        """The weight [inputs, outputs]; the arrays are views."""
+        inputs, outputs = self.result_type.get_shape()
+        return CscMatrix((inputs, outputs), indices_of(self.pointers), indices_of(self.rows), floats_of(self.values))
+
+    @property
+    def result_type(self) -> F32Tensor:
+        """The type of the result, with its encoding."""
+        return self.result.type
+
+    def verify_(self) -> None:
+        encoding = self.result_type.encoding
+        if not isinstance(encoding, SparsityAttr):
+            raise VerifyException(f"result type {self.result_type} has no sparsity encoding")
+        shape = self.result_type.get_shape()
+        if len(shape) != 2:
+            raise VerifyException(f"a sparse constant of rank {len(shape)}, expected 2")
+        if DYNAMIC in shape:
+            raise VerifyException(f"a sparse constant of shape {shape_text(shape)}, expected known sizes")
+        _verify_arrays(shape[1], encoding.nonzeros.data, self)
+        if self.panels is not None and np.any(indices_of(self.panels.outputs) >= shape[1]):
+            raise VerifyException(
+                f"panels of output {indices_of(self.panels.outputs).max()}, expected below {shape[1]}"
+            )
+        _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
+
+
+def _verify_size(elements: DenseIntOrFPElementsAttr[Float32Type] | DenseIntOrFPElementsAttr[IntegerType]) -> None:
+    """Check that there are as many elements as their type says; a string of bytes can hold any number."""
+    if len(elements) != size_of(elements.get_shape()):
+        raise VerifyException(f"{len(elements)} elements for {elements.type}")
+
+
+def _verify_arrays(outputs: int, nonzeros: int, op: SparseConstantOp) -> None:
+    """Check the types of the three arrays of a matrix of `outputs` columns with `nonzeros` stored values."""
+    for word, array, element, count in (
+        ("pointers", op.pointers, i64, outputs + 1),
+        ("rows", op.rows, i64, nonzeros),
+        ("values", op.values, f32, nonzeros),
+    ):
+        expected = TensorType[Attribute](element, [count])
+        if array.type != expected:
+            raise VerifyException(f"{word} are {array.type}, expected {expected}")
+        _verify_size(array)
+
+
+def _verify_csc(inputs: int, pointers: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    """Check that pointers and rows describe a matrix of `inputs` rows."""
+    nonzeros = len(rows)
+    if pointers[0] != 0 or pointers[-1] != nonzeros or np.any(np.diff(pointers) < 0):
+        raise VerifyException(f"pointers must ascend from 0 to {nonzeros}")
+    if nonzeros and (rows.min() < 0 or rows.max() >= inputs):
+        raise VerifyException(f"row {rows.max() if rows.max() >= inputs else rows.min()} outside 0 to {inputs - 1}")
+    starts = np.zeros(nonzeros + 1, dtype=bool)
+    starts[pointers] = True
+    if np.any((np.diff(rows) <= 0) & ~starts[1:-1]):
+        raise VerifyException("rows of a column must ascend")
+
+
+def constant_array(value: SSAValue) -> NDArray[np.float32] | None:
+    """Return the array behind a value, dense or sparse (then made dense), or None when it is no constant."""
+    match value.owner:
+        case ConstantOp() as op:
+            return op.array
+        case SparseConstantOp() as op:
+            return op.weight.to_dense()
+        case _:
+            return None

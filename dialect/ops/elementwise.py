@@ -1,0 +1,130 @@
+"""Elementwise ops: one operand and an activation, or two operands with numpy's broadcasting."""
+
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Commutative, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.canonicalization.table import ElementwisePatterns
+from redpebble.dialect.tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
+
+
+@irdl_op_definition
+class ActivateOp(IRDLOperation):
+    """One activation for every value.
+
+    ```mlir
+    %y = pebble.activate <leaky_relu(0.01)> %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    ```
+    """
+
+    name = "pebble.activate"
+
+    x = operand_def(DENSE_TENSOR)
+    activation = prop_def(ActivationAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ElementwisePatterns())
+    assembly_format: ClassVar = "$activation $x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, activation: ActivationAttr) -> None:
+        super().__init__(operands=[x], properties={"activation": activation}, result_types=[x.type])
+
+    def verify_(self) -> None:
+        if shape_of(self.x) != shape_of(self.result):
+            raise VerifyException(
+                f"result {shape_text(shape_of(self.result))}, expected {shape_text(shape_of(self.x))}"
+            )
+
+
+class BinaryOp(IRDLOperation):
+    """Two operands, broadcast against each other as numpy does; unknown sizes must agree at run time."""
+
+    left = operand_def(DENSE_TENSOR)
+    right = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
+
+    assembly_format: ClassVar = "$left `,` $right attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, left: SSAValue, right: SSAValue) -> None:
+        shape = broadcast_shape(shape_of(left), shape_of(right))
+        super().__init__(operands=[left, right], result_types=[f32_tensor(shape)])
+
+    def verify_(self) -> None:
+        expected = broadcast_shape(shape_of(self.left), shape_of(self.right))
+        if not compatible(shape_of(self.result), expected):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+@irdl_op_definition
+class AddOp(BinaryOp):
+    """left + right.
+
+    ```mlir
+    %y = pebble.add %x, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
+
+    name = "pebble.add"
+    traits = traits_def(Pure(), Commutative(), ElementwisePatterns())
+
+
+@irdl_op_definition
+class SubOp(BinaryOp):
+    """left - right.
+
+    ```mlir
+    %y = pebble.sub %x, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
+
+    name = "pebble.sub"
+    traits = traits_def(Pure(), ElementwisePatterns())
+
+
+@irdl_op_definition
+class MulOp(BinaryOp):
+    """left * right.
+
+    ```mlir
+    %y = pebble.mul %x, %scale : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
+
+    name = "pebble.mul"
+    traits = traits_def(Pure(), Commutative(), ElementwisePatterns())
+
+
+@irdl_op_definition
+class DivOp(BinaryOp):
+    """left / right.
+
+    ```mlir
+    %y = pebble.div %x, %scale : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
+
+    name = "pebble.div"
+    traits = traits_def(Pure(), ElementwisePatterns())
+
+
+@irdl_op_definition
+class PreluOp(BinaryOp):
+    """left where it is not negative, else left * right (the slope).
+
+    ```mlir
+    %y = pebble.prelu %x, %slope : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+    ```
+    """
+
+    name = "pebble.prelu"
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        shape, slope = shape_of(self.left), shape_of(self.right)
+        if not compatible(shape, broadcast_shape(shape, slope)):
+            raise VerifyException(f"slope {shape_text(slope)} does not fit input {shape_text(shape)}")

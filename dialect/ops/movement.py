@@ -1,0 +1,276 @@
+"""Ops that move values without changing them: reshape, transpose, concat, split."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, IntegerAttr, i64
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.canonicalization.table import MovementPatterns
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
+
+INFERRED = -1
+"""In a reshape target: what is left over."""
+
+
+def copied(axis: int) -> int:
+    """Return the entry of a reshape target that copies the size of the input's `axis`."""
+    return -2 - axis
+
+
+@irdl_attr_definition
+class TargetShapeAttr(ParametrizedAttribute):
+    """The target of a reshape: d0 copies the input's axis 0, _ is what is left over.
+
+    ```mlir
+    #pebble.target_shape<[d0, _, 64]>
+    ```
+
+    Stored as one integer an axis: the size, `INFERRED`, or `copied(axis)`.
+    """
+
+    name = "pebble.target_shape"
+
+    entries: ArrayAttr[IntAttr]
+
+    @staticmethod
+    def of(entries: Sequence[int]) -> "TargetShapeAttr":
+        """Return the target with these entries."""
+        return TargetShapeAttr(ArrayAttr([IntAttr(entry) for entry in entries]))
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The entries as Python integers."""
+        return tuple(entry.data for entry in self.entries)
+
+    def verify(self) -> None:
+        if self.values.count(INFERRED) > 1:
+            raise VerifyException(f"{self.values.count(INFERRED)} axes are left over, expected one at most")
+        copies = [entry for entry in self.values if entry < INFERRED]
+        if len(copies) != len(set(copies)):
+            raise VerifyException(f"target {self.text} copies an axis twice")
+
+    def result_shape(self, shape: Shape) -> Shape:
+        """Return the shape of the result for an input of `shape`.
+
+        Raises:
+            VerifyException: the sizes do not fit, or an axis is copied that the input does not have.
+        """
+        if any(entry < INFERRED and -2 - entry >= len(shape) for entry in self.values):
+            raise VerifyException(f"target {self.text} copies an axis that input {shape_text(shape)} does not have")
+        sizes = [DYNAMIC if entry == INFERRED else entry if entry >= 0 else shape[-2 - entry] for entry in self.values]
+        rest = self._without_copies(shape)
+        known = prod(entry for entry in self.values if entry >= 0)
+        if DYNAMIC not in rest and INFERRED in self.values:
+            if known == 0 or prod(rest) % known:
+                raise VerifyException(f"input {shape_text(shape)} does not fit target {self.text}")
+            sizes[self.values.index(INFERRED)] = prod(rest) // known
+        elif DYNAMIC not in rest and prod(rest) != known:
+            raise VerifyException(f"input {shape_text(shape)} does not fit target {self.text}")
+        return tuple(sizes)
+
+    def _without_copies(self, shape: Shape) -> list[int]:
+        """Return the input's sizes that are not copied, each copy taking away one axis."""
+        taken = {-2 - entry for entry in self.values if entry < INFERRED}
+        return [size for axis, size in enumerate(shape) if axis not in taken]
+
+    @property
+    def text(self) -> str:
+        """The entries as a person writes them: `[d0, _, 64]`."""
+        words = ("_" if entry == INFERRED else f"d{-2 - entry}" if entry < 0 else str(entry) for entry in self.values)
+        return f"[{', '.join(words)}]"
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            entries = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_entry(parser))
+        return (ArrayAttr([IntAttr(entry) for entry in entries]),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.text)
+
+
+def _parse_entry(parser: AttrParser) -> int:
+    word = parser.parse_optional_identifier()
+    if word is None:
+        return parser.parse_integer(allow_negative=False)
+    if word == "_":
+        return INFERRED
+    if not (word.startswith("d") and word[1:].isdigit()):
+        parser.raise_error(f"expected a size, _ or d0, d1, ..., got {word}")
+    return copied(int(word[1:]))
+
+
+@irdl_op_definition
+class ReshapeOp(IRDLOperation):
+    """The same values in another shape.
+
+    ```mlir
+    %y = pebble.reshape %x to <[d0, _]> : (tensor<?x8x8xf32>) -> tensor<?x64xf32>
+    ```
+    """
+
+    name = "pebble.reshape"
+
+    x = operand_def(DENSE_TENSOR)
+    target = prop_def(TargetShapeAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), MovementPatterns())
+    assembly_format: ClassVar = "$x `to` $target attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, target: TargetShapeAttr) -> None:
+        shape = target.result_shape(shape_of(x))
+        super().__init__(operands=[x], properties={"target": target}, result_types=[f32_tensor(shape)])
+
+    def verify_(self) -> None:
+        expected = self.target.result_shape(shape_of(self.x))
+        if not compatible(shape_of(self.result), expected):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+@irdl_op_definition
+class TransposeOp(IRDLOperation):
+    """Axes in another order: axis i of the result is axis `axes[i]` of x.
+
+    ```mlir
+    %y = pebble.transpose %x axes [0, 2, 1] : (tensor<?x4x2xf32>) -> tensor<?x2x4xf32>
+    ```
+    """
+
+    name = "pebble.transpose"
+
+    x = operand_def(DENSE_TENSOR)
+    axes = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), MovementPatterns())
+    assembly_format: ClassVar = "$x `axes` $axes attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, axes: Sequence[int]) -> None:
+        shape = shape_of(x)
+        super().__init__(
+            operands=[x],
+            properties={"axes": DenseArrayBase.from_list(i64, list(axes))},
+            result_types=[f32_tensor([shape[axis] for axis in axes])],
+        )
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes as Python integers."""
+        return tuple(int(axis) for axis in self.axes.get_values())
+
+    def verify_(self) -> None:
+        shape = shape_of(self.x)
+        if sorted(self.order) != list(range(len(shape))):
+            raise VerifyException(f"axes {list(self.order)}, expected a permutation of 0 to {len(shape) - 1}")
+        expected = tuple(shape[axis] for axis in self.order)
+        if shape_of(self.result) != expected:
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+def _joined_shape(shapes: Sequence[Shape], axis: int) -> Shape:
+    """Return the shape of tensors of `shapes` one after the other along `axis`."""
+    if not shapes:
+        raise VerifyException("no operands, expected one or more")
+    rank = len(shapes[0])
+    if not 0 <= axis < rank:
+        raise VerifyException(f"axis {axis}, expected 0 to {rank - 1}")
+    sizes = list(shapes[0])
+    for shape in shapes[1:]:
+        if len(shape) != rank:
+            raise VerifyException(f"operands {shape_text(shapes[0])} and {shape_text(shape)} differ in rank")
+        for index, size in enumerate(shape):
+            if index == axis or sizes[index] == DYNAMIC:
+                sizes[index] = size if index != axis else sizes[index]
+            elif size not in (sizes[index], DYNAMIC):
+                raise VerifyException(f"operands {shape_text(shapes[0])} and {shape_text(shape)} differ off the axis")
+    along = [shape[axis] for shape in shapes]
+    sizes[axis] = DYNAMIC if DYNAMIC in along else sum(along)
+    return tuple(sizes)
+
+
+@irdl_op_definition
+class ConcatOp(IRDLOperation):
+    """Operands one after the other along an axis.
+
+    ```mlir
+    %y = pebble.concat %a, %b axis 1 : (tensor<?x4xf32>, tensor<?x2xf32>) -> tensor<?x6xf32>
+    ```
+    """
+
+    name = "pebble.concat"
+
+    parts = var_operand_def(DENSE_TENSOR)
+    axis = prop_def(IntegerAttr.constr(i64))
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), MovementPatterns())
+    assembly_format: ClassVar = "$parts `axis` $axis attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, parts: Sequence[SSAValue], axis: int) -> None:
+        shape = _joined_shape([shape_of(part) for part in parts], axis)
+        super().__init__(
+            operands=[parts],
+            properties={"axis": IntegerAttr(axis, i64)},
+            result_types=[f32_tensor(shape)],
+        )
+
+    def verify_(self) -> None:
+        expected = _joined_shape([shape_of(part) for part in self.parts], self.axis.value.data)
+        if not compatible(shape_of(self.result), expected):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+@irdl_op_definition
+class SplitOp(IRDLOperation):
+    """One operand cut along an axis into results of known sizes.
+
+    ```mlir
+    %a, %b = pebble.split %x axis 1 : (tensor<?x6xf32>) -> (tensor<?x4xf32>, tensor<?x2xf32>)
+    ```
+    """
+
+    name = "pebble.split"
+
+    x = operand_def(DENSE_TENSOR)
+    axis = prop_def(IntegerAttr.constr(i64))
+    parts = var_result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), MovementPatterns())
+    assembly_format: ClassVar = "$x `axis` $axis attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, axis: int, sizes: Sequence[int]) -> None:
+        shape = shape_of(x)
+        super().__init__(
+            operands=[x],
+            properties={"axis": IntegerAttr(axis, i64)},
+            result_types=[[f32_tensor((*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]],
+        )
+
+    def verify_(self) -> None:
+        shape, axis = shape_of(self.x), self.axis.value.data
+        if not self.parts:
+            raise VerifyException("no results, expected one or more")
+        joined = _joined_shape([shape_of(part) for part in self.parts], axis)
+        if joined[axis] == DYNAMIC:
+            raise VerifyException(f"a part of unknown size along axis {axis}")
+        if not compatible(shape, joined):
+            raise VerifyException(f"parts make {shape_text(joined)}, expected {shape_text(shape)}")

@@ -1,0 +1,118 @@
+"""Which rows of a batch come to nothing on their way through a tile, and where they are dropped.
+
+A row of zeros stays one in a layer that makes zeros of the bias alone: its weights are finite, and its activation of
+each bias is 0. Where all layers from some place on are such, a row that is zero there is zero at the end.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
+from xdsl.ir import Attribute, Block, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile_chain import chain_of
+from redpebble.dialect.semantics.activations import activate
+
+EXACT_ZEROS = ("clip", "leaky_relu", "relu")
+"""Activations whose zeros are the same in every implementation: they compare and multiply, and round nothing away."""
+
+
+@irdl_attr_definition
+class DeadRowsAttr(ParametrizedAttribute):
+    """Behind which layers of a tile, counted from 0, rows of zeros are dropped, in tiles of how many columns.
+
+    ```mlir
+    #pebble.dead_rows<dropped after [0, 1, 3], tiles of 96>
+    ```
+
+    The rows that are left, of as many tiles as it takes, fill a tile of their own, which goes on when it is full.
+    """
+
+    name = "pebble.dead_rows"
+
+    after: ArrayAttr[IntAttr]
+    width: IntAttr
+
+    @staticmethod
+    def of(after: Sequence[int], width: int) -> "DeadRowsAttr":
+        """Return the attribute for the numbers of some layers, ascending, and the columns of a tile."""
+        return DeadRowsAttr(ArrayAttr([IntAttr(layer) for layer in after]), IntAttr(width))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The layers as Python integers."""
+        return tuple(layer.data for layer in self.after)
+
+    def verify(self) -> None:
+        places = list(self.places)
+        if not places or places != sorted(set(places)) or places[0] < 0:
+            raise VerifyException(f"rows dropped after layers {places}, expected ascending numbers from 0 on")
+        if self.width.data < 16 or self.width.data % 16:
+            raise VerifyException(f"tiles of {self.width.data} columns, expected a multiple of 16")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            parser.parse_keyword("dropped")
+            parser.parse_keyword("after")
+            after = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+            parser.parse_punctuation(",")
+            parser.parse_keyword("tiles")
+            parser.parse_keyword("of")
+            width = parser.parse_integer()
+        return (ArrayAttr([IntAttr(layer) for layer in after]), IntAttr(width))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            after = ", ".join(map(str, self.places))
+            printer.print_string(f"dropped after [{after}], tiles of {self.width.data}")
+
+
+def first_kept_zero(layers: Sequence[LinearOp]) -> int:
+    """Return the first layer from which on all of a chain make zeros of zeros; their number if there is none."""
+    first = len(layers)
+    while first and keeps_zeros(layers[first - 1]):
+        first -= 1
+    return first
+
+
+def keeps_zeros(layer: LinearOp) -> bool:
+    """Return whether a layer certainly makes a row of zeros of one."""
+    if layer.activation is not None and layer.activation.kind.data not in EXACT_ZEROS:
+        return False
+    values = _weights(layer)
+    bias = np.zeros(1, dtype=np.float32) if layer.bias is None else constant_array(layer.bias)
+    if values is None or bias is None or not np.isfinite(values).all():
+        return False
+    alone = bias if layer.activation is None else activate(layer.activation, bias)
+    return not np.any(alone)
+
+
+def _weights(layer: LinearOp) -> NDArray[np.float32] | None:
+    constant = layer.weight.owner
+    return constant.weight.values if isinstance(constant, SparseConstantOp) else constant_array(layer.weight)
+
+
+def verify_dead_rows(body: Block, dropped: DeadRowsAttr) -> None:
+    """Check that the rows that are dropped cannot come to anything.
+
+    Raises:
+        VerifyException: they could, or the attribute names layers that there are not.
+    """
+    layers = chain_of(body)
+    if not layers:
+        raise VerifyException("dead rows are dropped from chains of layers only")
+    first, places = first_kept_zero(layers), dropped.places
+    if places[-1] >= len(layers) - 1:
+        raise VerifyException(f"rows dropped after layer {places[-1]} of {len(layers)}, expected one before the last")
+    if places[0] + 1 < first:
+        raise VerifyException(
+            f"rows dropped after layer {places[0]}, but layer {first - 1} makes more than zeros of them"
+        )

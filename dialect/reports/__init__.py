@@ -1,0 +1,1 @@
+"""Reports: what the IR says of its layers, networks and splits."""

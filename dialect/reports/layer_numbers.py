@@ -1,0 +1,136 @@
+"""In tiles of which widths a layer runs, with which kernel, and what is known of it there: read from the IR."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_chain import chain_of
+from redpebble.dialect.ops.tile_depth_first import LayerGroupAttr
+from redpebble.dialect.tensors import shape_of
+
+CONNECTION_BYTES: Final = 6
+"""That are read for a connection of a sparse layer, about: a weight, and where its input is."""
+
+DEPTH_FIRST: Final = "depth_first"
+"""Stands for the family at widths at which a layer runs with others."""
+
+
+@dataclass(frozen=True)
+class LayerNumbers:
+    """What is known of a layer by the width of its tiles, ascending: families, microseconds, and bytes that move."""
+
+    families: Mapping[int, str] = field(default_factory=dict[int, str])
+    predicted: Mapping[int, float] = field(default_factory=dict[int, float])
+    measured: Mapping[int, float] = field(default_factory=dict[int, float])
+    moved: Mapping[int, float] = field(default_factory=dict[int, float])
+    at_most: tuple[int, ...] = ()
+    """Widths at which a layer's tiles are at most as many as rows would fill, and the numbers of a full one."""
+    reason: str = ""
+    """Why the layer does not run by itself, or not for all rows."""
+
+
+def layer_numbers(module: ModuleOp) -> dict[LinearOp, LayerNumbers]:
+    """Return what is known of each linear layer of a module, in the order of execution."""
+    found = {op: _alone(op) for op in module.walk() if isinstance(op, LinearOp)}
+    for tile in (op for op in module.walk() if isinstance(op, TileOp)):
+        found |= _in_tile(tile)
+    return found
+
+
+def connection_count(op: LinearOp) -> int:
+    """Return the connections of a layer."""
+    if isinstance(op.weight.owner, SparseConstantOp):
+        return len(op.weight.owner.values)
+    array, (inputs, outputs) = constant_array(op.weight), shape_of(op.weight)
+    return inputs * outputs if array is None else int((array != 0).sum())
+
+
+def _weight_bytes(op: LinearOp) -> int:
+    inputs, outputs = shape_of(op.weight)
+    sparse = isinstance(op.weight.owner, SparseConstantOp)
+    return CONNECTION_BYTES * connection_count(op) if sparse else 4 * inputs * outputs
+
+
+def _alone(op: LinearOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
+    """Return the numbers of a layer that runs by itself in tiles of some widths, or of all where there are no tiles."""
+    if op.kernel is None:
+        return LayerNumbers()
+    predicted, measured = op.kernel.predicted.by_width, op.kernel.measured.by_width
+    used = sorted({*predicted, *op.kernel.choices}) if widths is None else widths
+    weights, features = _weight_bytes(op), sum(shape_of(op.weight))
+    return LayerNumbers(
+        {width: op.kernel.family_at(width) for width in used},
+        {width: predicted[width] for width in used if width in predicted},
+        {width: measured[width] for width in used if width in measured},
+        {width: weights + 4.0 * width * features for width in used},
+    )
+
+
+def _in_tile(tile: TileOp) -> dict[LinearOp, LayerNumbers]:
+    if tile.dead_rows is not None:
+        return _in_cascade(tile, tile.dead_rows.places, tile.dead_rows.width.data)
+    widths = tuple(tile.schedule.tile_widths)
+    found = {op: _alone(op, widths) for op in tile.body.block.walk() if isinstance(op, LinearOp)}
+    if tile.depth_first is None:
+        return found
+    layers, start = chain_of(tile.body.block), tile.depth_first.width.data
+    together = [width for width in widths if width >= start]
+    for group in tile.depth_first.groups:
+        members = [layers[number] for number in group.layers]
+        connections = max(1, sum(map(connection_count, members)))
+        for op in members:
+            alone = _alone(op, tuple(width for width in widths if width < start))
+            found[op] = _in_group(op, alone, (group, together), connections)
+    return found
+
+
+def _in_group(
+    op: LinearOp, alone: LayerNumbers, group: tuple[LayerGroupAttr, list[int]], connections: int
+) -> LayerNumbers:
+    """Return the numbers of a layer of a group that runs depth first at some widths, and has so many connections.
+
+    Times and values of the group are parted by connections; weights are read once for a tile.
+    """
+    known, widths = group
+    share = connection_count(op) / connections
+
+    def part(numbers: TimesAttr, unit: float = 1.0) -> dict[int, float]:
+        by_width = numbers.by_width
+        return {width: unit * share * by_width[width] for width in widths if width in by_width}
+
+    where = f"layers {known.first.data} to {known.last.data} depth first"
+    return LayerNumbers(
+        {**alone.families, **dict.fromkeys(widths, DEPTH_FIRST)},
+        {**alone.predicted, **part(known.predicted)},
+        {**alone.measured, **part(known.measured)},
+        {**alone.moved, **{width: _weight_bytes(op) + far for width, far in part(known.kilobytes, 1e3).items()}},
+        reason=f"{where}: {known.reason.data}",
+    )
+
+
+def _in_cascade(tile: TileOp, places: tuple[int, ...], width: int) -> dict[LinearOp, LayerNumbers]:
+    """Return the numbers of layers behind some of which rows of zeros are dropped, in tiles of `width` columns.
+
+    Rows that fill no such tile, and those of batches that threads share, run in ordinary ones.
+    """
+    ordinary = [one for one in tile.schedule.tile_widths if one < width or one in tile.schedule.together.by_width]
+    found: dict[LinearOp, LayerNumbers] = {}
+    for number, op in enumerate(chain_of(tile.body.block)):
+        numbers, stage = _alone(op, tuple(sorted({*ordinary, width}))), sum(place < number for place in places)
+        families = {one: f"{name} in cascade" if one == width else name for one, name in numbers.families.items()}
+        all_live = f"; at {width} as if every row lived" if stage else ""
+        found[op] = LayerNumbers(
+            families,
+            numbers.predicted,
+            numbers.measured,
+            numbers.moved,
+            (width,) if stage else (),
+            f"stage {stage + 1} of {len(places) + 1} of a cascade that drops rows of zeros{all_live}",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Reference semantics of the ops on numpy arrays."""

@@ -1,0 +1,1 @@
+"""What can be cut: rows, batch, owners of neurons."""

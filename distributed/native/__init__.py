@@ -1,0 +1,1 @@
+"""Native code between the functions of a rank."""

@@ -1,0 +1,194 @@
+"""Functions between which values stay feature-major: what one rank of a distributed network runs between messages.
+
+A buffer of F features lies in blocks of `width` samples: F rows of `width` floats, room behind them, the next block.
+Every function of the module holds one tile; an argument or result that carries `pebble.layout` is some rows, one after
+the other, of such a buffer of `pebble.height` features, any other one is row-major, [samples, features]. Native
+functions have the arguments of the steps of a network: a table of addresses (arguments, then results), constants, sizes
+(none), scratch, and the samples from begin to end, where begin is a multiple of `width`. The columns of a last block
+that no sample fills are copies of its last sample, so every function may compute them, too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+from typing_extensions import override
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.reports.layer_report import module_report
+from redpebble.distributed.native.block_layout import HEIGHT, PACK, UNPACK, block_floats
+from redpebble.distributed.native.block_rows import emit_pack, emit_unpack
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.driver import STEP_ARGUMENTS
+from redpebble.lowering.kernels.elementwise import activate
+from redpebble.lowering.llvm.builder import (
+    FLOAT_BYTES,
+    I64,
+    POINTER,
+    Code,
+    byte_at,
+    counted_loop,
+    entry_of,
+    float_at,
+    i64,
+)
+from redpebble.lowering.llvm.call_tables import ConstantTable
+from redpebble.lowering.program import Program, Step
+from redpebble.lowering.tiles.tile_code import TileCode
+from redpebble.lowering.tiles.tile_memory import features_of, plan_tile
+
+
+def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
+    """Return the code of all functions of `module` for blocks of `width` samples; every step is called by its symbol.
+
+    Raises:
+        ValueError: an op has no code.
+    """
+    code, constants = Code(target, ir.Module("redpebble")), ConstantTable()
+    emit_pack(code, PACK, width)
+    emit_unpack(code, UNPACK, width)
+    scratch_bytes, steps = 0, list[Step]()
+    for func in (op for op in module.body.block.ops if isinstance(op, FuncOp)):
+        blocks = _Blocks.of(func, code, constants, width)
+        scratch_bytes = max(scratch_bytes, blocks.emit())
+        steps.append(Step(func.sym_name.data, None))
+    return Program(
+        llvm_ir=str(code.module),
+        target=target,
+        inputs=(),
+        outputs=(),
+        temporaries=(),
+        sizes=(),
+        equal=(),
+        constants=tuple(constants.arrays),
+        scratch_bytes=scratch_bytes,
+        steps=tuple(steps),
+        report=module_report(module),
+    )
+
+
+@dataclass(frozen=True)
+class _PlacedTile(TileCode):
+    """The code of a tile, some of whose values lie outside of its scratch memory."""
+
+    places: Mapping[SSAValue, ir.Value] = field(default_factory=dict[SSAValue, ir.Value])
+
+    @override
+    def _feature_at(self, value: SSAValue, feature: ir.Value) -> ir.Value:
+        if value not in self.places:
+            return super()._feature_at(value, feature)
+        return float_at(self.builder, self.places[value], self.builder.mul(feature, i64(self.width)))
+
+    @override
+    def _pointer(self, value: SSAValue) -> ir.Value:
+        return self.places[value] if value in self.places else super()._pointer(value)
+
+    def copy(self, value: SSAValue, source: ir.Value | None, target: ir.Value | None) -> None:
+        """Emit a copy of a value's features; None is where it lies in scratch memory."""
+        inside = self._pointer(value)
+        arguments = [source or inside, target or inside, i64(features_of(value))]
+        self.builder.call(activate(self.code, None, self.width), arguments)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """One function on its way to code."""
+
+    code: Code
+    constants: ConstantTable
+    width: int
+    name: str
+    tile: TileOp
+    heights: tuple[list[int], list[int]]
+    """Features of the buffers of arguments and of results that lie in blocks, 0 for those that are row-major."""
+
+    @staticmethod
+    def of(func: FuncOp, code: Code, constants: ConstantTable, width: int) -> "_Blocks":
+        """Return the function of `func`, which holds one tile."""
+        tile = next(op for op in func.body.block.ops if isinstance(op, TileOp))
+        heights = (_heights(func.arg_attrs, len(tile.inputs)), _heights(func.res_attrs, len(tile.outputs)))
+        return _Blocks(code, constants, width, func.sym_name.data, tile, heights)
+
+    def emit(self) -> int:
+        """Emit the loop over the blocks; return the bytes of scratch that it needs."""
+        inner, scratch_bytes = self._emit_block()
+        width, heights = self.width, [*self.heights[0], *self.heights[1]]
+        features = [features_of(value) for value in (*self.tile.body.block.args, *self.tile.yielded)]
+        apart = [
+            FLOAT_BYTES * (block_floats(height, width) if height else count * width)
+            for count, height in zip(features, heights, strict=True)
+        ]
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            buffers, table, _, scratch, begin, end = args
+            outer = [entry_of(builder, buffers, index, POINTER) for index in range(len(features))]
+            with counted_loop(builder, builder.sub(end, begin), width) as done:
+                row = builder.add(begin, done)
+                left = builder.sub(end, row)
+                count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
+                block = builder.udiv(row, i64(width))
+                places = [
+                    byte_at(builder, pointer, builder.mul(block, i64(distance)))
+                    for pointer, distance in zip(outer, apart, strict=True)
+                ]
+                builder.call(inner, [*places, table, scratch, count])
+
+        self.code.function(self.name, STEP_ARGUMENTS, body, exported=True)
+        return scratch_bytes
+
+    def _emit_block(self) -> tuple[ir.Function, int]:
+        """Emit `void (arguments..., results..., constants, scratch, samples)`, one block; and its bytes of scratch."""
+        memory, count = plan_tile(self.tile, self.width), len(self.tile.inputs)
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            *outer, table, scratch, samples = args
+            placed = self._places(outer)
+            tables = (self.constants, table)
+            tile = _PlacedTile(self.code, builder, tables, self.width, scratch, memory.spans, places=placed)
+            for value, pointer, height in zip(self._arguments, outer[:count], self.heights[0], strict=True):
+                if not height:
+                    tile.load_rows(value, (pointer, samples))
+                elif value not in placed:
+                    tile.copy(value, pointer, None)
+            for op in self.tile.body.block.ops:
+                tile.emit(op)
+            for value, pointer, height in zip(self.tile.yielded, outer[count:], self.heights[1], strict=True):
+                if not height:
+                    tile.store_rows(value, (pointer, samples))
+                elif placed.get(value) is not pointer:
+                    tile.copy(value, None, pointer)
+
+        arguments = [POINTER] * (count + len(self.tile.outputs) + 2) + [I64]
+        return self.code.function(f"{self.name}_block", arguments, body), memory.total
+
+    @property
+    def _arguments(self) -> list[SSAValue]:
+        return list(self.tile.body.block.args)
+
+    def _places(self, outer: Sequence[ir.Value]) -> dict[SSAValue, ir.Value]:
+        """Return where values lie outside of scratch memory; pieces of concats and splits must lie in the whole."""
+        places: dict[SSAValue, ir.Value] = {}
+        values = [*self._arguments, *self.tile.yielded]
+        for value, pointer, height in zip(values, outer, [*self.heights[0], *self.heights[1]], strict=True):
+            if height and value not in places and not _is_piece(value):
+                places[value] = pointer
+        return places
+
+
+def _is_piece(value: SSAValue) -> bool:
+    neighbours = [value.owner, *(use.operation for use in value.uses)]
+    return any(isinstance(op, ConcatOp | SplitOp | NetworkOp) for op in neighbours)
+
+
+def _heights(attributes: ArrayAttr[DictionaryAttr] | None, count: int) -> list[int]:
+    """Return the features of the buffers of arguments or results, 0 where one is row-major."""
+    if attributes is None:
+        return [0] * count
+    found = [entry.data.get(HEIGHT) for entry in attributes.data]
+    return [height.data if isa(height, IntAttr) else 0 for height in found]

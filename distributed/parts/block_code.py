@@ -1,0 +1,106 @@
+"""The native functions of a rank for one width of blocks: compiled once, kept on disk, called on tables of buffers."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import addressof, c_int64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from redpebble.distributed.native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
+from redpebble.distributed.parts.part_file import Part
+from redpebble.runtime.jit import MachineCode, host_target, load_object
+from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
+from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.cache import cache_key, load, store
+
+WIDTHS: Final = (1, 8, 16, 32, 48, 64)
+"""Samples of a block; code is made for the width that a call needs."""
+
+STEP_ARITY: Final = (4, 2)
+
+
+@dataclass(frozen=True)
+class CodeRequest:
+    """What code is made of, and where it is kept."""
+
+    part: Part
+    sha256: str
+    threads: int
+    cache: Path | None
+
+
+def width_for(samples: int, widest: int) -> int:
+    """Return the width of blocks for tiles of `samples`, at most `widest`."""
+    return next((width for width in WIDTHS if samples <= width < widest), widest)
+
+
+class BlockCode:
+    """Functions for blocks of `width` samples."""
+
+    def __init__(self, request: CodeRequest, width: int) -> None:
+        """Load the functions, or compile them."""
+        self.width, self._threads = width, request.threads
+        artefact = _artefact(request, width)
+        self._constants = [aligned_copy(array) for array in artefact.program.constants]
+        self._table = pointer_table(self._constants)
+        arities = {step.symbol: STEP_ARITY for step in artefact.program.steps}
+        arities |= {PACK: PACK_ARITY, UNPACK: UNPACK_ARITY}
+        self._code: MachineCode = load_object(artefact.image, arities)
+        self._pack, self._unpack = self._code.functions[PACK], self._code.functions[UNPACK]
+        self._scratch = [aligned_bytes(artefact.program.scratch_bytes) for _ in range(request.threads)]
+        self._pool = ThreadPoolExecutor(request.threads) if request.threads > 1 else None
+        self._count = c_int64(0)
+        self._count_address = addressof(self._count)
+
+    def runner(self, function: str) -> Callable[[int, int], None]:
+        """Return what runs a function on a table of buffers, by its address, and some samples."""
+        call, constants = self._code.functions[function], address_of(self._table)
+        scratch, pool = [address_of(memory) for memory in self._scratch], self._pool
+
+        def run(table: int, samples: int) -> None:
+            call(table, constants, None, scratch[0], 0, samples)
+
+        def run_shared(table: int, samples: int) -> None:
+            assert pool is not None
+            blocks = -(-samples // self.width)
+            share = -(-blocks // self._threads) * self.width
+            futures = [
+                pool.submit(call, table, constants, None, memory, start, min(start + share, samples))
+                for start, memory in zip(range(0, samples, share), scratch, strict=False)
+            ]
+            for future in futures:
+                future.result()
+
+        return run if pool is None else run_shared
+
+    def pack(self, values: int, rows: tuple[int, int], message: int, shape: tuple[int, int]) -> int:
+        """Write rows (address of their numbers, count) of a buffer into a message; return how many are not left out.
+
+        The buffer at `values` has (features, blocks); all places are addresses.
+        """
+        (numbers, count), (features, blocks) = rows, shape
+        stride = block_floats(features, self.width)
+        self._pack(values, numbers, message, self._count_address, count, blocks, stride)
+        return self._count.value
+
+    def unpack(self, message: int, values: int, rows: tuple[int, int], shape: tuple[int, int]) -> int:
+        """Read (number, first) rows of a buffer of (features, blocks) from a message; return how many it holds."""
+        (number, first), (features, blocks) = rows, shape
+        stride = block_floats(features, self.width)
+        self._unpack(message, values, self._count_address, number, blocks, stride, first)
+        return self._count.value
+
+
+def _artefact(request: CodeRequest, width: int) -> Artefact:
+    cpu = host_target()
+    key = cache_key(bytes.fromhex(request.sha256), cpu, f"blocks of {width}")
+    artefact = load(request.cache, key) if request.cache is not None else None
+    if artefact is None:
+        # a compiler takes longer to import than a rank needs to start
+        from redpebble.distributed.parts.compile_part import compile_blocks
+
+        artefact = compile_blocks(request.part, cpu, width)
+        if request.cache is not None:
+            store(request.cache, key, artefact)
+    return artefact

@@ -1,0 +1,41 @@
+"""From the text and the numbers of a part to machine code for this machine."""
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.dialects.func import Func
+
+from redpebble.dialect.pebble import Pebble
+from redpebble.distributed.native.feature_blocks import lower_blocks
+from redpebble.distributed.parts.module_text import module_of, put_constants
+from redpebble.distributed.parts.part_file import Part
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.driver import lower
+from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.pipeline import run_passes
+from redpebble.runtime.jit import emit_object
+from redpebble.runtime.store.artefact import Artefact
+
+
+def compile_blocks(part: Part, target: CpuTarget, width: int) -> Artefact:
+    """Return the functions of a part for blocks of `width` samples."""
+    program = lower_blocks(_module(part), target, width)
+    return Artefact(program, emit_object(program.llvm_ir, target))
+
+
+def compile_whole(part: Part, target: CpuTarget) -> Artefact:
+    """Return the network of a part that holds all of it."""
+    program = lower(_module(part), target)
+    return Artefact(program, emit_object(program.llvm_ir, target))
+
+
+def _module(part: Part) -> ModuleOp:
+    """Return the module of a part, with what is found in its weights, and kernels chosen for them."""
+    # not that of `redpebble.compiler`, whose import brings the frontend and all passes to ranks that need neither
+    context = Context()
+    for dialect in (Builtin, Func, Pebble):
+        context.load_dialect(dialect)
+    module = module_of(part.text, context)
+    put_constants(module, part.constants)
+    run_passes(context, module, (DiscoverStructure(), ChooseKernels()))
+    return module

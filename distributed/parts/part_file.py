@@ -1,0 +1,153 @@
+"""The file of one part: what its rank runs, the maps of what it sends and receives, and its weights.
+
+Layout: magic, length of the header (u64, little endian), header in JSON, arrays at multiples of 64 bytes. The checksum
+of the whole file is in the plan. Arrays are mapped, not read: a rank touches what it needs.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.parts.steps import Buffer, Call, Indices, Receive, Route, Send, Step
+from redpebble.lowering.llvm.builder import ALIGNMENT
+
+MAGIC: Final = b"pebblepart\x00\x01"
+FORMAT_VERSION: Final = 2
+"""Of part files and of plan.json; raised whenever either changes its meaning."""
+
+Array = NDArray[np.generic]
+
+Json = Any
+"""What the json module reads and writes."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one rank needs.
+
+    With `whole` the text is a network that runs on a slice of the batch, and there are no buffers and steps; `inputs`
+    and `outputs` are the features that the rank reads and writes otherwise.
+    """
+
+    rank: int
+    part_count: int
+    whole: bool
+    text: str
+    constants: tuple[Array, ...]
+    buffers: tuple[Buffer, ...] = ()
+    steps: tuple[Step, ...] = ()
+    inputs: tuple[Indices, ...] = ()
+    outputs: tuple[Indices, ...] = ()
+
+
+def write_part(path: Path, part: Part) -> str:
+    """Write a part, and return the sha256 of its file in hexadecimal digits."""
+    arrays: list[Array] = []
+
+    def number_of(array: Array) -> int:
+        arrays.append(array)
+        return len(arrays) - 1
+
+    content: Json = {
+        "format": FORMAT_VERSION,
+        "rank": part.rank,
+        "part_count": part.part_count,
+        "whole": part.whole,
+        "text": part.text,
+        "constants": [number_of(array) for array in part.constants],
+        "buffers": [list(buffer) for buffer in part.buffers],
+        "steps": [_step_json(step, number_of) for step in part.steps],
+        "inputs": [number_of(array) for array in part.inputs],
+        "outputs": [number_of(array) for array in part.outputs],
+    }
+    content["arrays"] = [[str(array.dtype), list(array.shape)] for array in arrays]
+    header = json.dumps(content).encode()
+    header += b" " * (-(len(MAGIC) + 8 + len(header)) % ALIGNMENT)
+    with path.open("wb") as file:
+        digest = hashlib.sha256()
+        for data in _pieces(header, arrays):
+            file.write(data)
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _pieces(header: bytes, arrays: Sequence[Array]) -> Iterator[bytes]:
+    """Return what the file consists of, one array at a time."""
+    yield MAGIC + len(header).to_bytes(8, "little") + header
+    for array in arrays:
+        yield array.tobytes()
+        yield bytes(-array.nbytes % ALIGNMENT)
+
+
+def read_part(path: Path) -> Part:
+    """Return the part that a file holds.
+
+    Raises:
+        PartError: the file is no part, or of another format.
+        OSError: the file cannot be read.
+    """
+    start = len(MAGIC) + 8
+    if path.stat().st_size < start:
+        raise PartError(f"{path.name} is no part of a network")
+    data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
+    if data[: len(MAGIC)].tobytes() != MAGIC:
+        raise PartError(f"{path.name} is no part of a network, or one of another format")
+    length = int.from_bytes(data[len(MAGIC) : start].tobytes(), "little")
+    header: Json = json.loads(data[start : start + length].tobytes())
+    if header["format"] != FORMAT_VERSION:
+        raise PartError(f"{path.name} has format {header['format']}, expected {FORMAT_VERSION}")
+    arrays = _arrays(data, start + length, header["arrays"])
+
+    def chosen(word: str) -> list[Array]:
+        numbers: list[int] = header[word]
+        return [arrays[number] for number in numbers]
+
+    return Part(
+        rank=header["rank"],
+        part_count=header["part_count"],
+        whole=header["whole"],
+        text=header["text"],
+        constants=tuple(chosen("constants")),
+        buffers=tuple(Buffer(*entry) for entry in header["buffers"]),
+        steps=tuple(_step(entry, arrays) for entry in header["steps"]),
+        inputs=tuple(array.view(np.int64) for array in chosen("inputs")),
+        outputs=tuple(array.view(np.int64) for array in chosen("outputs")),
+    )
+
+
+def _arrays(data: NDArray[np.uint8], offset: int, descriptions: Json) -> list[Array]:
+    """Return the arrays that lie one after the other from `offset` on."""
+    arrays: list[Array] = []
+    for dtype_name, shape in descriptions:
+        dtype: np.dtype[np.generic] = np.dtype(dtype_name)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        arrays.append(data[offset : offset + size].view(dtype).reshape(shape))
+        offset += size + -size % ALIGNMENT
+    return arrays
+
+
+def _step_json(step: Step, number_of: Callable[[Array], int]) -> Json:
+    if isinstance(step, Call):
+        return ["call", step.function, [list(place) for place in step.places]]
+    word = "send" if isinstance(step, Send) else "receive"
+    return [word, step.tag, step.buffer, [[route.rank, number_of(route.rows)] for route in step.routes]]
+
+
+def _step(entry: Json, arrays: Sequence[Array]) -> Step:
+    word, *rest = entry
+    if word == "call":
+        return Call(rest[0], tuple((buffer, first) for buffer, first in rest[1]))
+    tag, buffer, routes = rest
+    ways = tuple(Route(rank, _indices(arrays, number)) for rank, number in routes)
+    return Send(tag, buffer, ways) if word == "send" else Receive(tag, buffer, ways)
+
+
+def _indices(arrays: Sequence[Array], number: int) -> Indices:
+    return arrays[number].view(np.int64)

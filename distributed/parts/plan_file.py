@@ -1,0 +1,121 @@
+"""plan.json: what a folder of parts is, so that every rank can tell whether it holds the right one."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.parts.part_file import FORMAT_VERSION
+
+PLAN_NAME: Final = "plan.json"
+KINDS: Final = ("rows", "batch", "layers")
+
+Json = Any
+"""What the json module reads and writes."""
+
+
+@dataclass(frozen=True)
+class PortShape:
+    """An input or output of the whole network."""
+
+    name: str
+    shape: SymbolicShape
+
+
+@dataclass(frozen=True)
+class PartEntry:
+    """The file of a part, by its name in the folder, and its sha256 in hexadecimal digits."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """A folder of parts."""
+
+    kind: str
+    """How the network is split: one of `KINDS`."""
+    part_count: int
+    model: str
+    """sha256 of the model in hexadecimal digits, empty where it was in memory."""
+    batch_tile: int
+    """Samples that travel together unless a run says otherwise."""
+    volume: int
+    """Values sent for a batch of one."""
+    inputs: tuple[PortShape, ...]
+    outputs: tuple[PortShape, ...]
+    parts: tuple[PartEntry, ...]
+    note: str = ""
+    """Why it is split like this."""
+    block: int = 64
+    """Samples of a block of feature-major values: for so many the kernels are predicted to be fastest."""
+
+
+def write_plan(folder: Path, plan: PlanFile) -> None:
+    """Write plan.json into a folder."""
+    content = {
+        "format": FORMAT_VERSION,
+        "plan": plan.kind,
+        "part_count": plan.part_count,
+        "model": plan.model,
+        "batch_tile": plan.batch_tile,
+        "block": plan.block,
+        "volume": plan.volume,
+        "inputs": [_port_json(port) for port in plan.inputs],
+        "outputs": [_port_json(port) for port in plan.outputs],
+        "parts": [{"file": part.file, "sha256": part.sha256} for part in plan.parts],
+        "note": plan.note,
+    }
+    (folder / PLAN_NAME).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def read_plan(folder: Path) -> tuple[PlanFile, str]:
+    """Return the plan of a folder of parts, and the sha256 of the file.
+
+    Raises:
+        PartError: there is none, or it cannot be read.
+    """
+    path = folder / PLAN_NAME
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PartError(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
+    try:
+        content: Json = json.loads(data)
+        if content["format"] != FORMAT_VERSION:
+            raise PartError(f"{path} has format {content['format']}, expected {FORMAT_VERSION}")
+        plan = PlanFile(
+            kind=content["plan"],
+            part_count=content["part_count"],
+            model=content["model"],
+            batch_tile=content["batch_tile"],
+            volume=content["volume"],
+            inputs=tuple(_port(entry) for entry in content["inputs"]),
+            outputs=tuple(_port(entry) for entry in content["outputs"]),
+            parts=tuple(PartEntry(entry["file"], entry["sha256"]) for entry in content["parts"]),
+            note=content["note"],
+            block=content["block"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise PartError(f"{path} is no plan of parts, or damaged") from error
+    if plan.kind not in KINDS or len(plan.parts) != plan.part_count:
+        raise PartError(f"{path} is no plan of parts, or damaged")
+    return plan, hashlib.sha256(data).hexdigest()
+
+
+def _port_json(port: PortShape) -> Json:
+    sizes = [[[size.coefficient.numerator, size.coefficient.denominator], list(size.powers)] for size in port.shape]
+    return {"name": port.name, "dims": [str(size) for size in port.shape], "sizes": sizes}
+
+
+def _port(entry: Json) -> PortShape:
+    sizes = (
+        Size(Fraction(*coefficient), tuple((name, power) for name, power in powers))
+        for coefficient, powers in entry["sizes"]
+    )
+    return PortShape(entry["name"], tuple(sizes))

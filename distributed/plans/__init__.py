@@ -1,0 +1,1 @@
+"""Which split: predicted times, the simulator, Mt-KaHyPar."""

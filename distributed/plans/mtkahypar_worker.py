@@ -1,0 +1,145 @@
+"""The process in which Mt-KaHyPar runs, because it can end a process: one layer after the other, each saved at once.
+
+Every layer is the hypergraph of its row groups and one fixed vertex a part. An input that part p owns is a net of the
+groups that use it and the fixed vertex p, so that connectivity - 1 is the number of values sent; inputs that are alike
+are one net, whose weight is their number.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.partition.hypergraph import LayerHypergraph, Lists
+from redpebble.theory.partition.partition import Owners
+
+PROBLEM = "problem.npz"
+
+
+class Task(NamedTuple):
+    """Layers from `first` on, the owners of its inputs, and how full a part of each may be."""
+
+    layers: list[LayerHypergraph]
+    most_connections: list[int]
+    input_owners: Owners
+    part_count: int
+    first: int
+    seed: int
+    threads: int
+
+
+class Problem(NamedTuple):
+    """What Mt-KaHyPar is asked: vertices are the groups, then one of weight 1 for each part, which stays there."""
+
+    nets: list[list[int]]
+    net_weights: list[int]
+    vertex_weights: list[int]
+    part_count: int
+    imbalance: float
+
+
+Solver = Callable[[Problem], Owners]
+
+
+def write_task(folder: Path, task: Task) -> None:
+    """Write the task of a child."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        "numbers": np.array([task.part_count, task.first, task.seed, task.threads], dtype=np.int64),
+        "owners": task.input_owners,
+        "limits": np.array(task.most_connections, dtype=np.int64),
+    }
+    for number, layer in enumerate(task.layers):
+        lists = (*layer.members, *layer.group_nets, *layer.net_groups)
+        for place, array in enumerate((*lists, layer.weights, layer.net_of, layer.net_sizes)):
+            arrays[f"{number}.{place}"] = array
+    np.savez(folder / PROBLEM, allow_pickle=False, **arrays)
+
+
+def read_task(folder: Path) -> Task:
+    """Read the task of a child."""
+    with np.load(folder / PROBLEM) as file:
+        part_count, first, seed, threads = (int(number) for number in file["numbers"])
+        limits = [int(limit) for limit in file["limits"]]
+        layers: list[LayerHypergraph] = []
+        for number in range(len(limits)):
+            a = [file[f"{number}.{place}"] for place in range(9)]
+            layers.append(LayerHypergraph(Lists(a[0], a[1]), a[6], Lists(a[2], a[3]), Lists(a[4], a[5]), a[7], a[8]))
+        return Task(layers, limits, file["owners"], part_count, first, seed, threads)
+
+
+def result_file(folder: Path, number: int) -> Path:
+    """Where the parts of the groups of a layer are."""
+    return folder / f"parts-{number}.npy"
+
+
+def solve_task(folder: Path, solve: Solver) -> None:
+    """Solve one layer after the other; the owners of a layer's outputs are fixed in the next one."""
+    task = read_task(folder)
+    owners = task.input_owners
+    for number in range(task.first, len(task.layers)):
+        layer = task.layers[number]
+        parts = solve(problem_of(layer, owners, (task.part_count, task.most_connections[number])))
+        unfinished = folder / "unfinished.npy"
+        np.save(unfinished, parts)
+        unfinished.replace(result_file(folder, number))
+        owners = layer.owners_of(parts)
+
+
+def problem_of(layer: LayerHypergraph, owners: Owners, balance: tuple[int, int]) -> Problem:
+    """Return what is asked for a layer; `balance` is (parts, most connections of one)."""
+    part_count, most = balance
+    owned = layer.owned(owners, part_count)
+    nets, parts = np.nonzero(owned)
+    free = layer.net_sizes - owned.sum(axis=1)
+    loose = np.flatnonzero((free > 0) & (np.diff(layer.net_groups.pointers) > 1))
+    groups = [
+        layer.net_groups.items[slice(*layer.net_groups.pointers[net : net + 2])].tolist() for net in (*nets, *loose)
+    ]
+    places = [*([layer.group_count + part] for part in parts.tolist()), *([] for _ in loose)]
+    # Mt-KaHyPar 1.7 dies of vertices of weight 0
+    weights = np.maximum(layer.weights, 1)
+    return Problem(
+        nets=[[*pins, *place] for pins, place in zip(groups, places, strict=True)],
+        net_weights=[*owned[nets, parts].tolist(), *free[loose].tolist()],
+        vertex_weights=[*weights.tolist(), *([1] * part_count)],
+        part_count=part_count,
+        imbalance=max(0.0, (most + 1) * part_count / (int(weights.sum()) + part_count) - 1),
+    )
+
+
+def mtkahypar_solver(seed: int, threads: int) -> Solver:
+    """Return Mt-KaHyPar with its deterministic preset."""
+    import mtkahypar
+
+    mtkahypar.set_seed(seed)
+    initializer = mtkahypar.initialize(threads, print_warnings=False)
+
+    def solve(problem: Problem) -> Owners:
+        context = initializer.context_from_preset(mtkahypar.PresetType.DETERMINISTIC)
+        context.set_partitioning_parameters(problem.part_count, problem.imbalance, mtkahypar.Objective.KM1)
+        context.logging = False
+        count = len(problem.vertex_weights)
+        hypergraph = initializer.create_hypergraph(
+            context, count, len(problem.nets), problem.nets, problem.vertex_weights, problem.net_weights
+        )
+        groups = count - problem.part_count
+        hypergraph.add_fixed_vertices([*[-1] * groups, *range(problem.part_count)], problem.part_count)
+        return np.array(hypergraph.partition(context).get_partition()[:groups], dtype=np.int32)
+
+    return solve
+
+
+def main() -> None:
+    """Solve the task in the folder that is the first argument."""
+    folder = Path(sys.argv[1])
+    task = read_task(folder)
+    solve_task(folder, mtkahypar_solver(task.seed, task.threads))
+
+
+if __name__ == "__main__":
+    main()

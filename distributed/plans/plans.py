@@ -1,0 +1,309 @@
+"""Which way to split a network over machines, and why: the batch, the rows of its weights, or its layers.
+
+Splitting the batch sends nothing, but every machine holds the whole network. Splitting rows and layers divides the
+weights; rows also divide the work on one sample, at the price of messages in every layer, and layers, a pipeline, send
+little, but leave machines idle until a batch of many tiles has filled it. All three are predicted by
+`redpebble.distributed.plans.simulate`; the fastest that fits into memory is chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.distributed.graph.batch_axis import check_batch_axis
+from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.distributed.making_parts import batch_tile
+from redpebble.distributed.parts.block_width import block_width
+from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
+from redpebble.distributed.plans.mtkahypar_starts import MtKaHyPar, is_installed
+from redpebble.distributed.plans.simulate import (
+    TILES_IN_FLIGHT,
+    Ends,
+    PredictedTime,
+    Workload,
+    simulate,
+    simulate_batch,
+)
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
+from redpebble.passes.analysis.partitioned_layers import layer_shares, partition_module
+from redpebble.passes.analysis.weights import weight_of
+from redpebble.theory.partition.partition import LayerShare, Owners, Partition, Pattern, traffic_of
+from redpebble.theory.partition.search import PartitionRequest, find_partition, no_starts
+from redpebble.theory.partition.stages import stage_partition
+
+_T = TypeVar("_T")
+
+KINDS: Final = ("batch", "rows", "layers")
+"""Ways to split, the one that is preferred at the same time first."""
+
+_MOST_MESSAGE_PARTS: Final = 64
+"""Parts up to which the search counts messages: with each move it has to look at all of them."""
+
+_SPARSE_BYTES: Final = 12
+"""Of a stored connection: its value and the number of its input."""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What is to be split, into how many parts, for which machines.
+
+    Raises:
+        ValueError: a kind that is not known, or a number out of its range.
+    """
+
+    part_count: int
+    kind: str = "auto"
+    imbalance: float = 0.03
+    seed: int = 0
+    memory: int | None = None
+    """Bytes that a machine has for a part; None for enough."""
+    batch: int = 1024
+    """Samples of a usual run."""
+    machine: Machine = field(default_factory=Machine)
+    library_seconds: float = 120.0
+    """How long Mt-KaHyPar may take for a second start of the search, if it is installed; 0 for our own start only."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.kind not in ("auto", *KINDS):
+            raise ValueError(f"plan {self.kind!r}, accepted are auto, {', '.join(KINDS)}")
+        if self.memory is not None and self.memory < 1:
+            raise ValueError(f"a memory of {self.memory} bytes a machine, at least 1 is needed")
+        if self.batch < 1:
+            raise ValueError(f"a batch of {self.batch} samples, at least 1 is needed")
+        PartitionRequest(self.part_count, self.imbalance)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A way to split, what it is predicted to take, and what a machine needs; `why` is one line."""
+
+    kind: str
+    time: PredictedTime
+    memory: int
+    partition: Partition | None
+    why: str
+
+    @property
+    def line(self) -> str:
+        """Everything, for a person."""
+        return f"{self.kind}: {self.time.seconds * 1e3:,.3g} ms, {bytes_text(self.memory)} a machine; {self.why}"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The way that was chosen; `lines` say of each way what it takes or why it does not work, and which one it is."""
+
+    kind: str
+    partition: Partition | None
+    candidates: tuple[Candidate, ...]
+    lines: tuple[str, ...]
+
+
+def plan(module: ModuleOp, request: PlanRequest) -> Plan:
+    """Return the fastest plan for a module, whose row-wise ops are in tiles, that fits into memory.
+
+    Raises:
+        UnsupportedModelError: no plan, or not the wanted one, works for this model.
+        ValueError: none fits into memory.
+    """
+    kinds = KINDS if request.kind == "auto" else (request.kind,)
+    planner = _Planner(module, request)
+    ways: dict[str, Callable[[], Candidate]] = {
+        "batch": planner.batch,
+        "rows": planner.rows,
+        "layers": planner.layers,
+    }
+    found: list[Candidate] = []
+    lines: list[str] = []
+    for kind in kinds:
+        try:
+            found.append(ways[kind]())
+            lines.append(found[-1].line)
+        except UnsupportedModelError as error:
+            if len(kinds) == 1:
+                raise
+            lines.append(f"{kind}: {error}")
+    if not found:
+        raise UnsupportedModelError("; ".join(lines))
+    chosen = _chosen(found, request)
+    return Plan(chosen.kind, chosen.partition, tuple(found), (*lines, *planner.notes, _verdict(chosen, found, request)))
+
+
+def _chosen(found: list[Candidate], request: PlanRequest) -> Candidate:
+    fitting = [one for one in found if request.memory is None or one.memory <= request.memory]
+    if not fitting:
+        least = min(found, key=lambda one: one.memory)
+        raise ValueError(
+            f"no plan fits into {bytes_text(request.memory or 0)} a machine, "
+            f"{least.kind} on {request.part_count} needs {bytes_text(least.memory)}"
+        )
+    return min(fitting, key=lambda one: one.time.seconds)
+
+
+def _verdict(chosen: Candidate, found: list[Candidate], request: PlanRequest) -> str:
+    if request.kind != "auto":
+        return f"chosen: {chosen.kind}, as asked"
+    if request.memory is None:
+        return f"chosen: {chosen.kind}, {'the fastest' if len(found) > 1 else 'the only one possible'}"
+    fitting = sum(one.memory <= request.memory for one in found)
+    which = "the fastest" if fitting > 1 else "the only one"
+    return f"chosen: {chosen.kind}, {which} that fits into {bytes_text(request.memory)}"
+
+
+class _Planner:
+    """One model and request, and what the candidates have in common."""
+
+    def __init__(self, module: ModuleOp, request: PlanRequest) -> None:
+        self._module, self._request = module, request
+        self._machine = request.machine.with_kernels_of(module)
+        self._layers = [layer for chain in layer_chains(module) for layer in chain]
+        self.notes: list[str] = []
+
+    def batch(self) -> Candidate:
+        """Every machine holds the network and a slice of the batch."""
+        check_batch_axis(self._module)
+        request = self._request
+        own = -(-request.batch // request.part_count)
+        counts = self._connections()
+        work = sum(counts), self._sample_bytes() // VALUE_BYTES
+        time = simulate_batch(work, request.part_count, self._machine, request.batch)
+        weights = sum(count * size for count, size in zip(counts, self._connection_bytes(), strict=True))
+        memory = weights + own * self._sample_bytes()
+        return Candidate("batch", time, memory, None, "nothing is sent, every machine holds all weights")
+
+    def rows(self) -> Candidate:
+        """Every machine holds some outputs of every layer."""
+        RowGraph.of(self._module)
+        partition = _covered(self._row_partition)
+        shares = list(layer_shares(self._module, partition))
+        costs = [traffic_of(share.sent, share.connections) for share in shares]
+        why = (
+            f"{sum(cost.volume for cost in costs):,} values of a sample and {sum(cost.messages for cost in costs):,} "
+            f"messages a tile are sent, the fullest part of a layer has "
+            f"{100 * max(cost.imbalance for cost in costs):.1f} % above the mean"
+        )
+        return self._candidate("rows", partition, shares, why)
+
+    def layers(self) -> Candidate:
+        """Every machine holds some layers one after the other."""
+        RowGraph.of(self._module)
+        counts = self._connections()
+        widths = [len(level) for level in _covered(lambda: partition_module(self._module, 1, _one_part)).owners]
+        partition = stage_partition(counts, widths, self._request.part_count)
+        shares = list(layer_shares(self._module, partition))
+        loads = np.sum([share.connections for share in shares], axis=0)
+        heaviest = 100 * float(loads.max()) / max(1, int(loads.sum()))
+        why = (
+            f"{sum(int(share.sent.sum()) for share in shares):,} values of a sample are sent, the heaviest of "
+            f"{np.count_nonzero(loads)} stages has {heaviest:.1f} % of the work"
+        )
+        return self._candidate("layers", partition, shares, why)
+
+    def _row_partition(self) -> Partition:
+        request = self._request
+        library = MtKaHyPar(request.seed, request.library_seconds)
+        search = PartitionRequest(
+            request.part_count,
+            request.imbalance,
+            request.seed,
+            message_values=self._message_values(),
+            starts=library if request.library_seconds > 0 and is_installed() else no_starts,
+        )
+        partition = partition_module(
+            self._module, request.part_count, lambda patterns, owners: find_partition(patterns, search, owners)
+        )
+        self.notes += library.notes
+        return partition
+
+    def _candidate(self, kind: str, partition: Partition, shares: list[LayerShare], why: str) -> Candidate:
+        request = self._request
+        workload = Workload(request.batch, self._tile(kind))
+        sizes = self._connection_bytes()
+        weights = np.sum([share.connections * size for share, size in zip(shares, sizes, strict=True)], axis=0)
+        # what a part owns of a layer's inputs and outputs, and what it receives
+        rows = max(
+            int((share.sent.sum(axis=0) + self._owned(partition, layer) + self._owned(partition, layer + 1)).max())
+            for layer, share in enumerate(shares)
+        )
+        tiles = TILES_IN_FLIGHT * workload.tile * rows * VALUE_BYTES
+        slices = request.batch * self._sample_bytes() // request.part_count
+        ends = Ends(self._owned(partition, 0), self._owned(partition, -1))
+        time = simulate(shares, self._machine, workload, ends)
+        return Candidate(kind, time, int(weights.max()) + tiles + slices, partition, why)
+
+    def _owned(self, partition: Partition, level: int) -> NDArray[np.int64]:
+        return np.bincount(partition.owners[level], minlength=partition.part_count).astype(np.int64)
+
+    def _tile(self, kind: str) -> int:
+        """Return how many samples travel together, as the parts will say."""
+        share = self._request.part_count if kind == "rows" else 1
+        return min(self._request.batch, batch_tile(self._connections(), share, block_width(self._module)))
+
+    def _message_values(self) -> float:
+        """Return how many values take as long as a message on top of its values; 0 for a search without messages."""
+        if self._request.part_count > _MOST_MESSAGE_PARTS:
+            return 0.0
+        machine, tile = self._machine, self._tile("rows")
+        value = VALUE_BYTES * tile * (1 / machine.bandwidth + 2 / machine.copied_bytes)
+        return 2 * machine.message_seconds / value
+
+    def _sample_bytes(self) -> int:
+        """Return the bytes of a sample of the first layer's input and the last one's output."""
+        if not self._layers:
+            return 0
+        return VALUE_BYTES * (shape_of(self._layers[0].weight)[0] + shape_of(self._layers[-1].weight)[1])
+
+    def _connections(self) -> list[int]:
+        return _covered(lambda: [pattern.connection_count for pattern in patterns_of(self._layers)])
+
+    def _connection_bytes(self) -> list[int]:
+        weights = [weight_of(layer.weight) for layer in self._layers]
+        return [_SPARSE_BYTES if isinstance(weight, CscMatrix) else VALUE_BYTES for weight in weights]
+
+
+def _one_part(patterns: Sequence[Pattern], owners: Owners) -> Partition:
+    return find_partition(patterns, PartitionRequest(1), owners)
+
+
+def _covered(compute: Callable[[], _T]) -> _T:
+    """Return what is computed.
+
+    Raises:
+        UnsupportedModelError: the model cannot be partitioned.
+    """
+    try:
+        return compute()
+    except (ValueError, VerifyException) as error:
+        raise UnsupportedModelError(str(error)) from error
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes as a person writes it."""
+    for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def parse_bytes(text: str) -> int:
+    """Return a number of bytes such as `4GiB`, `512 MiB` or `65536`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMG])(?:i?B)?|B|bytes)?", text.strip())
+    if found is None:
+        raise ValueError(f"cannot read {text!r}, accepted are bytes such as 65536, 512MiB or 4GiB")
+    factor = {None: 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[found[2]]
+    return round(float(found[1]) * factor)

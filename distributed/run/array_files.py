@@ -1,0 +1,132 @@
+"""Inputs and outputs as .npy files, which every rank maps and touches only where its slice lies."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.parts.plan_file import PortShape
+from redpebble.distributed.run.network import Slice
+
+Floats = NDArray[np.float32]
+
+
+def files_by_name(options: Sequence[str], ports: Sequence[PortShape], word: str) -> dict[str, Path]:
+    """Return the file of every port; options are `FILE` where there is one port, else `NAME=FILE` for each.
+
+    Raises:
+        PartError: a port has no file, or a name no port.
+    """
+    names = [port.name for port in ports]
+    files: dict[str, Path] = {}
+    for option in options:
+        name, equals, path = option.partition("=")
+        if not equals and len(names) == 1:
+            name, path = names[0], option
+        if name not in names or not path:
+            known = ", ".join(names)
+            raise PartError(f"cannot read --{word} {option!r}, accepted is NAME=FILE with a name of {known}")
+        files[name] = Path(path)
+    missing = next((name for name in names if name not in files), None)
+    if missing is not None:
+        raise PartError(f"{word} {missing!r} has no file, expected --{word} {missing}=FILE")
+    return files
+
+
+def open_input(path: Path) -> Floats:
+    """Return an input, mapped.
+
+    Raises:
+        PartError: it is no .npy file of floats.
+    """
+    try:
+        array: NDArray[np.generic] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise PartError(f"{path} cannot be read as .npy: {' '.join(str(error).split())}") from error
+    if array.dtype != np.float32 or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else " in Fortran order"
+        raise PartError(f"{path} holds {array.dtype}{order}, expected float32 in C order")
+    return array.view(np.float32)
+
+
+def sizes_of(ports: Sequence[PortShape], inputs: Mapping[str, Floats]) -> dict[str, int]:
+    """Return the value of every symbolic size.
+
+    Raises:
+        PartError: a shape does not fit.
+    """
+    symbols: dict[str, int] = {}
+    for port in ports:
+        shape = inputs[port.name].shape
+        if len(shape) != len(port.shape):
+            raise PartError(f"input {port.name!r} has shape {list(shape)}, expected {_text(port)}")
+        for axis, (size, found) in enumerate(zip(port.shape, shape, strict=True)):
+            expected = size.constant if size.constant is not None else symbols.setdefault(str(size), found)
+            if expected != found:
+                raise PartError(f"input {port.name!r} has size {found} along axis {axis}, expected {expected}")
+    return symbols
+
+
+def _text(port: PortShape) -> str:
+    return "[" + ", ".join(str(size) for size in port.shape) + "]"
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """An output on its way: a file beside the one that it becomes, which must not exist half-written."""
+
+    path: Path
+    shape: tuple[int, ...]
+
+    @property
+    def temporary(self) -> Path:
+        """Where the output is written to; the same on all ranks."""
+        return self.path.with_name(f".{self.path.name}.part")
+
+    def create(self) -> None:
+        """Make the file, for one rank.
+
+        Raises:
+            PartError: it cannot be written.
+        """
+        try:
+            open_memmap(self.temporary, mode="w+", dtype=np.float32, shape=self.shape).flush()
+        except OSError as error:
+            raise PartError(f"cannot write {self.path}: {(error.strerror or str(error)).lower()}") from error
+
+    def write(self, entry: Slice, values: Floats, first: int) -> None:
+        """Write a slice; samples from `first` on where the batch is cut."""
+        if not values.size:
+            return
+        array = open_memmap(self.temporary, mode="r+")
+        if entry.features is None:
+            array[first : first + len(values)] = values
+        else:
+            array[..., columns(entry.features)] = values
+        array.flush()
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self.temporary.replace(self.path)
+
+    def remove(self) -> None:
+        """Remove what is there so far."""
+        self.temporary.unlink(missing_ok=True)
+
+
+def columns(features: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """Return ascending features as a slice where they are neighbours: that is read and written faster."""
+    if len(features) and int(features[-1]) - int(features[0]) + 1 == len(features):
+        return slice(int(features[0]), int(features[-1]) + 1)
+    return features
+
+
+def read_slice(whole: Floats, entry: Slice, samples: tuple[int, int]) -> Floats:
+    """Return a rank's slice of an input, in memory."""
+    if entry.features is None:
+        return np.array(whole[slice(*samples)])
+    return np.ascontiguousarray(whole[..., columns(entry.features)])

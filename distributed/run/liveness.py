@@ -1,0 +1,117 @@
+"""Ranks that die or hang: each rank hears its neighbour's heart beat, and ends all when it stops.
+
+A thread of every rank sends a beat to the next rank in a ring, and expects one from the rank before. It goes on while
+the rank computes or waits in MPI, and stops with the process. Who hears nothing for `patience` seconds says so in one
+line and aborts all ranks through MPI's launcher.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from redpebble.distributed.run.local_process import LocalProcess, own_address
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm, Request
+
+BEATS_A_SECOND: Final = 4.0
+DEFAULT_PATIENCE: Final = 10.0
+"""Seconds without a beat after which a rank counts as dead."""
+
+LAST_WORDS_SECONDS: Final = 0.3
+EXIT_CODE: Final = 2
+BEAT, LAST_BEAT = 0, 1
+
+
+class Watch:
+    """The beats of one rank."""
+
+    def __init__(self, comm: "Intracomm", patience: float, clean_up: Callable[[], None]) -> None:
+        """Start to send and to listen, on a communicator of its own.
+
+        Raises:
+            ValueError: the patience is shorter than a few beats.
+        """
+        if patience < 4 / BEATS_A_SECOND:
+            raise ValueError(f"patience is {patience} s, expected {4 / BEATS_A_SECOND} or more")
+        self._comm: Intracomm = comm.Dup()
+        self._patience, self._clean_up = patience, clean_up
+        self._before, self._next = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+        address = self._comm.sendrecv(own_address(), dest=self._next, source=self._before)
+        self._process_before = LocalProcess.at(address)
+        self._stop = threading.Event()
+        self._sent: list[tuple[Request, object]] = []
+        self._ended = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        if comm.size > 1:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop, together with all other ranks."""
+        if self._comm.size > 1:
+            self._stop.set()
+            self._thread.join()
+            self._send(LAST_BEAT)
+            heard = time.monotonic()
+            while not self._ended:
+                heard = self._listen(heard)
+                time.sleep(0.001)
+            for request, _ in self._sent:
+                request.Wait()
+        self._process_before.close()
+        self._comm.Free()
+
+    def _watch(self) -> None:
+        heard = looked = time.monotonic()
+        while not self._stop.wait(1 / BEATS_A_SECOND):
+            now = time.monotonic()
+            if now - looked > self._patience / 2:
+                heard = now  # this process itself was stopped for a while
+            looked = now
+            self._send(BEAT)
+            heard = self._listen(heard)
+
+    def _send(self, beat: int) -> None:
+        message = np.array([beat], dtype=np.uint8)
+        self._sent = [entry for entry in self._sent if not entry[0].Test()]
+        self._sent.append((self._comm.Isend(message, dest=self._next), message))
+
+    def _listen(self, heard: float) -> float:
+        """Return when the last beat was heard; end all ranks when that was too long ago."""
+        message = np.empty(1, dtype=np.uint8)
+        while not self._ended and self._comm.Iprobe(source=self._before):
+            self._comm.Recv(message, source=self._before)
+            self._ended = bool(message[0] == LAST_BEAT)
+            heard = time.monotonic()
+        if not self._ended and time.monotonic() - heard > self._patience:
+            message = f"rank {self._before} has not answered for {self._patience:g} s"
+            end_all(self._comm, message, self._clean_up, self._process_before)
+        return heard
+
+
+def end_all(comm: "Intracomm", message: str, clean_up: Callable[[], None], hanging: LocalProcess | None = None) -> None:
+    """Say in one line why, and end the processes of all ranks; the launcher may not reach one that hangs."""
+    clean_up()
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    # the launcher passes the line on, unless it has to end everything first
+    time.sleep(LAST_WORDS_SECONDS)
+    if hanging is not None:
+        hanging.kill()
+    comm.Abort(EXIT_CODE)
+
+
+@contextmanager
+def watched(
+    comm: "Intracomm", patience: float = DEFAULT_PATIENCE, clean_up: Callable[[], None] = lambda: None
+) -> Generator[None]:
+    """Watch the ranks of `comm` while the body runs; all must enter, and all leave, by the same way."""
+    watch = Watch(comm, patience, clean_up)
+    try:
+        yield
+    finally:
+        watch.close()

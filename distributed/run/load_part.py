@@ -1,0 +1,57 @@
+"""A rank's part, found to be whole, and to be of the same plan as the parts of all other ranks."""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.parts.part_file import Part, read_part
+from redpebble.distributed.parts.plan_file import PlanFile, read_plan
+from redpebble.distributed.run.agreement import agree, agree_on
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class Loaded(NamedTuple):
+    """The plan, this rank's part, and the sha256 of its file in hexadecimal digits."""
+
+    plan: PlanFile
+    part: Part
+    sha256: str
+
+
+def load_part(comm: "Intracomm", folder: Path) -> Loaded:
+    """Return what the rank of `comm` runs.
+
+    Raises:
+        PartError: on all ranks, when one of them has no part that fits: the message says which and why.
+    """
+    loaded, digest, error = None, "", None
+    try:
+        plan, digest = read_plan(folder)
+        loaded = _checked(plan, folder, comm.size, comm.rank)
+    except (PartError, OSError, ValueError, KeyError) as problem:
+        error = " ".join(str(problem).split())
+    agree(comm, error)
+    agree_on(comm, digest[:12], f"the plan in {folder}")
+    assert loaded is not None
+    return loaded
+
+
+def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> Loaded:
+    if plan.part_count != size:
+        raise PartError(f"{folder} holds {plan.part_count} parts, and there are {size} ranks: expected as many")
+    entry = plan.parts[rank]
+    path = folder / entry.file
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise PartError(f"part {rank}, {path}, cannot be read: {(error.strerror or '').lower()}") from error
+    if digest != entry.sha256:
+        raise PartError(f"part {rank}, {path}, is damaged or of another plan: its checksum is not that of plan.json")
+    part = read_part(path)
+    if part.part_count != size or part.rank not in (rank, -1):
+        raise PartError(f"{path} is part {part.rank} of {part.part_count}, expected part {rank} of {size}")
+    return Loaded(plan, part, digest)

@@ -1,0 +1,202 @@
+"""A network whose parts the ranks of a communicator run together."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.distributed.messages.channels import SLOTS, Ways
+from redpebble.distributed.parts.block_code import BlockCode, CodeRequest, width_for
+from redpebble.distributed.parts.plan_file import PlanFile, PortShape
+from redpebble.distributed.run.agreement import after_the_first, agree, agree_on
+from redpebble.distributed.run.load_part import Loaded, load_part
+from redpebble.distributed.run.tiles_in_flight import Flight, Slot, fly
+from redpebble.distributed.run.traffic_report import RankReport
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.memory import OutputMemory
+from redpebble.runtime.network import Network as WholeNetwork
+from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a rank runs its part."""
+
+    threads: int = 1
+    batch_tile: int | None = None
+    """Samples that travel together; None for what the plan says."""
+    cache: Path | bool = True
+    """Where native code is kept: a folder, the user's, or nowhere."""
+    shared_memory: bool = True
+    """Whether ranks of one machine send through memory that both see, as long as there is some; the same on all."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, value in (("threads", self.threads), ("batch tile", self.batch_tile)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}, expected 1 or more")
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of native code."""
+        return default_folder() if self.cache is True else None if self.cache is False else Path(self.cache)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What a rank has of an input or output: some features of all samples, or all of some samples."""
+
+    port: PortShape
+    features: NDArray[np.int64] | None
+    """Ascending; None where the batch is cut."""
+
+
+class Network:
+    """This rank's part, with all others' around it; every method is to be called by all ranks."""
+
+    def __init__(self, comm: "Intracomm", parts: Path | str, options: RunOptions | None = None) -> None:
+        """Load this rank's part from the folder `parts`.
+
+        Raises:
+            PartError: on all ranks, when the parts do not fit each other, the ranks, or the files.
+        """
+        self.options = options or RunOptions()
+        self.comm: Intracomm = comm.Dup()
+        self.report = RankReport(comm.rank)
+        started = time.perf_counter()
+        loaded = load_part(self.comm, Path(parts))
+        self.plan: PlanFile = loaded.plan
+        self._part = loaded.part
+        self._sha256 = loaded.sha256
+        self._whole = self._whole_network(loaded) if loaded.part.whole else None
+        self._code: dict[int, BlockCode] = {}
+        self._slots: dict[tuple[int, int], tuple[Flight, list[Slot]]] = {}
+        self._outputs: dict[int, list[OutputMemory]] = {}
+        self.report.spent("loading", time.perf_counter() - started)
+
+    def _whole_network(self, loaded: Loaded) -> WholeNetwork:
+        """Return the network that all ranks have; where native code is kept one of each machine compiles it."""
+
+        def make() -> WholeNetwork:
+            return _whole_network(loaded, self.options)
+
+        return make() if self.options.folder is None else after_the_first(self.comm, make)
+
+    @property
+    def inputs(self) -> tuple[Slice, ...]:
+        """What this rank reads of every input."""
+        return self._slices(self.plan.inputs, self._part.inputs)
+
+    @property
+    def outputs(self) -> tuple[Slice, ...]:
+        """What this rank writes of every output."""
+        return self._slices(self.plan.outputs, self._part.outputs)
+
+    def _slices(self, ports: Sequence[PortShape], features: Sequence[NDArray[np.int64]]) -> tuple[Slice, ...]:
+        own = [None] * len(ports) if self._whole is not None else features
+        return tuple(Slice(port, columns) for port, columns in zip(ports, own, strict=True))
+
+    def run(self, *x_slices: Floats) -> Floats | list[Floats]:
+        """Return this rank's slice of the output, or a list of them, for its slices of the inputs.
+
+        By the plan `batch` a slice holds some samples, of any number; by `rows` and `layers` it holds the columns
+        `inputs[i].features` of all samples, whose number is the same on all ranks.
+
+        Raises:
+            PartError: on all ranks, when a slice of one does not fit.
+        """
+        agree(self.comm, self._misfit(x_slices))
+        outputs = self._run_whole(x_slices) if self._whole is not None else self._run_blocks(x_slices)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _misfit(self, slices: Sequence[Floats]) -> str | None:
+        """Return what is wrong with slices of inputs."""
+        if len(slices) != len(self.plan.inputs):
+            return f"{len(slices)} slices of inputs on rank {self.comm.rank}, expected {len(self.plan.inputs)}"
+        for entry, array in zip(self.inputs, slices, strict=True):
+            where = f"slice of input {entry.port.name!r} on rank {self.comm.rank}"
+            if array.dtype != np.float32:
+                return f"{where} has dtype {array.dtype}, expected float32"
+            if entry.features is not None and (not array.ndim or array.shape[-1] != len(entry.features)):
+                return f"{where} has shape {list(array.shape)}, expected {len(entry.features)} columns"
+        return None
+
+    def _run_whole(self, slices: Sequence[Floats]) -> list[Floats]:
+        assert self._whole is not None
+        started = time.perf_counter()
+        outputs = self._whole(*slices)
+        self.report.spent("running", time.perf_counter() - started)
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    def _run_blocks(self, slices: Sequence[Floats]) -> list[Floats]:
+        leading = [array.shape[:-1] for array in slices]
+        samples = [int(np.prod(shape, dtype=np.int64)) for shape in leading]
+        agree_on(self.comm, samples, "the number of samples")
+        count = samples[0] if samples else 0
+        inputs = [np.ascontiguousarray(array) for array in slices]
+        outputs = [memory.take() for memory in self._output_memory(count)]
+        if count:
+            flight, slots = self._flight(count)
+            # a rank that compiles is no rank that waits
+            self.comm.Barrier()
+            started = time.perf_counter()
+            fly(flight, slots, inputs, outputs, count)
+            self.report.spent("running", time.perf_counter() - started)
+        return [array.reshape(*_leading_shape(leading, count), array.shape[-1]) for array in outputs]
+
+    def _output_memory(self, samples: int) -> list[OutputMemory]:
+        """Return where outputs of so many samples come from."""
+        if samples not in self._outputs:
+            self._outputs.clear()
+            self._outputs[samples] = [OutputMemory((samples, len(own))) for own in self._part.outputs]
+        return self._outputs[samples]
+
+    def _usual_tile(self, samples: int) -> int:
+        """Return the plan's tile, or a smaller one where the batch would not fill all slots with it."""
+        share, block = -(-samples // SLOTS), self.plan.block
+        return min(self.plan.batch_tile, -(-share // block) * block)
+
+    def _flight(self, samples: int) -> tuple[Flight, list[Slot]]:
+        """Return memory for tiles of a call; every rank decides alike."""
+        wished = min(self.options.batch_tile or self._usual_tile(samples), samples)
+        width = width_for(wished, self.plan.block)
+        tile = -(-wished // width) * width
+        if width not in self._code:
+            started = time.perf_counter()
+            request = CodeRequest(self._part, self._sha256, self.options.threads, self.options.folder)
+            self._code[width] = BlockCode(request, width)
+            self.report.spent("compiling", time.perf_counter() - started)
+        key = (width, tile)
+        if key not in self._slots:
+            ways = Ways.open(self.comm, self._part, (tile // width, width), shared=self.options.shared_memory)
+            flight = Flight(self._part, self._code[width], tile, ways, self.report)
+            self._slots[key] = (flight, [Slot(flight, number) for number in range(SLOTS)])
+        return self._slots[key]
+
+
+def _leading_shape(leading: Sequence[tuple[int, ...]], count: int) -> tuple[int, ...]:
+    """Return the leading axes of outputs: those of the inputs where these agree, else one."""
+    return leading[0] if leading and all(shape == leading[0] for shape in leading) else (count,)
+
+
+def _whole_network(loaded: Loaded, options: RunOptions) -> WholeNetwork:
+    cpu, folder = host_target(), options.folder
+    key = cache_key(bytes.fromhex(loaded.sha256), cpu, "whole")
+    artefact = load(folder, key) if folder is not None else None
+    if artefact is None:
+        # a compiler takes longer to import than a rank needs to start
+        from redpebble.distributed.parts.compile_part import compile_whole
+
+        artefact = compile_whole(loaded.part, cpu)
+        if folder is not None:
+            store(folder, key, artefact)
+    return WholeNetwork(artefact.program, artefact.image, options.threads)

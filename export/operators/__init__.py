@@ -1,0 +1,1 @@
+"""One op becomes ONNX nodes: one table, one file a group of ops."""

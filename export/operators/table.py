@@ -1,0 +1,73 @@
+"""Which function writes which op: the table that export goes by."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import onnx_ir as ir
+from xdsl.ir import Operation
+
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.layers import (
+    BatchNormOp,
+    LayerNormOp,
+    LinearOp,
+    LogSoftmaxOp,
+    ReduceMeanOp,
+    RmsNormOp,
+    SoftmaxOp,
+)
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.export.operators.activations import emit_activate
+from redpebble.export.operators.elementwise import emit_binary
+from redpebble.export.operators.grouped_layers import emit_grouped_layers
+from redpebble.export.operators.linear import emit_linear
+from redpebble.export.operators.movement import emit_concat, emit_split, emit_transpose
+from redpebble.export.operators.normalization import (
+    emit_batch_norm,
+    emit_layer_norm,
+    emit_reduce_mean,
+    emit_rms_norm,
+    emit_softmax,
+)
+from redpebble.export.operators.reshape import emit_reshape
+from redpebble.export.writing.node_builder import Draft
+
+Emitter = Callable[[Any, Draft], Sequence[ir.Value]]
+"""Adds the nodes for an op to a draft, and returns one ONNX value for each of the op's results."""
+
+EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        LinearOp: emit_linear,
+        GroupedLayersOp: emit_grouped_layers,
+        ActivateOp: emit_activate,
+        AddOp: emit_binary,
+        SubOp: emit_binary,
+        MulOp: emit_binary,
+        DivOp: emit_binary,
+        PreluOp: emit_binary,
+        SoftmaxOp: emit_softmax,
+        LogSoftmaxOp: emit_softmax,
+        LayerNormOp: emit_layer_norm,
+        RmsNormOp: emit_rms_norm,
+        BatchNormOp: emit_batch_norm,
+        ReduceMeanOp: emit_reduce_mean,
+        ReshapeOp: emit_reshape,
+        TransposeOp: emit_transpose,
+        ConcatOp: emit_concat,
+        SplitOp: emit_split,
+    }
+)
+
+
+def emit(op: Operation, draft: Draft) -> Sequence[ir.Value]:
+    """Add the nodes that stand for `op` to `draft`, and return the values of its results.
+
+    Raises:
+        ValueError: the op has no form in ONNX (a tile, say, which only the native target forms).
+    """
+    emitter = EMITTERS.get(type(op))
+    if emitter is None:
+        raise ValueError(f"{op.name} has no form in onnx, accepted are {', '.join(known.name for known in EMITTERS)}")
+    return emitter(op, draft)

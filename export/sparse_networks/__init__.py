@@ -1,0 +1,1 @@
+"""Our node for onnxruntime, and its body in standard operators."""

@@ -1,0 +1,107 @@
+"""Sparse networks as ONNX: a node of our own domain, and a model-local function of its name in standard operators.
+
+A runtime that has our library runs the node natively; any other one inlines the function. Both read the same constants.
+"""
+
+import base64
+import hashlib
+import zlib
+from typing import Final
+
+import onnx
+import onnx_ir as ir
+
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.export.original import Original
+from redpebble.export.sparse_networks.standard_body import BodyConstants, NetworkBody, network_body
+from redpebble.export.writing.compact_weights import SINCE
+from redpebble.export.writing.initializers import Initializers
+
+DOMAIN: Final = "ai.redpebble"
+DOMAIN_VERSION: Final = 1
+OP_TYPE: Final = "SparseNetwork"
+"""The first part of the operator's name; networks of equal bodies share the number behind it."""
+
+FORMAT: Final = 1
+"""Of the attribute `network`; raised whenever it changes its meaning."""
+
+FUNCTIONS_SINCE: Final = 8
+"""The IR version from which a model may hold functions."""
+
+
+def network_obstacle(model: ir.Model) -> str:
+    """Return why a model cannot hold sparse networks with the versions that it states, empty where it can."""
+    if model.ir_version < FUNCTIONS_SINCE:
+        return f"the model's IR version is {model.ir_version}, a sparse network needs {FUNCTIONS_SINCE}"
+    opset = model.opset_imports.get("")
+    if opset is None or opset < SINCE:
+        stated = "none" if opset is None else str(opset)
+        return f"the model's opset is {stated}, a sparse network needs {SINCE}"
+    return ""
+
+
+class SparseNetworks:
+    """Makes nodes and functions for the sparse networks of one model."""
+
+    def __init__(self, original: Original, initializers: Initializers) -> None:
+        self._original = original
+        self._initializers = initializers
+        self._op_types: dict[bytes, str] = {}
+        self._compact: BodyConstants | None = None
+
+    def node(self, op: SparseNetworkOp, operands: list[ir.Value]) -> ir.Node:
+        """Return the node for a sparse network that reads `operands`; its function is in the model then."""
+        constants = BodyConstants(self._initializers, self._original.opset)
+        if self._compact is not None:
+            constants.shared = self._compact.shared
+        self._compact = constants
+        body = network_body(op, constants)
+        network = self._network(body)
+        text = base64.b64encode(zlib.compress(network, 9)).decode()
+        attributes = {
+            "network": text,
+            "digest": _digest(text, body),
+            "activations": len(operands),
+            "format": FORMAT,
+        }
+        op_type = self._op_types.get(network) or self._add_function(network, body, list(attributes))
+        return ir.Node(
+            DOMAIN,
+            op_type,
+            [*operands, *body.constants],
+            ir.convenience.convert_attributes(attributes),
+            num_outputs=len(op.outputs),
+        )
+
+    def _network(self, body: NetworkBody) -> bytes:
+        """Return the body as a model, whose last inputs are the constants, without type or shape."""
+        model = self._original.model
+        inputs = [*body.operands]
+        inputs += [onnx.ValueInfoProto(name=value.name or "") for value in body.graph.inputs[len(inputs) :]]
+        nodes = [ir.to_proto(node) for node in body.graph]
+        graph = onnx.GraphProto(name="sparse_network", node=nodes, input=inputs, output=body.results)
+        opset = onnx.OperatorSetIdProto(domain="", version=self._original.opset)
+        proto = onnx.ModelProto(ir_version=model.ir_version, graph=graph, opset_import=[opset])
+        return proto.SerializeToString(deterministic=True)
+
+    def _add_function(self, network: bytes, body: NetworkBody, attributes: list[str]) -> str:
+        model = self._original.model
+        taken = {name for domain, name, _ in model.functions if domain == DOMAIN}
+        number = len(self._op_types)
+        while f"{OP_TYPE}_{number}" in taken:
+            number += 1
+        op_type = self._op_types[network] = f"{OP_TYPE}_{number}"
+        declared = [ir.Attr(name, ir.AttributeType.UNDEFINED, None) for name in attributes]
+        function = ir.Function(DOMAIN, op_type, graph=body.graph, attributes=declared)
+        model.functions[function.identifier()] = function
+        model.graph.opset_imports[DOMAIN] = DOMAIN_VERSION
+        return op_type
+
+
+def _digest(network: str, body: NetworkBody) -> str:
+    """Return the sha256 of what is computed and of all constants, in hexadecimal digits."""
+    digest = hashlib.sha256(network.encode())
+    for value in body.constants:
+        if value.const_value is not None:
+            digest.update(value.const_value.tobytes())
+    return digest.hexdigest()

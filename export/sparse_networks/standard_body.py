@@ -1,0 +1,135 @@
+"""The body of a sparse network in standard operators: what runs where no library of ours is registered.
+
+Its inputs are the network's operands, then its constants, sparse weights as values and gaps. Names inside follow from
+the position alone, so networks that compute the same with other weights have equal bodies.
+"""
+
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_ir as ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.export.operators.table import emit
+from redpebble.export.original import Array
+from redpebble.export.writing.compact_weights import compact, emit_decoding
+from redpebble.export.writing.initializers import Initializers
+from redpebble.export.writing.node_builder import Draft
+
+
+@dataclass
+class BodyConstants:
+    """The constants of a body: each an input, and an initializer of the graph around it."""
+
+    initializers: Initializers
+    opset: int
+    inputs: dict[ir.Value, ir.Value] = field(default_factory=dict[ir.Value, ir.Value])
+    """The initializers read, and what they are inside."""
+    decoded: dict[tuple[SSAValue, bool], ir.Value] = field(default_factory=dict[tuple[SSAValue, bool], ir.Value])
+    shared: dict[tuple[SSAValue, bool], tuple[ir.Value, ir.Value]] = field(
+        default_factory=dict[tuple[SSAValue, bool], tuple[ir.Value, ir.Value]]
+    )
+    """Compact weights that exist already, from this body or another."""
+    nodes: list[ir.Node] = field(default_factory=list[ir.Node])
+
+    def plain(self, value: SSAValue) -> ir.Value:
+        if isinstance(value.owner, SparseConstantOp):
+            return self._decoded(value.owner, transposed=False)
+        return self._inside(self.initializers.plain(value))
+
+    def matrix(self, value: SSAValue) -> tuple[ir.Value, bool]:
+        if isinstance(value.owner, SparseConstantOp):
+            transposed = self.initializers.lies_transposed(value)
+            return self._decoded(value.owner, transposed=transposed), transposed
+        outside, transposed = self.initializers.matrix(value)
+        return self._inside(outside), transposed
+
+    def row(self, value: SSAValue) -> ir.Value:
+        return self._inside(self.initializers.row(value))
+
+    def literal(self, array: Array) -> ir.Value:
+        node = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(array))], num_outputs=1)
+        self.nodes.append(node)
+        return node.outputs[0]
+
+    def _inside(self, outside: ir.Value) -> ir.Value:
+        return self.inputs.setdefault(outside, ir.Value(name=f"c{len(self.inputs)}"))
+
+    def _decoded(self, op: SparseConstantOp, *, transposed: bool) -> ir.Value:
+        key = (op.result, transposed)
+        if key not in self.decoded:
+            if key not in self.shared:
+                weight = compact(op.weight, transposed=transposed)
+                values = self.initializers.add_part(op.result, "values", weight.values)
+                gaps = self.initializers.add_part(op.result, "gaps", weight.gaps)
+                self.shared[key] = (values, gaps)
+            inputs, outputs = op.weight.shape
+            values, gaps = (self._inside(part) for part in self.shared[key])
+            draft = Draft(self.opset, self, self._refuse, self.nodes)
+            self.decoded[key] = emit_decoding(
+                (outputs, inputs) if transposed else (inputs, outputs), values, gaps, draft
+            )
+        return self.decoded[key]
+
+    def _refuse(self, value: SSAValue) -> ir.Value:
+        raise ValueError(f"{value} is no constant")
+
+
+@dataclass(frozen=True)
+class NetworkBody:
+    """Nodes in standard operators, the initializers that they read after the operands, and the types at the edge."""
+
+    graph: ir.Graph
+    constants: tuple[ir.Value, ...]
+    operands: tuple[onnx.ValueInfoProto, ...]
+    results: tuple[onnx.ValueInfoProto, ...]
+
+
+def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
+    """Return the body of a sparse network.
+
+    Raises:
+        ValueError: an op inside has no form in the model's opset.
+    """
+    operands = [ir.Value(name=f"x{index}") for index in range(len(op.inputs))]
+    known: dict[SSAValue, ir.Value] = dict(zip(op.body.block.args, operands, strict=True))
+
+    def lookup(value: SSAValue) -> ir.Value:
+        return constants.plain(value) if isinstance(value.owner, ConstantOp | SparseConstantOp) else known[value]
+
+    draft = Draft(constants.opset, constants, lookup, constants.nodes)
+    for inner in op.body.block.ops:
+        if inner.results:
+            known.update(zip(inner.results, emit(inner, draft), strict=True))
+    for index, node in enumerate(draft.nodes):
+        for position, value in enumerate(node.outputs):
+            value.name = f"n{index}" + (f"_{position}" if position else "")
+    results = [known[value] for value in op.yielded]
+    graph = ir.Graph(
+        [*operands, *constants.inputs.values()],
+        results,
+        nodes=draft.nodes,
+        opset_imports={"": constants.opset},
+        name="sparse_network",
+    )
+    return NetworkBody(
+        graph,
+        tuple(constants.inputs),
+        tuple(
+            _described(value.name, [word.data for word in words])
+            for value, words in zip(operands, op.dims, strict=True)
+        ),
+        tuple(_described(value.name, _sizes(outer)) for value, outer in zip(results, op.outputs, strict=True)),
+    )
+
+
+def _described(name: str | None, words: list[str]) -> onnx.ValueInfoProto:
+    sizes = [int(word) if word.isdecimal() else word or None for word in words]
+    return onnx.helper.make_tensor_value_info(name or "", onnx.TensorProto.FLOAT, sizes)
+
+
+def _sizes(value: SSAValue) -> list[str]:
+    return ["" if size == DYNAMIC else str(size) for size in shape_of(value)]

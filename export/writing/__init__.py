@@ -1,0 +1,1 @@
+"""Names, initializers and metadata of the nodes that are written."""

@@ -1,0 +1,85 @@
+"""Constants of the IR and the constants of the original that they still are, or that they were made from."""
+
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.irdl import IRDLOperation
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.provenance import node_name, value_name
+from redpebble.export.original import Array, Original
+
+Constant = ConstantOp | SparseConstantOp
+
+
+class Form(Enum):
+    """How the original holds the numbers of a constant."""
+
+    SAME = "same"
+    TRANSPOSED = "transposed"
+    ROW = "row"
+    """A vector [N] as [1, N]."""
+    CHANGED = "changed"
+    """Not at all; the constant was made from the original's, and has its name."""
+    NEW = "new"
+    """Not at all, and under no name."""
+
+
+class Counterpart(NamedTuple):
+    """What a constant of the IR is in the original."""
+
+    name: str
+    """The name of the original's constant; for a new one, what it might be called."""
+    form: Form
+
+
+def counterpart(op: Constant, original: Original) -> Counterpart:
+    """Find the original's constant by the name that `op` carries, or by its numbers when it carries none."""
+    array = constant_array(op.result)
+    if array is None:
+        raise ValueError(f"{op.name} is no constant")
+    name = value_name(op.result)
+    before = original.constant(name)
+    if before is not None:
+        return Counterpart(name, _form(before, array))
+    for candidate, numbers in original.constants_of_size(array.size):
+        form = _form(numbers, array)
+        if form is not Form.CHANGED:
+            return Counterpart(candidate, form)
+    return Counterpart(name or _role(op), Form.CHANGED if name else Form.NEW)
+
+
+def _form(before: Array, array: NDArray[np.float32]) -> Form:
+    if _same(before, array):
+        return Form.SAME
+    if _same(before, array.T):
+        return Form.TRANSPOSED
+    if before.shape == (1, *array.shape) and _same(before[0], array):
+        return Form.ROW
+    return Form.CHANGED
+
+
+def _same(left: Array, right: NDArray[np.float32]) -> bool:
+    """Return whether two arrays hold the same numbers, the sign of a zero and the kind of a NaN aside."""
+    if left.shape != right.shape:
+        return False
+    differ = left != right
+    return not differ.any() or bool(np.all(np.isnan(left[differ]) & np.isnan(right[differ])))
+
+
+def _role(op: Constant) -> str:
+    """Return what a constant is to the first op that uses it: `fc1_bias`."""
+    use = next(iter(op.result.uses), None)
+    if use is None:
+        return "constant"
+    if isinstance(use.operation, GroupedLayersOp):
+        number, is_bias = divmod(use.index - 1, 2)
+        owner, word = use.operation.layers[number].name, "bias" if is_bias else "weight"
+        return f"{owner}_{word}" if owner else word
+    operands = use.operation.get_irdl_definition().operands if isinstance(use.operation, IRDLOperation) else ()
+    word = operands[use.index][0] if use.index < len(operands) else "constant"
+    owner = node_name(use.operation)
+    return f"{owner}_{word}" if owner else word

@@ -1,0 +1,78 @@
+"""The ONNX nodes that stand for one op of the IR, before they are named and put into the graph."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import onnx_ir as ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.export.original import Array
+
+Attribute = int | float | str | Sequence[int] | ir.TensorProtocol
+
+
+class Constants(Protocol):
+    """Where the ONNX values of constants come from."""
+
+    def plain(self, value: SSAValue) -> ir.Value:
+        """Return the constant `value` in the shape that it has in the IR."""
+        ...
+
+    def matrix(self, value: SSAValue) -> tuple[ir.Value, bool]:
+        """Return the constant weight `value`, and whether it lies as [outputs, inputs]."""
+        ...
+
+    def row(self, value: SSAValue) -> ir.Value:
+        """Return the constant vector `value` [N], maybe as [1, N]."""
+        ...
+
+    def literal(self, array: Array) -> ir.Value:
+        """Return a constant that an operator asks for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Nodes in the order in which they run. The emitters of `export/emitters.py` fill it."""
+
+    opset: int
+    initializers: Constants
+    lookup: Callable[[SSAValue], ir.Value]
+    nodes: list[ir.Node] = field(default_factory=list[ir.Node])
+
+    def operand(self, value: SSAValue) -> ir.Value:
+        """Return the ONNX value of an operand."""
+        return self.lookup(value)
+
+    def weight(self, value: SSAValue) -> tuple[ir.Value, bool]:
+        """Return the ONNX value of a weight [inputs, outputs], and whether it lies transposed."""
+        if isinstance(value.owner, ConstantOp | SparseConstantOp):
+            return self.initializers.matrix(value)
+        return self.lookup(value), False
+
+    def bias(self, value: SSAValue) -> ir.Value:
+        """Return the ONNX value of a bias [outputs], maybe with a leading axis of size 1."""
+        return self.initializers.row(value) if isinstance(value.owner, ConstantOp) else self.lookup(value)
+
+    def node(self, operator: str, *inputs: ir.Value | None, **attributes: Attribute) -> ir.Value:
+        """Add a node with one output, and return the output."""
+        return self.parts(operator, inputs, 1, **attributes)[0]
+
+    def parts(
+        self, operator: str, inputs: Sequence[ir.Value | None], count: int, **attributes: Attribute
+    ) -> Sequence[ir.Value]:
+        """Add a node with `count` outputs, and return them."""
+        made = ir.Node("", operator, inputs, ir.convenience.convert_attributes(attributes), num_outputs=count)
+        self.nodes.append(made)
+        return made.outputs
+
+    def scalar(self, number: float) -> ir.Value:
+        """Return a constant of rank 0."""
+        return self.initializers.literal(np.array(number, dtype=np.float32))
+
+    def integers(self, numbers: Sequence[int]) -> ir.Value:
+        """Return a constant vector of int64, as axes and shapes are given."""
+        return self.initializers.literal(np.array(numbers, dtype=np.int64))

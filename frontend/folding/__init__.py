@@ -1,0 +1,1 @@
+"""Constant folding: what a graph computes from constants alone becomes constants."""

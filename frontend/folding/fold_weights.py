@@ -1,0 +1,173 @@
+"""Weight-only subgraphs become weights: `Mul(weight, mask)` is run once, whatever the operators and the size.
+
+before: `w = Mul(weight, mask)  y = MatMul(x, w)`    after: `y = MatMul(x, w)` with an initializer `w`
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final
+
+import numpy as np
+import onnx_ir
+
+from redpebble.frontend.folding.fold_sparse_weights import sparse_matrices
+from redpebble.frontend.folding.known_constants import initializer_of, is_constant
+from redpebble.frontend.folding.run_nodes import evaluate
+
+RANDOM: Final = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+DOMAINS: Final = frozenset({"", "com.microsoft"})
+SLACK = 1024
+"""Bytes by which folding may enlarge the file without being called growth."""
+
+
+def fold_constants(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> frozenset[str]:
+    """Replace, in place, what depends on constants alone by initializers; nodes that yield a value of `kept` stay.
+
+    `keep_foreign` says that nodes may stay as they are: then quantized weights and graph outputs do.
+    Returns the names of the new initializers that are larger than all they were made from.
+    """
+    _lift_constants(model.graph)
+    nodes = _foldable(model, keep_foreign=keep_foreign, kept=kept)
+    if not nodes:
+        return frozenset()
+    chosen = set(nodes)
+    frontier = [value for node in nodes for value in node.outputs if _is_read_outside(value, chosen)]
+    tensors = _folded(model, nodes, frontier)
+    grown = frozenset(value.name or "" for value, tensor in tensors.items() if _grows(value, tensor, model.ir_version))
+    for value, tensor in tensors.items():
+        _replace(model.graph, value, tensor)
+    _drop_unused(model.graph, nodes)
+    return grown
+
+
+def _folded(
+    model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node], frontier: Sequence[onnx_ir.Value]
+) -> dict[onnx_ir.Value, onnx_ir.TensorProtocol]:
+    """Return what values of the frontier hold; matrices that are put together from entries stay sparse."""
+    sparse = sparse_matrices(nodes)
+    found: dict[onnx_ir.Value, onnx_ir.TensorProtocol] = {
+        value: sparse[value] for value in frontier if value in sparse and not value.is_graph_output()
+    }
+    dense = [value for value in frontier if value not in found]
+    needed = _cones(model.graph, {value.name or "" for value in dense})
+    if dense:
+        arrays = evaluate(model, [node for node in nodes if node in needed], dense)
+        found |= {value: onnx_ir.tensor(array, name=value.name) for value, array in arrays.items()}
+    return found
+
+
+def _lift_constants(graph: onnx_ir.Graph) -> None:
+    """Turn Constant nodes into initializers."""
+    for node in list(graph):
+        tensor = _constant_tensor(node) if (node.domain, node.op_type) == ("", "Constant") else None
+        if tensor is not None and not node.outputs[0].is_graph_output():
+            _replace(graph, node.outputs[0], tensor)
+            graph.remove(node, safe=True)
+
+
+def _constant_tensor(node: onnx_ir.Node) -> onnx_ir.TensorProtocol | None:
+    """Return what a Constant node holds, or None for strings and references."""
+    name = node.outputs[0].name
+    for key, attribute in node.attributes.items():
+        if attribute.is_ref():
+            return None
+        match key:
+            case "value":
+                tensor = attribute.as_tensor()
+                return None if tensor.dtype == onnx_ir.DataType.STRING else tensor
+            case "value_float":
+                return onnx_ir.tensor(np.array(attribute.as_float(), np.float32), name=name)
+            case "value_floats":
+                return onnx_ir.tensor(np.array(attribute.as_floats(), np.float32), name=name)
+            case "value_int":
+                return onnx_ir.tensor(np.array(attribute.as_int(), np.int64), name=name)
+            case "value_ints":
+                return onnx_ir.tensor(np.array(attribute.as_ints(), np.int64), name=name)
+            case _:
+                continue
+    return None
+
+
+def _foldable(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> list[onnx_ir.Node]:
+    """Return, in order, the nodes that always yield the same."""
+    constant = {value for value in model.graph.initializers.values() if is_constant(value, model.ir_version)}
+    stays = _cones(model.graph, kept)
+    nodes: list[onnx_ir.Node] = []
+    for node in model.graph:
+        if node in stays or not _is_deterministic(node) or node.op_identifier() in model.functions:
+            continue
+        # a runtime computes with quantized weights as they are: writing them out as floats would cost it that
+        if keep_foreign and (
+            node.op_type == "DequantizeLinear" or any(output.is_graph_output() for output in node.outputs)
+        ):
+            continue
+        if all(value is None or value in constant for value in node.inputs):
+            nodes.append(node)
+            constant.update(node.outputs)
+    return nodes
+
+
+def _is_deterministic(node: onnx_ir.Node) -> bool:
+    if node.domain not in DOMAINS or node.op_type in RANDOM:
+        return False
+    if node.op_type == "Dropout" and len(node.inputs) > 2:
+        return False
+    graphs = (onnx_ir.AttributeType.GRAPH, onnx_ir.AttributeType.GRAPHS)
+    return not any(attribute.type in graphs for attribute in node.attributes.values())
+
+
+def _cones(graph: onnx_ir.Graph, names: Set[str]) -> set[onnx_ir.Node]:
+    """Return the nodes that the named values are computed by, directly or not."""
+    pending = [node for node in graph if any(output.name in names for output in node.outputs)]
+    found: set[onnx_ir.Node] = set()
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending.extend(node.predecessors())
+    return found
+
+
+def _is_read_outside(value: onnx_ir.Value, nodes: Set[onnx_ir.Node]) -> bool:
+    return value.is_graph_output() or any(use.node not in nodes for use in value.uses())
+
+
+def _grows(value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol, ir_version: int) -> bool:
+    """Return whether the tensor, with its zeros, is larger than all the initializers it was computed from."""
+    pending, seen, total = [value.producer()], set[onnx_ir.Node](), 0
+    leaves: dict[onnx_ir.Value, int] = {}
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for operand in filter(None, node.inputs):
+            if is_constant(operand, ir_version) and operand.const_value is not None:
+                leaves[operand] = operand.const_value.nbytes
+            pending.append(operand.producer())
+    total = sum(leaves.values())
+    return tensor.nbytes > total + SLACK
+
+
+def _replace(graph: onnx_ir.Graph, value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol) -> None:
+    """Let an initializer take the place and the name of a node's output."""
+    initializer = initializer_of(value.name or "", tensor)
+    value.replace_all_uses_with(initializer, replace_graph_outputs=True)
+    value.name = None
+    graph.register_initializer(initializer)
+
+
+def _drop_unused(graph: onnx_ir.Graph, nodes: Sequence[onnx_ir.Node]) -> None:
+    """Remove those of `nodes` that nothing reads any more, and the initializers that only they read."""
+    read = _initializers_of(nodes)
+    for node in reversed(nodes):
+        if not any(output.uses() or output.is_graph_output() for output in node.outputs):
+            graph.remove(node, safe=True)
+    for value in read:
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            graph.initializers.pop(value.name or "", None)
+
+
+def _initializers_of(nodes: Iterable[onnx_ir.Node]) -> Mapping[onnx_ir.Value, None]:
+    return {value: None for node in nodes for value in node.inputs if value is not None and value.is_initializer()}

@@ -1,0 +1,180 @@
+"""One node on its way into the dialect: what a converter may ask of it, and the ops it emits.
+
+A converter is a function `(Conversion) -> results`, one result for each output it yields. It raises `NotCovered` with
+what is not accepted; nothing that it emitted before then stays.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import onnx_ir
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
+from redpebble.dialect.provenance import set_provenance
+from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.dialect.tensors import CscMatrix, F32Tensor
+from redpebble.frontend.folding.known_sizes import is_known, shape_words, target_of
+from redpebble.frontend.folding.shape_arithmetic import ShapeValue
+from redpebble.frontend.operators.onnx_types import describe
+from redpebble.frontend.operators.scope import ValueScope
+from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+
+Op = TypeVar("Op", bound=Operation)
+
+
+class NotCovered(Exception):  # noqa: N818 - not an error by itself: in keep mode the node stays as it is
+    """The node is not covered; the message says which attribute or value, and what is accepted."""
+
+
+class Conversion:
+    """The node being converted."""
+
+    def __init__(self, node: onnx_ir.Node, opset: int, scope: ValueScope) -> None:
+        self.node = node
+        self.opset = opset
+        """The version of the operator set that the node's domain has in the model."""
+        self.scope = scope
+        self.ops: list[Operation] = []
+        self.constants: dict[str, ConstantOp | SparseConstantOp] = {}
+
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer attribute."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.as_int()
+
+    def number(self, name: str, default: float) -> float:
+        """Return a float attribute."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.as_float()
+
+    def text(self, name: str, default: str) -> str:
+        """Return a string attribute."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.as_string()
+
+    def integer_list(self, name: str) -> tuple[int, ...] | None:
+        """Return an attribute that is a list of integers, or None when it is absent."""
+        attribute = self.node.attributes.get(name)
+        return None if attribute is None else tuple(attribute.as_ints())
+
+    def input(self, index: int) -> onnx_ir.Value | None:
+        """Return the ONNX value of an input, or None when it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def has_input(self, index: int) -> bool:
+        """Return whether the input is given."""
+        return self.input(index) is not None
+
+    def any_constant(self, index: int) -> NDArray[np.generic] | None:
+        """Return the numbers of a constant input of any element type, else None."""
+        value = self.input(index)
+        return None if value is None else self.scope.constant_of(value)
+
+    def constant(self, index: int) -> NDArray[np.float32] | None:
+        """Return the numbers of an f32 constant input, else None."""
+        array = self.any_constant(index)
+        return None if array is None or array.dtype != np.float32 else array.astype(np.float32, copy=False)
+
+    def weight(self, index: int) -> NDArray[np.float32] | SparseTensor | None:
+        """Return the numbers of an f32 constant input, else None; a sparse matrix stays sparse."""
+        value = self.input(index)
+        sparse = None if value is None else self.scope.sparse_matrix_of(value)
+        return self.constant(index) if sparse is None else sparse
+
+    def integers(self, index: int) -> tuple[int, ...] | None:
+        """Return the integers of a constant input, else None."""
+        known = self.shape_value(index)
+        if known is None or not all(is_known(size) for size in known.sizes):
+            return None
+        return tuple(int(size.coefficient) for size in known.sizes)
+
+    def shape_value(self, index: int) -> ShapeValue | None:
+        """Return what is known of the integers in an input."""
+        value = self.input(index)
+        return None if value is None else self.scope.shape_value_of(value)
+
+    def tensor(self, index: int) -> SSAValue:
+        """Return an input that must be an f32 tensor of known rank; a constant is emitted.
+
+        Raises:
+            NotCovered: it is left out, or something else.
+        """
+        value = self.input(index)
+        if value is None:
+            raise NotCovered(f"input {index} is left out, accepted is a float tensor")
+        if (array := self.constant(index)) is not None:
+            return self.emit_constant(array, value.name or "")
+        operand = self.scope.value_of(value)
+        if operand is None or not isa(operand.type, F32Tensor):
+            kind = describe(value.type) or "a value of unknown type"
+            rank = " of unknown rank" if kind == "tensor(float)" and value.shape is None else ""
+            raise NotCovered(f"input {value.name} is {kind}{rank}, accepted is tensor(float) of known rank")
+        return operand
+
+    def sizes(self, value: SSAValue) -> SymbolicShape:
+        """Return the sizes of an f32 tensor."""
+        return self.scope.sizes_of(value)
+
+    def emit(self, op: Op) -> Op:
+        """Add an op to what the node becomes."""
+        op.verify()
+        self.ops.append(op)
+        return op
+
+    def emit_constant(self, array: NDArray[np.float32], name: str, variant: str = "") -> SSAValue:
+        """Return a constant; `name` is the initializer it comes from, `variant` what was done to it.
+
+        The same name and variant give the same constant for the whole graph.
+        """
+        key = f"{variant}:{name}"
+        known = self.scope.emitted_constant(key) or self.constants.get(key)
+        if known is not None and name:
+            return known.result
+        op = ConstantOp(np.asarray(array, dtype=np.float32))
+        set_provenance(op, "", [name])
+        self.constants[key if name else f"{variant}:#{len(self.constants)}"] = op
+        return op.result
+
+    def emit_sparse(self, weight: Callable[[], CscMatrix], name: str, variant: str) -> SSAValue:
+        """Return a sparse weight as `emit_constant` does; it is made only where there is none yet."""
+        key = f"{variant}:{name}"
+        known = self.scope.emitted_constant(key) or self.constants.get(key)
+        if known is None:
+            known = self.constants[key] = SparseConstantOp(weight())
+            set_provenance(known, "", [name])
+        return known.result
+
+    def reshape(self, x: SSAValue, sizes: SymbolicShape) -> SSAValue:
+        """Return `x` in another shape.
+
+        Raises:
+            NotCovered: the sizes are not copies of the input's axes but for one.
+        """
+        target = target_of(self.sizes(x), sizes)
+        if target is None:
+            shapes = f"{shape_words(self.sizes(x))} to {shape_words(sizes)}"
+            raise NotCovered(f"reshape of {shapes} leaves several sizes open, accepted is one")
+        return self.emit(ReshapeOp(x, target)).result
+
+    def transpose(self, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+        """Return `x` with its axes in another order."""
+        return self.emit(TransposeOp(x, axes)).result
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return a possibly negative axis counted from the front.
+
+        Raises:
+            NotCovered: there is no such axis.
+        """
+        if not -rank <= axis < rank:
+            raise NotCovered(f"axis {axis} of a tensor of rank {rank}, accepted are {-rank} to {rank - 1}")
+        return axis % rank
+
+
+Converter = Callable[[Conversion], Sequence[SSAValue]]
+"""Emits what a node becomes and returns a value for each of its outputs."""

@@ -1,0 +1,160 @@
+"""Elementwise nodes: activations, and Add, Sub, Mul, Div, PRelu and Pow with numpy's broadcasting."""
+
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.frontend.folding.known_sizes import broadcast_sizes, shape_words
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+
+
+def broadcast(conversion: Conversion, left: SSAValue, right: SSAValue, *, into_left: bool = False) -> SymbolicShape:
+    """Return the sizes of two operands together; `into_left` asks that the right one fits the left one.
+
+    Raises:
+        NotCovered: names do not tell whether the operands fit.
+    """
+    sides = conversion.sizes(left), conversion.sizes(right)
+    sizes = broadcast_sizes(*sides)
+    if sizes is None or (into_left and sizes != sides[0]):
+        texts = " and ".join(shape_words(side) for side in sides)
+        raise NotCovered(f"operands {texts}, accepted are sizes that are equal by number or name, or 1")
+    return sizes
+
+
+def _convert_binary(op_class: type[BinaryOp], conversion: Conversion) -> Sequence[SSAValue]:
+    left, right = conversion.tensor(0), conversion.tensor(1)
+    broadcast(conversion, left, right, into_left=op_class is PreluOp)
+    return [conversion.emit(op_class(left, right)).result]
+
+
+def _activate(conversion: Conversion, x: SSAValue, kind: str, *parameters: float) -> SSAValue:
+    return conversion.emit(ActivateOp(x, ActivationAttr.of(kind, *parameters))).result
+
+
+def _convert_plain(kind: str, conversion: Conversion) -> Sequence[SSAValue]:
+    """A function without parameters."""
+    return [_activate(conversion, conversion.tensor(0), kind)]
+
+
+def _convert_with_numbers(
+    kind: str, defaults: tuple[tuple[str, float], ...], conversion: Conversion
+) -> Sequence[SSAValue]:
+    """A function whose parameters are float attributes with defaults (f32 in ONNX, so the default is rounded, too)."""
+    parameters = [float(np.float32(conversion.number(name, default))) for name, default in defaults]
+    return [_activate(conversion, conversion.tensor(0), kind, *parameters)]
+
+
+def _convert_gelu(conversion: Conversion) -> Sequence[SSAValue]:
+    form = conversion.text("approximate", "none")
+    if form not in ("none", "tanh"):
+        raise NotCovered(f"attribute approximate={form}, accepted are none and tanh")
+    return [_activate(conversion, conversion.tensor(0), "gelu" if form == "none" else "gelu_tanh")]
+
+
+def _convert_fast_gelu(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    if conversion.has_input(1):
+        bias = conversion.tensor(1)
+        broadcast(conversion, x, bias, into_left=True)
+        x = conversion.emit(AddOp(x, bias)).result
+    return [_activate(conversion, x, "gelu_tanh")]
+
+
+def _convert_clip(conversion: Conversion) -> Sequence[SSAValue]:
+    """The bounds are attributes before opset 11 and inputs since."""
+    if conversion.opset < 11:
+        low, high = conversion.number("min", -inf), conversion.number("max", inf)
+    else:
+        low, high = (_bound(conversion, index, default) for index, default in ((1, -inf), (2, inf)))
+    return [_activate(conversion, conversion.tensor(0), "clip", low, high)]
+
+
+def _bound(conversion: Conversion, index: int, default: float) -> float:
+    if not conversion.has_input(index):
+        return default
+    bound = conversion.constant(index)
+    if bound is None or bound.size != 1:
+        raise NotCovered(f"input {('min', 'max')[index - 1]} is no float constant, accepted is a constant scalar")
+    return float(bound.reshape(()))
+
+
+def _convert_pow(conversion: Conversion) -> Sequence[SSAValue]:
+    exponent = conversion.any_constant(1)
+    if exponent is None or exponent.size != 1:
+        raise NotCovered("the exponent is no constant scalar, accepted are -1, -0.5, 0.5, 1, 2 and 3")
+    x = conversion.tensor(0)
+    if exponent.ndim > len(conversion.sizes(x)):
+        raise NotCovered(f"the exponent has rank {exponent.ndim}, accepted is at most the rank of the base")
+    match float(exponent.reshape(())):
+        case -1.0:
+            return [_activate(conversion, x, "reciprocal")]
+        case -0.5:
+            return [_activate(conversion, _activate(conversion, x, "sqrt"), "reciprocal")]
+        case 0.5:
+            return [_activate(conversion, x, "sqrt")]
+        case 1.0:
+            return [x]
+        case 2.0:
+            return [_activate(conversion, x, "square")]
+        case 3.0:
+            return [conversion.emit(MulOp(_activate(conversion, x, "square"), x)).result]
+        case other:
+            raise NotCovered(f"the exponent is {other}, accepted are -1, -0.5, 0.5, 1, 2 and 3")
+
+
+_PLAIN: Final = MappingProxyType(
+    {
+        "Abs": "abs",
+        "Erf": "erf",
+        "Exp": "exp",
+        "HardSwish": "hard_swish",
+        "Log": "log",
+        "Mish": "mish",
+        "Neg": "neg",
+        "Reciprocal": "reciprocal",
+        "Relu": "relu",
+        "Sigmoid": "sigmoid",
+        "Softplus": "softplus",
+        "Sqrt": "sqrt",
+        "Tanh": "tanh",
+    }
+)
+
+_WITH_NUMBERS: Final = MappingProxyType(
+    {
+        "Celu": ("celu", (("alpha", 1.0),)),
+        "Elu": ("elu", (("alpha", 1.0),)),
+        "HardSigmoid": ("hard_sigmoid", (("alpha", 0.2), ("beta", 0.5))),
+        "LeakyRelu": ("leaky_relu", (("alpha", 0.01),)),
+        "Selu": ("selu", (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875))),
+        "Swish": ("silu", (("alpha", 1.0),)),
+    }
+)
+
+ELEMENTWISE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
+    {
+        **{("", name): partial(_convert_plain, kind) for name, kind in _PLAIN.items()},
+        **{("", name): partial(_convert_with_numbers, *entry) for name, entry in _WITH_NUMBERS.items()},
+        ("", "Add"): partial(_convert_binary, AddOp),
+        ("", "Clip"): _convert_clip,
+        ("", "Div"): partial(_convert_binary, DivOp),
+        ("", "Gelu"): _convert_gelu,
+        ("", "Mul"): partial(_convert_binary, MulOp),
+        ("", "PRelu"): partial(_convert_binary, PreluOp),
+        ("", "Pow"): _convert_pow,
+        ("", "Sub"): partial(_convert_binary, SubOp),
+        ("com.microsoft", "FastGelu"): _convert_fast_gelu,
+        ("com.microsoft", "Gelu"): partial(_convert_plain, "gelu"),
+        ("com.microsoft", "QuickGelu"): partial(_convert_with_numbers, "silu", (("alpha", 1.702),)),
+    }
+)
+"""(domain, operator) -> converter."""

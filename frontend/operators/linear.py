@@ -1,0 +1,202 @@
+"""MatMul and Gemm with a constant weight, in every form that ONNX allows."""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.elementwise import AddOp, MulOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.folding.known_sizes import ONE
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.elementwise import broadcast
+from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+
+STACK_LIMIT = 256
+"""A stack of more matrices than this would make more layers than a graph should have."""
+
+
+def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return x weight or weight x; 1-D operands are promoted, leading axes broadcast, as in numpy's matmul."""
+    weight = conversion.weight(1)
+    if weight is not None:
+        return [_times_weight(conversion, conversion.tensor(0), Stack(weight, _name(conversion, 1), mirrored=False))]
+    weight = conversion.weight(0)
+    if weight is None:
+        raise NotCovered("neither operand is a float constant, accepted is a constant weight")
+    return [_times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))]
+
+
+class Stack:
+    """A constant operand of MatMul as matrices [..., K, N] for rows on the left; `mirrored` if it stood on the left."""
+
+    def __init__(self, weight: NDArray[np.float32] | SparseTensor, name: str, *, mirrored: bool) -> None:
+        self.name = name
+        self.mirrored = mirrored
+        self._weight = weight
+        shape = tuple(weight.shape.numpy()) if isinstance(weight, SparseTensor) else weight.shape
+        self.vector = len(shape) == 1
+        """Whether the axis of outputs was not there and is to be dropped."""
+        if not shape:
+            raise NotCovered(f"weight {name} is a scalar, accepted is rank 1 or more")
+        self.lead = shape[:-2]
+        self.variant = "" if not self.vector and not mirrored else "column" if self.vector else "transposed"
+
+    def emit(self, conversion: Conversion, index: tuple[int, ...]) -> SSAValue:
+        """Return the matrix at `index` of the stack as a constant."""
+        weight = self._weight
+        if isinstance(weight, SparseTensor):
+            return conversion.emit_sparse(lambda: weight.weight(transposed=self.mirrored), self.name, self.variant)
+        if self.vector:
+            weight = weight[:, np.newaxis]
+        elif self.mirrored:
+            weight = weight.swapaxes(-1, -2)
+        variant = ",".join([self.variant, *map(str, index)])
+        return conversion.emit_constant(weight[index], self.name, variant if index else self.variant)
+
+
+def _times_weight(conversion: Conversion, x: SSAValue, stack: Stack) -> SSAValue:
+    """Return the product of `x` with the weight on its side, in MatMul's shape."""
+    sizes = conversion.sizes(x)
+    if not sizes:
+        raise NotCovered("the activation is a scalar, accepted is rank 1 or more")
+    x_is_vector = len(sizes) == 1
+    if x_is_vector:
+        rows = conversion.reshape(x, (ONE, *sizes))
+    elif stack.mirrored:
+        rows = conversion.transpose(x, _last_two_swapped(len(sizes)))
+    else:
+        rows = x
+    result = _stacked(conversion, rows, stack)
+    return _without_promoted(conversion, result, x_is_vector=x_is_vector, stack=stack)
+
+
+def _without_promoted(conversion: Conversion, result: SSAValue, *, x_is_vector: bool, stack: Stack) -> SSAValue:
+    """Undo in the result [..., rows, outputs] what was done to operands: drop promoted axes, swap mirrored ones."""
+    sizes = conversion.sizes(result)
+    kept = sizes[:-2]
+    if not x_is_vector and not stack.vector:
+        return conversion.transpose(result, _last_two_swapped(len(sizes))) if stack.mirrored else result
+    if not x_is_vector:
+        kept = (*kept, sizes[-2])
+    elif not stack.vector:
+        kept = (*kept, sizes[-1])
+    return conversion.reshape(result, kept)
+
+
+def _stacked(conversion: Conversion, rows: SSAValue, stack: Stack) -> SSAValue:
+    """Return rows times the matrices of a stack; leading axes of the weight pair up with those of the rows."""
+    if prod(stack.lead) > STACK_LIMIT:
+        raise NotCovered(f"weight {stack.name} stacks {prod(stack.lead)} matrices, accepted are {STACK_LIMIT}")
+    sizes = conversion.sizes(rows)
+    missing = len(stack.lead) + 2 - len(sizes)
+    if missing > 0:
+        rows = conversion.reshape(rows, (ONE,) * missing + sizes)
+    return _slices(conversion, rows, stack, ())
+
+
+def _slices(conversion: Conversion, rows: SSAValue, stack: Stack, index: tuple[int, ...]) -> SSAValue:
+    """Return rows times the part of the stack at `index`, whose leading axes are cut one after the other."""
+    lead = stack.lead
+    if len(index) == len(lead):
+        return conversion.emit(LinearOp(rows, stack.emit(conversion, index))).result
+    count = lead[len(index)]
+    if count == 1:
+        return _slices(conversion, rows, stack, (*index, 0))
+    sizes = conversion.sizes(rows)
+    axis = len(sizes) - 2 - len(lead) + len(index)
+    parts = _cut(conversion, rows, axis, count)
+    return conversion.emit(
+        ConcatOp([_slices(conversion, part, stack, (*index, place)) for place, part in enumerate(parts)], axis)
+    ).result
+
+
+def _cut(conversion: Conversion, rows: SSAValue, axis: int, count: int) -> Sequence[SSAValue]:
+    """Return for each matrix along a stacked axis the rows it is multiplied with."""
+    size = conversion.sizes(rows)[axis]
+    if size == ONE:
+        return [rows] * count
+    if size != Size.known(count):
+        raise NotCovered(f"axis {axis} of the activation is {size}, accepted is 1 or the weight's {count}")
+    return conversion.emit(SplitOp(rows, axis, [1] * count)).parts
+
+
+def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return alpha A B + beta C with A and B transposed or not; one of A and B is a constant."""
+    alpha, beta = np.float32(conversion.number("alpha", 1.0)), np.float32(conversion.number("beta", 1.0))
+    weight = conversion.weight(1)
+    right = weight is not None
+    weight = weight if right else conversion.weight(0)
+    if weight is None or len(weight.shape) != 2:
+        raise NotCovered("neither A nor B is a float constant of rank 2, accepted is a constant weight")
+    name = _name(conversion, 1 if right else 0)
+    x = conversion.tensor(0 if right else 1)
+    if len(conversion.sizes(x)) != 2:
+        raise NotCovered(f"the activation has rank {len(conversion.sizes(x))}, accepted is 2")
+    flipped = (conversion.integer("transB", 0) != 0) if right else (conversion.integer("transA", 0) == 0)
+    turned = (conversion.integer("transA", 0) != 0) if right else (conversion.integer("transB", 0) == 0)
+    if turned:
+        x = conversion.transpose(x, (1, 0))
+    variant = ("transposed" if flipped else "") + ("" if alpha == 1.0 else f"*{float(alpha)!r}")
+    if isinstance(weight, SparseTensor):
+        scaled = weight.scaled(alpha)
+        emitted = conversion.emit_sparse(lambda: scaled.weight(transposed=flipped), name, variant)
+    else:
+        matrix = weight.T if flipped else weight
+        emitted = conversion.emit_constant(matrix if alpha == 1.0 else matrix * alpha, name, variant)
+    if right:
+        return [_with_addend(conversion, LinearInput(x, emitted), beta)]
+    product = conversion.emit(LinearOp(x, emitted)).result
+    return [_plus(conversion, conversion.transpose(product, (1, 0)), beta)]
+
+
+class LinearInput:
+    """The operands of a linear layer that is not yet emitted, as its bias is not yet known."""
+
+    def __init__(self, x: SSAValue, weight: SSAValue) -> None:
+        self.x = x
+        self.weight = weight
+
+
+def _with_addend(conversion: Conversion, layer: LinearInput, beta: np.float32) -> SSAValue:
+    """Emit the layer, with beta C as its bias where C is one constant row."""
+    addend = conversion.constant(2)
+    outputs = shape_of(layer.weight)[1]
+    if addend is None or beta == 0.0 or addend.ndim > 2 or (addend.ndim == 2 and addend.shape[0] != 1):
+        return _plus(conversion, conversion.emit(LinearOp(layer.x, layer.weight)).result, beta)
+    row = addend.reshape(-1)
+    if row.size not in (1, outputs):
+        raise NotCovered(f"C has {row.size} values, accepted are 1 and {outputs}")
+    bias = np.broadcast_to(row if beta == 1.0 else row * beta, (outputs,))
+    plain = beta == 1.0 and addend.shape == (outputs,)
+    emitted = conversion.emit_constant(bias, _name(conversion, 2), "" if plain else f"row{outputs}*{float(beta)!r}")
+    return conversion.emit(LinearOp(layer.x, layer.weight, emitted)).result
+
+
+def _plus(conversion: Conversion, product: SSAValue, beta: np.float32) -> SSAValue:
+    """Return product + beta C; onnxruntime does not read C when beta is 0."""
+    if not conversion.has_input(2) or beta == 0.0:
+        return product
+    constant = conversion.constant(2)
+    if constant is not None and beta != 1.0:
+        addend = conversion.emit_constant(constant * beta, _name(conversion, 2), f"*{float(beta)!r}")
+    else:
+        addend = conversion.tensor(2)
+        if beta != 1.0:
+            addend = conversion.emit(MulOp(addend, conversion.emit_constant(np.array(beta), ""))).result
+    broadcast(conversion, product, addend, into_left=True)
+    return conversion.emit(AddOp(product, addend)).result
+
+
+def _last_two_swapped(rank: int) -> tuple[int, ...]:
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _name(conversion: Conversion, index: int) -> str:
+    value = conversion.input(index)
+    return "" if value is None else value.name or ""

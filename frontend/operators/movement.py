@@ -1,0 +1,198 @@
+"""Nodes that move values or pass them on: Reshape and its kin, Transpose, Concat, Split, Identity, Dropout, Cast."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import onnx_ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
+from redpebble.frontend.folding.known_sizes import ONE, is_known, shape_words
+from redpebble.frontend.folding.shape_arithmetic import ShapeValue
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.onnx_types import element_name
+
+
+def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    target = conversion.shape_value(1)
+    if target is not None and not target.scalar:
+        return [conversion.reshape(x, _reshaped(conversion, conversion.sizes(x), target))]
+    output = conversion.node.outputs[0]
+    declared = conversion.scope.declared_sizes(output)
+    if declared is None:
+        raise NotCovered("the shape is computed from values, accepted is one that follows from the shapes of inputs")
+    return [conversion.reshape(x, declared)]
+
+
+def _reshaped(conversion: Conversion, source: SymbolicShape, target: ShapeValue) -> SymbolicShape:
+    """Return the sizes that ONNX's target means: 0 copies (unless allowzero), -1 is what is left over."""
+    copies = conversion.integer("allowzero", 0) == 0
+    sizes: list[Size] = []
+    for axis, size in enumerate(target.sizes):
+        if size.coefficient == 0 and copies:
+            if axis >= len(source):
+                raise NotCovered(f"the shape copies axis {axis} of {shape_words(source)}, accepted are its axes")
+            sizes.append(source[axis])
+        elif size.coefficient < -1 or (size.coefficient < 0 and not is_known(size)):
+            raise NotCovered(f"the shape has a size of {size}, accepted is -1 or more")
+        else:
+            sizes.append(size)
+    if sizes.count(Size.known(-1)) > 1:
+        raise NotCovered("the shape leaves several sizes open, accepted is one")
+    if Size.known(-1) not in sizes:
+        return tuple(sizes)
+    place = sizes.index(Size.known(-1))
+    rest = product([size for index, size in enumerate(sizes) if index != place])
+    sizes[place] = _left_over(product(source), rest)
+    return tuple(sizes)
+
+
+def _left_over(whole: Size, rest: Size) -> Size:
+    """Return the size that stands for -1 when `rest` is the product of the others and `whole` of the input's."""
+    size = whole / rest if rest.coefficient else None
+    if size is None or (is_known(size) and size.coefficient.denominator != 1):
+        raise NotCovered(f"the shape makes {rest} times anything of {whole} values, accepted is a divisor")
+    return size
+
+
+def _convert_flatten(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    axis = conversion.integer("axis", 1)
+    if not -len(sizes) <= axis <= len(sizes):
+        raise NotCovered(f"attribute axis={axis}, accepted are {-len(sizes)} to {len(sizes)}")
+    axis = axis + len(sizes) if axis < 0 else axis
+    return [conversion.reshape(x, (product(sizes[:axis]), product(sizes[axis:])))]
+
+
+def axes_of(conversion: Conversion, since: int) -> tuple[int, ...] | None:
+    """Return the axes: an attribute before opset `since`, input 1 since; None where they are left out.
+
+    Raises:
+        NotCovered: they are no constant.
+    """
+    if conversion.opset < since:
+        return conversion.integer_list("axes")
+    if not conversion.has_input(1):
+        return None
+    axes = conversion.integers(1)
+    if axes is None:
+        raise NotCovered("the axes are computed from values, accepted are constant axes")
+    return axes
+
+
+def _convert_squeeze(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    axes = axes_of(conversion, 13)
+    if axes is None:
+        if not all(is_known(size) for size in sizes):
+            raise NotCovered(f"no axes for an input {shape_words(sizes)}, accepted are axes or known sizes")
+        return [conversion.reshape(x, tuple(size for size in sizes if size != ONE))]
+    dropped = {conversion.axis(axis, len(sizes)) for axis in axes}
+    for axis in sorted(dropped):
+        if sizes[axis] != ONE:
+            raise NotCovered(f"axis {axis} to squeeze has size {sizes[axis]}, accepted is 1")
+    return [conversion.reshape(x, tuple(size for axis, size in enumerate(sizes) if axis not in dropped))]
+
+
+def _convert_unsqueeze(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    axes = axes_of(conversion, 13)
+    if axes is None:
+        raise NotCovered("no axes, accepted are constant axes")
+    sizes = list(conversion.sizes(x))
+    rank = len(sizes) + len(axes)
+    for axis in sorted({conversion.axis(axis, rank) for axis in axes}):
+        sizes.insert(axis, ONE)
+    return [conversion.reshape(x, tuple(sizes))]
+
+
+def _convert_transpose(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    rank = len(conversion.sizes(x))
+    axes = conversion.integer_list("perm")
+    axes = tuple(reversed(range(rank))) if axes is None else tuple(conversion.axis(axis, rank) for axis in axes)
+    if sorted(axes) != list(range(rank)):
+        raise NotCovered(f"attribute perm={list(axes)}, accepted is a permutation of 0 to {rank - 1}")
+    return [conversion.transpose(x, axes)]
+
+
+def _convert_concat(conversion: Conversion) -> Sequence[SSAValue]:
+    parts = [conversion.tensor(index) for index in range(len(conversion.node.inputs))]
+    axis = conversion.axis(conversion.integer("axis", 0), len(conversion.sizes(parts[0])))
+    for part in parts:
+        sizes = conversion.sizes(part)
+        if axis < len(sizes) and not is_known(sizes[axis]):
+            raise NotCovered(f"an input {shape_words(sizes)} along axis {axis}, accepted is a known size there")
+    return [conversion.emit(ConcatOp(parts, axis)).result]
+
+
+def _convert_split(conversion: Conversion) -> Sequence[SSAValue]:
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    axis = conversion.axis(conversion.integer("axis", 0), len(sizes))
+    if not is_known(sizes[axis]):
+        raise NotCovered(f"axis {axis} of the input has size {sizes[axis]}, accepted is a known size")
+    return conversion.emit(SplitOp(x, axis, _split_sizes(conversion, int(sizes[axis].coefficient)))).parts
+
+
+def _split_sizes(conversion: Conversion, whole: int) -> Sequence[int]:
+    """Return the sizes of the parts: an attribute before opset 13, an input since, else as equal as can be."""
+    given = conversion.integer_list("split") if conversion.opset < 13 else conversion.integers(1)
+    if given is None and conversion.opset >= 13 and conversion.has_input(1):
+        raise NotCovered("the sizes are computed from values, accepted are constant sizes")
+    if given is not None:
+        return given
+    count = conversion.integer("num_outputs", len(conversion.node.outputs))
+    size = -(-whole // count)
+    return [min(size, whole - index * size) for index in range(count)]
+
+
+def _convert_identity(conversion: Conversion) -> Sequence[SSAValue]:
+    return [conversion.tensor(0)]
+
+
+def _convert_dropout(conversion: Conversion) -> Sequence[SSAValue]:
+    """Inference only; the mask is not covered."""
+    training = conversion.any_constant(2)
+    if conversion.has_input(2) and (training is None or bool(np.any(training))):
+        raise NotCovered("input training_mode is not constantly false, accepted is inference")
+    refuse_further_outputs(conversion)
+    return [conversion.tensor(0)]
+
+
+def refuse_further_outputs(conversion: Conversion) -> None:
+    """Refuse a node of which more than the first output is used."""
+    for index, output in enumerate(conversion.node.outputs[1:], start=1):
+        if output.uses() or output.is_graph_output():
+            raise NotCovered(f"output {index} ({output.name}) is used, accepted is output 0 alone")
+
+
+def _convert_cast(conversion: Conversion) -> Sequence[SSAValue]:
+    target = onnx_ir.DataType(conversion.integer("to", 0))
+    x = conversion.tensor(0)
+    if target != onnx_ir.DataType.FLOAT:
+        raise NotCovered(f"attribute to={element_name(target)}, accepted is float")
+    return [x]
+
+
+MOVEMENT_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
+    {
+        ("", "Cast"): _convert_cast,
+        ("", "Concat"): _convert_concat,
+        ("", "Dropout"): _convert_dropout,
+        ("", "Flatten"): _convert_flatten,
+        ("", "Identity"): _convert_identity,
+        ("", "Reshape"): _convert_reshape,
+        ("", "Split"): _convert_split,
+        ("", "Squeeze"): _convert_squeeze,
+        ("", "Transpose"): _convert_transpose,
+        ("", "Unsqueeze"): _convert_unsqueeze,
+    }
+)
+"""(domain, operator) -> converter."""

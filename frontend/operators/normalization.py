@@ -1,0 +1,152 @@
+"""Nodes that normalise or reduce along axes: softmax, batch, layer and RMS normalisation, mean."""
+
+from collections.abc import Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.symbolic_sizes import SymbolicShape, product
+from redpebble.frontend.folding.known_sizes import ONE, is_known, shape_words
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.movement import axes_of, refuse_further_outputs
+
+
+def _known_tail(sizes: SymbolicShape, axis: int) -> int:
+    """Return the number of values from `axis` on.
+
+    Raises:
+        NotCovered: it is not known or zero.
+    """
+    tail = product(sizes[axis:])
+    if not is_known(tail) or tail.coefficient == 0:
+        raise NotCovered(f"an input {shape_words(sizes)} from axis {axis} on, accepted are known sizes there")
+    return int(tail.coefficient)
+
+
+def _with_joined_tail(conversion: Conversion, x: SSAValue, axis: int) -> SSAValue:
+    """Return `x` with the axes from `axis` on as one."""
+    sizes = conversion.sizes(x)
+    _known_tail(sizes, axis)
+    return x if axis == len(sizes) - 1 else conversion.reshape(x, (*sizes[:axis], product(sizes[axis:])))
+
+
+def _with_shape(conversion: Conversion, x: SSAValue, sizes: SymbolicShape) -> SSAValue:
+    return x if conversion.sizes(x) == sizes else conversion.reshape(x, sizes)
+
+
+def _convert_softmax(op_class: type[SoftmaxOp | LogSoftmaxOp], conversion: Conversion) -> Sequence[SSAValue]:
+    """Before opset 13 the axes from `axis` on (default 1) are one, since then it is the axis alone (default -1)."""
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    flattens = conversion.opset < 13
+    axis = conversion.axis(conversion.integer("axis", 1 if flattens else -1), len(sizes))
+    if flattens or axis == len(sizes) - 1:
+        rows = _with_joined_tail(conversion, x, axis)
+        return [_with_shape(conversion, conversion.emit(op_class(rows)).result, sizes)]
+    _known_tail(sizes[: axis + 1], axis)
+    order = [index for index in range(len(sizes)) if index != axis]
+    turned = conversion.transpose(x, (*order, axis))
+    result = conversion.emit(op_class(turned)).result
+    return [conversion.transpose(result, (*order[:axis], len(sizes) - 1, *range(axis, len(sizes) - 1)))]
+
+
+def _parameter(conversion: Conversion, index: int, shape: tuple[int, ...]) -> SSAValue:
+    """Return a constant parameter of a normalisation as one row.
+
+    Raises:
+        NotCovered: it is no float constant, or does not fit `shape`.
+    """
+    value, array = conversion.input(index), conversion.constant(index)
+    if value is None or array is None:
+        raise NotCovered(f"input {index} is no float constant, accepted is a constant parameter")
+    name = value.name or ""
+    try:
+        row = np.broadcast_to(array, shape).reshape(-1)
+    except ValueError:
+        text = "x".join(map(str, array.shape)) or "scalar"
+        raise NotCovered(f"parameter {name} has shape {text}, accepted is {'x'.join(map(str, shape))}") from None
+    return conversion.emit_constant(row, name, "" if array.shape == row.shape else f"row{shape}")
+
+
+def _convert_batch_norm(conversion: Conversion) -> Sequence[SSAValue]:
+    """Inference only: before opset 14 further outputs mean training, since then the attribute does."""
+    if conversion.integer("training_mode", 0) != 0:
+        raise NotCovered("attribute training_mode=1, accepted is 0")
+    if conversion.integer("spatial", 1) != 1:
+        raise NotCovered("attribute spatial=0, accepted is 1")
+    refuse_further_outputs(conversion)
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    if len(sizes) < 2 or not is_known(sizes[1]):
+        raise NotCovered(f"an input {shape_words(sizes)}, accepted is rank 2 or more with a known size of axis 1")
+    scale, bias, mean, variance = (_parameter(conversion, index, (int(sizes[1].coefficient),)) for index in range(1, 5))
+    epsilon = conversion.number("epsilon", 1e-5)
+    return [conversion.emit(BatchNormOp(x, (scale, bias, mean, variance), epsilon)).result]
+
+
+def _normalized(conversion: Conversion) -> tuple[SSAValue, tuple[int, ...]]:
+    """Return the input with the normalised axes as one, and their sizes."""
+    refuse_further_outputs(conversion)
+    if conversion.integer("stash_type", 1) != 1:
+        raise NotCovered(f"attribute stash_type={conversion.integer('stash_type', 1)}, accepted is 1")
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    axis = conversion.axis(conversion.integer("axis", -1), len(sizes))
+    rows = _with_joined_tail(conversion, x, axis)
+    return rows, tuple(int(size.coefficient) for size in sizes[axis:])
+
+
+def _convert_layer_norm(conversion: Conversion) -> Sequence[SSAValue]:
+    """All axes from `axis` on are normalised together."""
+    rows, shape = _normalized(conversion)
+    scale = _parameter(conversion, 1, shape)
+    bias = _parameter(conversion, 2, shape) if conversion.has_input(2) else None
+    result = conversion.emit(LayerNormOp(rows, scale, bias, conversion.number("epsilon", 1e-5))).result
+    return [_with_shape(conversion, result, conversion.sizes(conversion.tensor(0)))]
+
+
+def _convert_rms_norm(conversion: Conversion) -> Sequence[SSAValue]:
+    rows, shape = _normalized(conversion)
+    result = conversion.emit(
+        RmsNormOp(rows, _parameter(conversion, 1, shape), conversion.number("epsilon", 1e-5))
+    ).result
+    return [_with_shape(conversion, result, conversion.sizes(conversion.tensor(0)))]
+
+
+def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
+    """The reduced axes go last and become one; their mean is taken, and the axis of size 1 goes where it belongs."""
+    axes = axes_of(conversion, 18)
+    x = conversion.tensor(0)
+    sizes = conversion.sizes(x)
+    rank = len(sizes)
+    if not axes and conversion.integer("noop_with_empty_axes", 0):
+        return [x]
+    reduced = sorted({conversion.axis(axis, rank) for axis in axes}) if axes else list(range(rank))
+    if not reduced:
+        return [x]
+    kept = [axis for axis in range(rank) if axis not in reduced]
+    if reduced != list(range(len(kept), rank)):
+        x = conversion.transpose(x, (*kept, *reduced))
+    rows = _with_joined_tail(conversion, x, len(kept))
+    result = conversion.emit(ReduceMeanOp(rows)).result
+    if conversion.integer("keepdims", 1):
+        return [_with_shape(conversion, result, tuple(ONE if axis in reduced else sizes[axis] for axis in range(rank)))]
+    return [conversion.reshape(result, tuple(sizes[axis] for axis in kept))]
+
+
+NORMALIZATION_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
+    {
+        ("", "BatchNormalization"): _convert_batch_norm,
+        ("", "LayerNormalization"): _convert_layer_norm,
+        ("", "LogSoftmax"): partial(_convert_softmax, LogSoftmaxOp),
+        ("", "RMSNormalization"): _convert_rms_norm,
+        ("", "ReduceMean"): _convert_reduce_mean,
+        ("", "SimplifiedLayerNormalization"): _convert_rms_norm,
+        ("", "Softmax"): partial(_convert_softmax, SoftmaxOp),
+    }
+)
+"""(domain, operator) -> converter."""

@@ -1,0 +1,109 @@
+"""What is known of the values of a graph while its nodes are translated one after the other."""
+
+import numpy as np
+import onnx_ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.dialect.tensors import F32Tensor
+from redpebble.frontend.errors import ModelError
+from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
+from redpebble.frontend.folding.known_sizes import SizeTable
+from redpebble.frontend.folding.shape_arithmetic import (
+    ShapeQuery,
+    ShapeValue,
+    shape_value_of_constant,
+    shape_value_of_node,
+)
+from redpebble.frontend.operators.onnx_types import dimension_names, named_sizes
+from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+
+
+class ValueScope:
+    """The values that are defined so far."""
+
+    def __init__(self, model: onnx_ir.Model, *, trust_declarations: bool) -> None:
+        self._model = model
+        self._trust_declarations = trust_declarations
+        self._values: dict[onnx_ir.Value, SSAValue] = {}
+        self._refusals: dict[onnx_ir.Value, ModelError] = {}
+        self._shape_values: dict[onnx_ir.Value, ShapeValue] = {}
+        self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
+        self._sizes = SizeTable()
+
+    def define(self, value: onnx_ir.Value, ssa: SSAValue) -> None:
+        """Record what stands for an ONNX value."""
+        self._values[value] = ssa
+
+    def define_from_outside(self, value: onnx_ir.Value, ssa: SSAValue, sizes: SymbolicShape | None) -> None:
+        """Record an argument or what a foreign op yields, with its sizes."""
+        self._values[value] = ssa
+        if sizes is not None and isa(ssa.type, F32Tensor):
+            self._sizes.declare(ssa, sizes)
+
+    def refuse(self, value: onnx_ir.Value, error: ModelError) -> None:
+        """Record why nothing stands for an ONNX value; it matters only when something reads it."""
+        self._refusals[value] = error
+
+    def refusal_of_inputs(self, node: onnx_ir.Node) -> ModelError | None:
+        """Return why one of the node's inputs is not there: the cause of what the node then lacks."""
+        return next((self._refusals[value] for value in filter(None, node.inputs) if value in self._refusals), None)
+
+    def keep_constant(self, key: str, op: ConstantOp | SparseConstantOp) -> None:
+        """Record a constant for later nodes."""
+        self._constants[key] = op
+
+    def named_sizes(self, shape: onnx_ir.Shape | None) -> SymbolicShape | None:
+        """Return the sizes that a shape names, None for an unknown rank."""
+        return None if shape is None else named_sizes(dimension_names(shape), self._sizes.fresh)
+
+    def note_shape_value(self, node: onnx_ir.Node, opset: int) -> bool:
+        """Work out what integers the node yields from shapes, and return whether they are known."""
+        known = shape_value_of_node(ShapeQuery(node, opset, self.shape_value_of, self._sizes_of_onnx_value))
+        if known is not None:
+            self._shape_values[node.outputs[0]] = known
+        return known is not None
+
+    def _sizes_of_onnx_value(self, value: onnx_ir.Value) -> SymbolicShape | None:
+        if is_constant(value, self._model.ir_version) and value.const_value is not None:
+            return tuple(Size.known(extent) for extent in value.const_value.shape.numpy())
+        ssa = self._values.get(value)
+        return self._sizes[ssa] if ssa is not None and isa(ssa.type, F32Tensor) else self.named_sizes(value.shape)
+
+    def value_of(self, value: onnx_ir.Value) -> SSAValue | None:
+        """Return the IR's value, or None where there is none.
+
+        Raises:
+            ModelError: the node that yields the value is not covered.
+        """
+        if value in self._refusals:
+            raise self._refusals[value]
+        return self._values.get(value)
+
+    def constant_of(self, value: onnx_ir.Value) -> NDArray[np.generic] | None:
+        """Return the numbers of a constant, or None for anything else."""
+        return constant_array(value, self._model.ir_version)
+
+    def sparse_matrix_of(self, value: onnx_ir.Value) -> SparseTensor | None:
+        """Return a constant that is kept sparse, or None for anything else."""
+        return sparse_matrix(value, self._model.ir_version)
+
+    def shape_value_of(self, value: onnx_ir.Value) -> ShapeValue | None:
+        """Return what is known of the integers in a value."""
+        array = None if self.sparse_matrix_of(value) is not None else self.constant_of(value)
+        return self._shape_values.get(value) if array is None else shape_value_of_constant(array)
+
+    def declared_sizes(self, value: onnx_ir.Value) -> SymbolicShape | None:
+        """Return the sizes that the model states, where they are to be trusted."""
+        return self.named_sizes(value.shape) if self._trust_declarations else None
+
+    def sizes_of(self, value: SSAValue) -> SymbolicShape:
+        """Return the sizes of an f32 tensor."""
+        return self._sizes[value]
+
+    def emitted_constant(self, key: str) -> ConstantOp | SparseConstantOp | None:
+        """Return the constant that an earlier node emitted under this key."""
+        return self._constants.get(key)

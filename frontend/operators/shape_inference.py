@@ -1,0 +1,120 @@
+"""Types and shapes by ONNX's own inference, and what it says of nodes that contradict themselves."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import onnx
+import onnx_ir
+
+from redpebble.frontend.errors import InvalidModelError
+from redpebble.frontend.operators.table import CONVERTERS
+from redpebble.frontend.reading.map_types import has_map
+
+YIELDING_FLOATS: Final = frozenset({"Normalizer", "Scaler"})
+KEEPING_SHAPES: Final = frozenset(("ai.onnx.ml", name) for name in (*YIELDING_FLOATS, "Binarizer", "Imputer"))
+"""Operators whose result has the shape of their input, which ONNX's inference does not say."""
+
+LARGE = 4096
+"""Bytes from which an initializer's values are left out of what ONNX's inference gets to see."""
+
+LONGEST: Final = 1 << 16
+"""A list of more integers gets no length: ONNX's inference would keep a symbol of a hundred bytes for each of them."""
+
+FAULT: Final = re.compile(r"\(op_type:(?P<operator>\w+)(?:, node name: (?P<node>[^)]*))?\): (?P<reason>[^\n]*)")
+
+
+class Inferred(NamedTuple):
+    """The type and the shape of a value, as far as they are known."""
+
+    kind: onnx_ir.TypeProtocol | None
+    shape: onnx_ir.Shape | None
+
+
+def check_operators(model: onnx_ir.Model) -> None:
+    """Refuse a model in which an operator that is covered gets types or shapes that it does not take.
+
+    What other operators get is not ours to judge.
+
+    Raises:
+        InvalidModelError: names the first such node.
+    """
+    skeleton = _skeleton(model)
+    del skeleton.graph.value_info[:]
+    for output in skeleton.graph.output:
+        # onnxruntime, too, only warns of a shape that is stated and wrong
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    try:
+        onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        fault = FAULT.search(str(error))
+        if fault is None or ("", fault["operator"]) not in CONVERTERS:
+            return
+        name = f"node {fault['node']!r}: " if fault["node"] else ""
+        raise InvalidModelError(f"{name}operator {fault['operator']}: {_reason(fault['reason'])}") from error
+
+
+def _reason(text: str) -> str:
+    """Return what ONNX says without the tags that it puts in front, as part of a message of ours."""
+    reason = re.sub(r"\[\w+\]\s*", "", text).strip().rstrip(".")
+    return reason[:1].lower() + reason[1:]
+
+
+def infer_types(model: onnx_ir.Model) -> Mapping[str, Inferred]:
+    """Return type and shape of every value of the main graph that ONNX's inference finds, by name."""
+    inferred = _inferred(_skeleton(model))
+    while _add_shapes_of_preprocessing(inferred.graph):
+        inferred = _inferred(inferred)
+    infos = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
+    values = [onnx_ir.serde.deserialize_value_info_proto(info, None) for info in infos if not has_map(info.type)]
+    return {value.name or "": Inferred(value.type, value.shape) for value in values}
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return model
+
+
+def _add_shapes_of_preprocessing(graph: onnx.GraphProto) -> bool:
+    """State the shapes of what keeps its input's, where ONNX's inference does not know; return whether any were new."""
+    shaped = {
+        info.name: info.type
+        for info in (*graph.input, *graph.value_info, *graph.output)
+        if info.type.tensor_type.HasField("shape")
+    }
+    added = False
+    for node in graph.node:
+        if (node.domain, node.op_type) not in KEEPING_SHAPES or not (node.input and node.output):
+            continue
+        if node.output[0] in shaped or node.input[0] not in shaped:
+            continue
+        kind = onnx.TypeProto()
+        kind.CopyFrom(shaped[node.input[0]])
+        if node.op_type in YIELDING_FLOATS:
+            kind.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        stated = [info for info in graph.value_info if info.name == node.output[0]] or [graph.value_info.add()]
+        stated[0].name = node.output[0]
+        stated[0].type.CopyFrom(kind)
+        shaped[node.output[0]] = kind
+        added = True
+    return added
+
+
+def _skeleton(model: onnx_ir.Model) -> onnx.ModelProto:
+    """Return the model with large initializers as inputs, so that it stays small whatever the weights."""
+    copy = model.clone()
+    for value in list(copy.graph.initializers.values()):
+        tensor = value.const_value
+        if tensor is None or tensor.nbytes < LARGE:
+            continue
+        sizes = tensor.shape.numpy()
+        is_long = len(sizes) == 1 and sizes[0] > LONGEST and tensor.dtype.is_integer()
+        value.dtype, value.shape = tensor.dtype, onnx_ir.Shape([None] if is_long else sizes)
+        del copy.graph.initializers[value.name or ""]
+        value.const_value = None
+        if not value.is_graph_input():
+            copy.graph.inputs.append(value)
+    return onnx_ir.to_proto(copy)

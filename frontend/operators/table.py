@@ -1,0 +1,27 @@
+"""Which operators are covered: one table from (domain, operator) to the function that converts a node."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from redpebble.frontend.operators.conversion import Converter
+from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
+from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
+from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
+from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
+
+CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = MappingProxyType(
+    {
+        ("", "Gemm"): convert_gemm,
+        ("", "MatMul"): convert_matmul,
+        **ELEMENTWISE_CONVERTERS,
+        **MOVEMENT_CONVERTERS,
+        **NORMALIZATION_CONVERTERS,
+    }
+)
+"""The empty domain is ai.onnx."""
+
+
+def accepted_operators() -> str:
+    """Return the names of all covered operators in one line."""
+    return ", ".join(sorted(f"{domain}.{name}" if domain else name for domain, name in CONVERTERS))

@@ -1,0 +1,164 @@
+"""What must hold of a model before it is read: versions, names, order, and the tensors and files behind its weights."""
+
+import graphlib
+import os
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from typing import Protocol, cast
+
+import onnx
+import onnx_ir
+
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
+from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+
+OLDEST_OPSET = 7
+
+
+def check_versions(ir_version: int, opsets: Mapping[str, int]) -> None:
+    """Check the IR version and the version of the operator set ai.onnx.
+
+    Raises:
+        InvalidModelError: one is missing.
+        UnsupportedModelError: one is not covered.
+    """
+    if ir_version <= 0:
+        raise InvalidModelError(f"IR version {ir_version}, accepted are 3 to {onnx.IR_VERSION}")
+    if not 3 <= ir_version <= onnx.IR_VERSION:
+        raise UnsupportedModelError(f"IR version {ir_version}, accepted are 3 to {onnx.IR_VERSION}")
+    newest = onnx.defs.onnx_opset_version()
+    opset = opsets.get("", opsets.get("ai.onnx"))
+    if opset is not None and not OLDEST_OPSET <= opset <= newest:
+        raise UnsupportedModelError(f"opset {opset}, accepted are {OLDEST_OPSET} to {newest}")
+
+
+def check_names(graph: onnx.GraphProto, outer: Set[str] = frozenset()) -> None:
+    """Check that every value is defined once, and defined at all where it is used; subgraphs see what is around them.
+
+    Raises:
+        InvalidModelError: names the value and the node.
+    """
+    defined = {value.name for value in graph.input}
+    defined |= {tensor.name for tensor in graph.initializer}
+    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if name in defined:
+                raise InvalidModelError(f"{_label(node, index)} defines {name!r}, which is defined before")
+            defined.add(name)
+    known = defined | outer
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.input):
+            if name not in known:
+                raise InvalidModelError(f"{_label(node, index)} reads {name!r}, which nothing defines")
+        for subgraph in _subgraphs(node):
+            check_names(subgraph, known)
+    for value in graph.output:
+        if value.name not in known:
+            raise InvalidModelError(f"output {value.name!r} is defined by nothing")
+
+
+def _label(node: onnx.NodeProto, index: int) -> str:
+    return f"node {node.name!r}" if node.name else f"node {index}"
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def check_order(model: onnx_ir.Model) -> None:
+    """Sort the nodes so that each comes after what it reads.
+
+    Raises:
+        InvalidModelError: names the nodes of a cycle.
+    """
+    try:
+        model.graph.sort()
+    except ValueError as error:
+        raise InvalidModelError(f"the graph is cyclic: {_cycle(model.graph)}") from error
+
+
+def _cycle(graph: onnx_ir.Graph) -> str:
+    labels = {node: f"node {node.name!r}" if node.name else f"node {index}" for index, node in enumerate(graph)}
+    try:
+        graphlib.TopologicalSorter({node: [*node.predecessors()] for node in graph}).prepare()
+    except graphlib.CycleError as error:
+        return " reads ".join(labels.get(node, "a subgraph") for node in reversed(error.args[1]))
+    return "through a subgraph"
+
+
+def check_tensors(model: onnx_ir.Model) -> None:
+    """Check that every initializer has the values it promises, inside the model's folder when they lie in a file.
+
+    Raises:
+        InvalidModelError: names the initializer.
+    """
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                _check_tensor(value.name or "", value.const_value)
+                _check_declaration(value, value.const_value)
+        for node in graph:
+            for name, attribute in node.attributes.items():
+                if attribute.type == onnx_ir.AttributeType.TENSOR and attribute.value is not None:
+                    _check_tensor(f"{name} of node {node.name!r}", attribute.as_tensor())
+
+
+def _check_tensor(name: str, tensor: onnx_ir.TensorProtocol) -> None:
+    for part in (tensor, *(tensor.parts if isinstance(tensor, SparseTensor) else ())):
+        if isinstance(part, onnx_ir.ExternalTensor):
+            _check_file(name, cast("_Stored", part))
+    if isinstance(tensor, SparseTensor):
+        tensor.entries()
+        return
+    if tensor.dtype == onnx_ir.DataType.UNDEFINED:
+        raise InvalidModelError(f"tensor {name}: no element type")
+    if tensor.dtype == onnx_ir.DataType.STRING:
+        return
+    try:
+        tensor.numpy()
+    except (ValueError, TypeError, OSError) as error:
+        raise InvalidModelError(f"tensor {name}: {first_line(error)}") from error
+
+
+class _Stored(Protocol):
+    """What an `onnx_ir.ExternalTensor` says of its file; its own annotations leave the kind of path open."""
+
+    base_dir: str
+    location: str
+    path: str
+    offset: int | None
+    length: int | None
+    nbytes: int
+
+
+def _check_file(name: str, tensor: _Stored) -> None:
+    """Check that the file is there, large enough, and does not lie outside the model's folder, links followed."""
+    if not tensor.base_dir:
+        raise InvalidModelError(f"tensor {name}: values in file '{tensor.location}', but the model has no folder")
+    folder, path = Path(tensor.base_dir).resolve(), Path(tensor.path).resolve()
+    if os.path.isabs(tensor.location) or not path.is_relative_to(folder):
+        raise InvalidModelError(f"tensor {name}: file '{tensor.location}' leaves the model's folder")
+    if not path.is_file():
+        raise InvalidModelError(f"tensor {name}: file '{tensor.location}' is missing")
+    if tensor.length is not None and tensor.length != tensor.nbytes:
+        raise InvalidModelError(f"tensor {name}: {tensor.length} bytes stored, its shape needs {tensor.nbytes}")
+    end = (tensor.offset or 0) + tensor.nbytes
+    if path.stat().st_size < end:
+        raise InvalidModelError(
+            f"tensor {name}: file '{tensor.location}' has {path.stat().st_size} bytes, expected {end}"
+        )
+
+
+def _check_declaration(value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol) -> None:
+    """Check an initializer against what the graph says of the value."""
+    if value.dtype is not None and value.dtype != tensor.dtype:
+        raise InvalidModelError(f"initializer {value.name} is {tensor.dtype.name}, the graph says {value.dtype.name}")
+    if value.shape is None:
+        return
+    pairs = zip(value.shape, tensor.shape, strict=False)
+    if len(value.shape) != len(tensor.shape) or any(isinstance(a, int) and a != b for a, b in pairs):
+        raise InvalidModelError(f"initializer {value.name} has shape {tensor.shape}, the graph says {value.shape}")

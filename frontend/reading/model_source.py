@@ -1,0 +1,88 @@
+"""Models from anywhere: a path, bytes, or a model in memory, all checked before anything is made of them."""
+
+import os
+from pathlib import Path
+from typing import Protocol, cast
+
+import onnx
+import onnx_ir
+from google.protobuf.message import DecodeError
+
+from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.frontend.reading.map_types import remember_map_types, without_map_types
+from redpebble.frontend.reading.model_checks import check_names, check_order, check_tensors, check_versions
+from redpebble.frontend.reading.sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
+
+
+class _ExternalData(Protocol):
+    """The module `onnx_ir.external_data`; its own annotations leave the kind of path open."""
+
+    def set_base_dir(self, graph: onnx_ir.Graph, base_dir: str) -> None:
+        """Let external tensors lie in this folder."""
+        ...
+
+
+def read_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model) -> onnx_ir.Model:
+    """Return the model as onnx-ir holds it, a copy whose nodes are sorted; weights in files of their own stay there.
+
+    Sparse matrices stay sparse, see `redpebble.frontend.reading.lazy_sparse_tensor`; other sparse tensors become dense
+    ones.
+
+    Raises:
+        InvalidModelError: the source is unreadable, or the model contradicts itself.
+        UnsupportedModelError: its versions are not covered.
+    """
+    model = _from_memory(source) if isinstance(source, onnx_ir.Model) else _from_proto(source)
+    opsets = model.opset_imports
+    if "ai.onnx" in opsets:
+        # the long name of the domain whose other name is empty
+        opsets[""] = opsets.pop("ai.onnx")
+    check_order(model)
+    check_tensors(model)
+    return model
+
+
+def _from_memory(source: onnx_ir.Model) -> onnx_ir.Model:
+    check_versions(source.ir_version, source.opset_imports)
+    try:
+        return source.clone()
+    except (ValueError, RuntimeError) as error:
+        raise InvalidModelError("the model in memory reads a value that nothing defines before it is read") from error
+
+
+def _from_proto(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx_ir.Model:
+    proto, folder = _parsed(source)
+    if not proto.HasField("graph"):
+        raise InvalidModelError("the model has no graph, accepted is an ONNX model")
+    check_versions(proto.ir_version, {entry.domain: entry.version for entry in proto.opset_import})
+    check_names(proto.graph)
+    sparse = without_sparse_tensors(proto) if holds_sparse_tensors(proto) else SparseModel(proto, {})
+    proto, map_types = without_map_types(sparse.proto)
+    try:
+        model = onnx_ir.from_proto(proto)
+    except (onnx_ir.serde.SerdeError, ValueError, TypeError, KeyError) as error:
+        raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
+    remember_map_types(model, map_types)
+    cast("_ExternalData", onnx_ir.external_data).set_base_dir(model.graph, folder)
+    sparse.put_matrices(model, folder)
+    return model
+
+
+def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
+    """Return the protobuf and the folder in which its weights may lie, empty when it has none."""
+    if isinstance(source, onnx.ModelProto):
+        return source, ""
+    if isinstance(source, bytes):
+        return _decoded(source, "the source"), ""
+    path = Path(source)
+    try:
+        return _decoded(path.read_bytes(), f"'{path}'"), str(path.parent.absolute())
+    except OSError as error:
+        raise InvalidModelError(f"'{path}' cannot be read: {(error.strerror or '').lower()}") from error
+
+
+def _decoded(data: bytes, what: str) -> onnx.ModelProto:
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise InvalidModelError(f"{what} is no ONNX model, or cut short") from error

@@ -1,0 +1,1 @@
+"""Storage formats of the kernel families, one file a family."""

@@ -1,0 +1,100 @@
+"""Packing for `narrow_blocks`: connections in blocks of inputs, the rows of a block in fours of about equal counts.
+
+A narrow tile has little work a connection, so a mispredicted jump is dear, and rows without a partner are too. So the
+counts of a block's rows are rounded up to a multiple of 1, 2, 4 or 8, whichever leaves the least work: few counts are
+left, and nearly all rows find partners. A row gets more connections by having its last one in parts, w/2 + w/4 + w/4
+in place of w, which is the same product whatever the input is, an infinity included.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.kernels.pieces import (
+    MOST_INPUTS,
+    OFFSET_UNIT,
+    Indices,
+    PackedBlocks,
+    Pieces,
+    block_borders,
+    block_list,
+    fetching_flags,
+    groups_of,
+    pieces_of,
+    ranges,
+    records_of,
+    run_lengths,
+)
+
+ROWS: Final = 4
+"""Rows of a group: their multiply-adds hide each other's latency."""
+
+STEPS: Final = 8
+"""Connections of a row in one round of the kernel."""
+
+MOST_CONNECTIONS: Final = MOST_INPUTS
+"""Of a piece: as many as a block has inputs at most, so rows are not cut inside one."""
+
+UNITS: Final = (1, 2, 4, 8)
+"""What counts may be rounded up to multiples of."""
+
+GROUP_COST: Final = 12
+"""What a group takes beside its connections, in these."""
+COUNT_COST: Final = 40
+"""What a change of the count takes, which is mispredicted, in connections."""
+
+
+class _Rounded(NamedTuple):
+    """Groups [groups, 4] of pieces, and the connections that each of a group is given."""
+
+    members: Indices
+    counts: Indices
+
+
+def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int | None = None) -> PackedBlocks:
+    """Return the packed form of a matrix [inputs, outputs] over so many blocks, or over the fewest there are.
+
+    The offsets begin with those of `STEPS` idle connections.
+
+    Raises:
+        ValueError: the matrix cannot have so many blocks, or so few.
+    """
+    borders = block_borders(matrix.shape[0], blocks)
+    pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
+    members, counts = min((_rounded(pieces, unit) for unit in UNITS), key=_cost)
+    leaders = members[:, 0]
+
+    base = borders[pieces.block[leaders]]
+    marks = pieces.flags[leaders] + fetching_flags(matrix.shape[1], 0)
+    sources, factors = _in_parts(pieces, members, counts)
+    offsets = (matrix.rows[sources] - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
+    return PackedBlocks(
+        block_list(base),
+        records_of(pieces.row[members], counts, marks),
+        matrix.values[sources] * factors,
+        np.pad(offsets.astype(np.uint16), ((STEPS, 0), (0, 0))),
+        bias,
+    )
+
+
+def _rounded(pieces: Pieces, unit: int) -> _Rounded:
+    counts = -(-pieces.connections // unit) * unit
+    members = groups_of((pieces.round * 4 + pieces.flags) * (MOST_CONNECTIONS + max(UNITS)) + counts, ROWS)
+    return _Rounded(members, counts[members[:, 0]])
+
+
+def _cost(rounded: _Rounded) -> int:
+    changes = len(run_lengths(rounded.counts))
+    return int(rounded.counts.sum()) * ROWS + GROUP_COST * len(rounded.counts) + COUNT_COST * changes
+
+
+def _in_parts(pieces: Pieces, members: Indices, counts: Indices) -> tuple[Indices, NDArray[np.float32]]:
+    """Return for each connection of a group which one of the matrix it is, and its part of the weight."""
+    place, wanted = ranges(counts)[:, None], np.repeat(counts, counts)[:, None]
+    own = np.repeat(pieces.connections[members], counts, axis=0)
+    # the last one's parts are 1/2, 1/4, ..., and the smallest of them twice
+    halvings = np.minimum(place - own + 2, wanted - own)
+    sources = np.repeat(pieces.start[members], counts, axis=0) + np.minimum(place, own - 1)
+    return sources, np.exp2(-np.maximum(halvings, 0)).astype(np.float32)

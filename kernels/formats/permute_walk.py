@@ -1,0 +1,189 @@
+"""Packing walks: which inputs are looked up together, and the arrays that a kernel reads for every panel of rows.
+
+An input may stand in two blocks: with its neighbours in x, and with inputs far from them in x turned. There each block
+has the same one of the 4 inputs of 16 units; units that follow each other in x go to different blocks. What a row has
+too much of in one block is spread over many of the others, so that fewer steps are idle and fewer entries are left
+over. Turning x takes time, and pays at middling densities: where rows have few entries in a block anyway the walk has
+to go everywhere, where they have many all blocks are alike. `walk_placing` finds the walks.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.kernels.formats.permute_walk_search import (
+    BLOCK,
+    CHUNK_STEPS,
+    PANEL_ROWS,
+    Placing,
+    panel_starts,
+    placing_of,
+)
+
+FIELD_BITS: Final = 5
+
+GATHER_COST: Final = 3.5
+"""Steps of a walk in the time of a gather for every row of a panel, where both come from L2."""
+GATHER_COST_BEYOND_L2: Final = 5.0
+"""The same without zeros and beyond L2, where the bytes beside the weights decide: 29 of a step, 132 of a gather."""
+
+TURNED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
+TURNED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
+"""What x turned gains a panel, in steps for an input, by the density of its fullest row."""
+TURNING: Final = 0.22
+"""What turning an input costs, in steps, and what it is then to gain: skewed rows gain less than random ones."""
+MOST_TURNED: Final = 1280
+"""Inputs for which there is room for x turned, beside x and a panel's weights, in the first-level cache."""
+UNIT: Final = 4
+"""Inputs that are loaded together to be turned: a quarter of a vector."""
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+Words = NDArray[np.uint32]
+
+
+class Walks(NamedTuple):
+    """Panels of 32 rows, packed.
+
+    sizes u32 [1 + panels, 2]: whether x is turned and 0, then for each panel chunks of steps, and gathers. walks u32:
+    blocks as byte offsets in x, behind which x turned stands, one more than steps. words u32 [lines, 32]: a panel's
+    biases, the numbers of its rows (-1 for none), a line of lookup places for each chunk, a line of inputs for each
+    gather. weights f32 [lines, 32]: a line for each step, then one for each gather.
+    """
+
+    sizes: Words
+    walks: Words
+    words: Words
+    weights: Floats
+
+
+class CompactWalks(NamedTuple):
+    """The same, with the weights that are not zero alone; masks u32 say for each line which rows have one."""
+
+    sizes: Words
+    walks: Words
+    words: Words
+    weights: Floats
+    masks: Words
+
+
+class _Panel(NamedTuple):
+    """The entries of up to 32 rows, row by row, and where each can be looked up: places [entries, arrangements]."""
+
+    starts: Ids
+    inputs: Ids
+    places: Ids
+    weights: Floats
+
+
+def pack_walks(matrix: CscMatrix, bias: Floats, *, beyond_l2: bool, turned: bool = True) -> Walks:
+    """Return the walks of all panels, rows with most entries first, made for weights in the L2 cache or beyond it.
+
+    Without `turned` they keep to x as it is.
+    """
+    gather_cost = GATHER_COST_BEYOND_L2 if beyond_l2 else GATHER_COST
+    outputs = matrix.shape[1]
+    # rows with equally many as they stand: where neurons have an order neighbours share blocks
+    order = np.argsort(-np.diff(matrix.pointers), kind="stable")
+    in_both = turned & turned_panels(np.diff(matrix.pointers)[order[::PANEL_ROWS]], matrix.shape[0])
+    sizes: list[tuple[int, int]] = [(int(in_both.any()), 0)]
+    walks: list[Ids] = []
+    words: list[Words] = []
+    weights: list[Floats] = []
+    blocks = max(1, -(-matrix.shape[0] // BLOCK)), 2 * UNIT * _groups(matrix.shape[0])
+    # without outputs one panel without rows, as there are no arrays to join otherwise
+    for first in range(0, max(outputs, 1), PANEL_ROWS):
+        members = order[first : first + PANEL_ROWS]
+        arrangements = 2 if outputs and in_both[first // PANEL_ROWS] else 1
+        panel = _panel_of(matrix, members, arrangements)
+        placing = placing_of(panel.starts, panel.places // BLOCK, blocks[arrangements - 1], gather_cost)
+        own_words, own_weights = _lines(panel, placing)
+        steps = len(placing.walk) - 1
+        sizes.append((steps // CHUNK_STEPS, len(own_weights) - steps))
+        walks.append(placing.walk * (BLOCK * own_weights.itemsize))
+        words += [_head(members, bias), own_words]
+        weights.append(own_weights)
+    offsets = np.concatenate(walks).astype(np.uint32)
+    return Walks(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
+
+
+def turned_panels(fullest: Ids, inputs: int) -> NDArray[np.bool_]:
+    """Return which panels look up x turned, by the entries of their fullest rows: none where all gain too little."""
+    gains = np.interp(fullest / max(1, inputs), TURNED_DENSITIES, TURNED_GAINS)
+    return (gains > 0) & (gains.sum() > TURNING) & (BLOCK * BLOCK <= inputs <= MOST_TURNED)
+
+
+def compact_walks(walks: Walks) -> CompactWalks:
+    """Return the walks without the zeros among their weights."""
+    present = walks.weights.view(np.uint32) != 0
+    masks = np.packbits(present, axis=1, bitorder="little").view("<u4")
+    return CompactWalks(*walks[:3], walks.weights[present], masks)
+
+
+def _head(members: Ids, bias: Floats) -> Words:
+    """Return the biases and the numbers of a panel's rows."""
+    head = np.zeros((2, PANEL_ROWS), dtype=np.int32)
+    head[0, : len(members)] = bias[members].view(np.int32)
+    head[1] = -1
+    head[1, : len(members)] = members
+    return head.view(np.uint32)
+
+
+def _panel_of(matrix: CscMatrix, members: Ids, arrangements: int) -> _Panel:
+    counts = matrix.pointers[members + 1] - matrix.pointers[members]
+    starts = panel_starts(counts)
+    entries: Ids = np.arange(int(starts[-1])) + np.repeat(matrix.pointers[members] - starts[: len(members)], counts)
+    inputs = matrix.rows[entries].astype(np.int64)
+    places = np.stack((inputs, _turned_places(inputs, matrix.shape[0]))[:arrangements], axis=1)
+    return _Panel(starts, inputs, places, matrix.values[entries])
+
+
+def _groups(inputs: int) -> int:
+    """Return the groups of 4 blocks that x turned has; x before it gets room for as many."""
+    return max(1, -(-inputs // (UNIT * BLOCK)))
+
+
+def _turned_places(inputs: Ids, count: int) -> Ids:
+    """Return where inputs stand in x turned, behind x: see `walk`."""
+    groups = _groups(count)
+    unit, number = inputs // UNIT // groups, inputs // UNIT % groups
+    block = UNIT * (groups + number) + inputs % UNIT
+    return block * BLOCK + unit % UNIT * UNIT + unit // UNIT
+
+
+def _lines(panel: _Panel, placing: Placing) -> tuple[Words, Floats]:
+    """Return the lines of words of a panel after its head, and its lines of weights."""
+    steps, gathers = len(placing.walk) - 1, int(placing.left.max())
+    words = np.zeros((steps // CHUNK_STEPS + gathers, PANEL_ROWS), dtype=np.uint32)
+    weights = np.zeros((steps + gathers, PANEL_ROWS), dtype=np.float32)
+    _fill(panel, placing, words, weights)
+    return words, weights
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _fill(panel: _Panel, placing: Placing, words: Words, weights: Floats) -> None:
+    """Write the lookup places and the weights of all steps, then the inputs and the weights of the gathers."""
+    walk, steps = placing.walk, placing.taken.shape[1]
+    for row in range(PANEL_ROWS):
+        for step in range(steps):
+            entry = placing.taken[row, step]
+            # an unused lane looks at the first value of a block, which is never one behind the end of x
+            register, lane = step & 1, 0
+            if entry >= 0:
+                weights[step, row] = panel.weights[entry]
+                for arrangement in range(panel.places.shape[1]):
+                    place = panel.places[entry, arrangement]
+                    for position in (step, step + 1):
+                        if walk[position] == place // BLOCK:
+                            register, lane = position & 1, place % BLOCK
+            field = (register * BLOCK + lane) << (FIELD_BITS * (step % CHUNK_STEPS))
+            words[step // CHUNK_STEPS, row] |= np.uint32(field)
+        line = steps
+        for entry in range(panel.starts[row], panel.starts[row + 1]):
+            if placing.step_of[entry] < 0:
+                words[line - steps + steps // CHUNK_STEPS, row] = panel.inputs[entry]
+                weights[line, row] = panel.weights[entry]
+                line += 1

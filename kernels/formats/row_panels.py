@@ -1,0 +1,127 @@
+"""Packing for `panels`: output rows that share inputs, eight, four, two or one at a time.
+
+A panel's shared inputs are stored once, its weights input by input, a weight for each row. What a row reads besides
+follows row by row. Panels whose rows read nothing else have sections, and kernels, of their own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.dialect.attributes.row_panels import PanelsAttr
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.kernels.pieces import ranges
+
+OFFSET_UNIT = 32
+"""Bytes between two rows of x or y in tiles of 8 columns; other widths scale offsets."""
+
+INPUTS_AHEAD = 8
+"""Inputs after a panel's last one that may be read, to fetch rows of x ahead."""
+
+Indices = NDArray[np.int64]
+
+
+class Section(NamedTuple):
+    """Panels of one height; `mixed` ones have rows with inputs of their own."""
+
+    height: int
+    mixed: bool
+
+
+SECTIONS = (*(Section(height, mixed) for height in (8, 4, 2) for mixed in (False, True)), Section(1, mixed=False))
+
+
+class PackedPanels(NamedTuple):
+    """See the module docstring."""
+
+    heads: NDArray[np.uint32]
+    """[sections]: how many panels of each follow."""
+    records: NDArray[np.uint32]
+    """For each panel: the number of shared inputs, the offset of each row in y, the own inputs of each row if mixed."""
+    inputs: NDArray[np.uint32]
+    """Offsets in x: for each panel the shared inputs, then each row's own; `INPUTS_AHEAD` more at the end."""
+    weights: NDArray[np.float32]
+    """For each panel one weight a row for each shared input, then each row's own."""
+    bias: NDArray[np.float32]
+    """[outputs]."""
+
+
+def pack_panels(matrix: CscMatrix, panels: PanelsAttr | None, bias: NDArray[np.float32]) -> PackedPanels:
+    """Return the panels of a weight; a row that is in no panel is one by itself."""
+    members = {section: [np.zeros((0, section.height), dtype=np.int64)] for section in SECTIONS}
+    alone = np.ones(matrix.shape[1], dtype=bool)
+    for height, outputs in panels.panels if panels is not None else ():
+        alone[outputs] = False
+        for part in _cut(outputs, height):
+            mixed = _are_mixed(matrix, part)
+            for section in (one for one in SECTIONS if one.height == part.shape[1]):
+                members[section].append(part[mixed == section.mixed])
+    members[SECTIONS[-1]].append(np.flatnonzero(alone).reshape(-1, 1))
+    rows = {section: np.concatenate(found) for section, found in members.items()}
+    parts = [_packed(matrix, some, section) for section, some in rows.items()]
+    records, inputs, weights = zip(*parts, strict=True)
+    return PackedPanels(
+        np.array([len(some) for some in rows.values()], dtype=np.uint32),
+        np.concatenate(records),
+        np.pad(np.concatenate(inputs), (0, INPUTS_AHEAD)),
+        np.concatenate(weights),
+        bias,
+    )
+
+
+def _cut(outputs: Indices, height: int) -> list[Indices]:
+    """Return panels [panels, height] in parts that there is code for, each [parts, its height]."""
+    parts: list[Indices] = []
+    start = 0
+    for section in SECTIONS:
+        times = 0 if section.mixed else (height - start) // section.height
+        if times:
+            end = start + times * section.height
+            parts.append(outputs[:, start:end].reshape(-1, section.height))
+            start = end
+    return parts
+
+
+def _are_mixed(matrix: CscMatrix, rows: Indices) -> NDArray[np.bool_]:
+    """Return which panels of `rows` [panels, height] have rows that do not read the same inputs."""
+    lengths = np.diff(matrix.pointers)[rows]
+    mixed = (lengths != lengths[:, :1]).any(axis=1)
+    panel = np.repeat(np.flatnonzero(~mixed), lengths[~mixed, 0])
+    places = matrix.pointers[rows[panel]] + ranges(lengths[~mixed, 0])[:, None]
+    read = matrix.rows[places]
+    mixed[panel[(read != read[:, :1]).any(axis=1)]] = True
+    return mixed
+
+
+def _packed(
+    matrix: CscMatrix, rows: Indices, section: Section
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32]]:
+    """Return the records, inputs and weights of the panels of a section, `rows` [panels, height]."""
+    count, height = len(rows), section.height
+    lengths: Indices = np.diff(matrix.pointers)[rows].ravel()
+    owner = np.repeat(np.arange(count * height), lengths)
+    places = matrix.pointers[:-1][rows].ravel()[owner] + ranges(lengths)
+    read, panel = matrix.rows[places], owner // height
+    shared = _in_all(panel * matrix.shape[0] + read, height) if section.mixed else np.ones(len(read), dtype=bool)
+    own = np.bincount(owner[~shared], minlength=count * height)
+    common, besides = (lengths - own)[::height], own.reshape(count, height).sum(axis=1)
+    # an entry's place among the shared ones of its row, or among all others of its panel
+    turn = np.empty(len(read), dtype=np.int64)
+    turn[shared], turn[~shared] = ranges(lengths - own), ranges(besides)
+    inputs = np.empty(int((common + besides).sum()), dtype=np.uint32)
+    weights = np.empty(len(read), dtype=np.float32)
+    input_at, weight_at = (np.cumsum(sizes) - sizes for sizes in (common + besides, common * height + besides))
+    first = shared & (owner % height == 0)
+    inputs[input_at[panel[first]] + turn[first]] = read[first] * OFFSET_UNIT
+    inputs[(input_at + common)[panel[~shared]] + turn[~shared]] = read[~shared] * OFFSET_UNIT
+    weights[weight_at[panel[shared]] + turn[shared] * height + owner[shared] % height] = matrix.values[places[shared]]
+    weights[(weight_at + common * height)[panel[~shared]] + turn[~shared]] = matrix.values[places[~shared]]
+    records = np.column_stack([common, rows * OFFSET_UNIT, *([own.reshape(count, height)] if section.mixed else [])])
+    return records.astype(np.uint32).ravel(), inputs, weights
+
+
+def _in_all(reads: Indices, count: int) -> NDArray[np.bool_]:
+    """Return which of `reads` are there `count` times."""
+    _, inverse, times = np.unique(reads, return_inverse=True, return_counts=True)
+    return times[inverse] == count

@@ -1,0 +1,291 @@
+"""Dense kernel family whose vectors run over outputs, for any number of rows of activations.
+
+A batch of 17 rows costs 17 rows, though its tile is wider. Weights stand in panels [outputs / 16, K, 16] of 16 outputs.
+Four panels are in work at a time: all rows pass a chunk of their inputs, in the blocks of `dense_blocks`, while it is
+in the second-level cache. Activations are read feature-major, as in all tiles; outputs are written that way, too, or as
+the rows that leave the tile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.lowering.kernels.dense_blocks import (
+    BULK_ROWS,
+    PANEL,
+    TURN,
+    VECTORS,
+    BlockForm,
+    dense_block,
+    dense_input,
+    panels_at_once,
+)
+from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, activation_key, dense_weight
+from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT, I64, POINTER, Code, counted_loop, float_at, i64
+from redpebble.lowering.llvm.strided import Strided, copy_values, emit_strided
+from redpebble.lowering.llvm.transposition import rows_to_columns
+
+TOGETHER: Final = 4
+"""Panels in work at a time."""
+GROUP: Final = TOGETHER * PANEL
+"""Outputs of them."""
+
+MOST_COLUMNS: Final = 144
+"""Of a tile: weights that come from memory are used often enough then."""
+
+FEW_INPUTS: Final = 1024
+"""The activations of so many stay in the second-level cache, which is enough."""
+
+CHUNK: Final = 256
+"""Inputs after which sums are put aside, a multiple of `TURN`: those of a block of rows stay in the first level."""
+
+
+class DenseOutputs:
+    """Panels: weights [ceil(N / 16), K, 16] f32 and bias [ceil(N / 16) * 16] f32, padded with zeros."""
+
+    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
+        """Return the panels and the bias."""
+        dense = dense_weight(weight)
+        padding = -dense.shape[1] % PANEL
+        padded = np.pad(dense, ((0, 0), (0, padding)))
+        panels = padded.reshape(len(dense), padded.shape[1] // PANEL, PANEL).transpose(1, 0, 2)
+        return np.ascontiguousarray(panels), np.pad(bias, (0, padding))
+
+    def emit(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the kernel for all columns of tiles of `form.width` columns.
+
+        Raises:
+            ValueError: the tile has more columns than there may be.
+        """
+        whole = self.emit_rows(code, form)
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            builder.call(whole, [*args, i64(form.width)])
+
+        return code.function(f"dense_outputs_{form.key}", [POINTER] * 4 + [I64] * 2, body)
+
+    def emit_rows(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the same with a last argument, the number of rows; the columns behind them repeat the last one.
+
+        Raises:
+            ValueError: the tile has more columns than there may be.
+        """
+        whole = _product(code, form, code.column_lanes(form.width) if form.width > 1 else 0)
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            builder.call(whole, [*args, i64(form.width), args[5]])
+
+        return code.function(f"dense_rows_{form.key}", [POINTER] * 4 + [I64] * 3, body)
+
+    def emit_leaving(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the same with another argument, the values between rows of y: that is no tile but rows.
+
+        Raises:
+            ValueError: the tile has more columns than there may be.
+        """
+        whole = _product(code, form, 0)
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            *others, apart = args
+            builder.call(whole, [*others, i64(form.width), apart])
+
+        return code.function(f"dense_leaving_{form.key}", [POINTER] * 4 + [I64] * 4, body)
+
+
+def _product(code: Code, form: LinearForm, turned: int) -> ir.Function:
+    """Return the loop over panels, whose results are rows, or `turned` in vectors of so many columns.
+
+    It is `void (x, y, weights, bias, inputs, outputs, rows, columns of the tile, stride of the rows of y)`.
+    """
+    if form.width > MOST_COLUMNS:
+        raise ValueError(f"dense_outputs has code for up to {MOST_COLUMNS} batch columns, the tile has {form.width}")
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        aside = builder.alloca(ir.ArrayType(FLOAT, MOST_COLUMNS * GROUP))
+        aside.align = ALIGNMENT
+        x, y, weights, bias, inputs, outputs, rows, columns, y_stride = args
+        operands = _Operands(x, y, weights, bias, inputs, outputs, rows, columns, y_stride, aside)
+        product = _Product(code, builder, (form.activation, turned), operands)
+        panels = builder.sdiv(builder.add(product.operands.outputs, i64(PANEL - 1)), i64(PANEL))
+        grouped = builder.mul(builder.sdiv(panels, i64(TOGETHER)), i64(TOGETHER))
+        with counted_loop(builder, grouped, TOGETHER) as panel:
+            product.emit(panel, TOGETHER)
+        with counted_loop(builder, builder.sub(panels, grouped)) as further:
+            product.emit(builder.add(grouped, further), 1)
+
+    name = f"dense_product_{turned or 'rows'}_{activation_key(form.activation)}"
+    return code.function(name, [POINTER] * 4 + [I64] * 5, body)
+
+
+class _Operands(NamedTuple):
+    """What a product is called with, and memory for sums [rows][outputs of a group]; strides are in values."""
+
+    x: ir.Value
+    y: ir.Value
+    weights: ir.Value
+    bias: ir.Value
+    inputs: ir.Value
+    outputs: ir.Value
+    rows: ir.Value
+    columns: ir.Value
+    y_stride: ir.Value
+    aside: ir.Value
+
+
+class _Sums(NamedTuple):
+    """Where sums of some panels are, and where they come from; each an address and the values between rows."""
+
+    target: tuple[ir.Value, ir.Value]
+    initial: tuple[ir.Value, ir.Value]
+
+
+class _Inputs(NamedTuple):
+    """A chunk of inputs: the first one, their number, and whether they are the last ones."""
+
+    first: ir.Value
+    number: ir.Value
+    are_last: ir.Value
+
+
+class _Place(NamedTuple):
+    """A block: the addresses of x, y, initial sums and weights, its rows, the values between rows and panels."""
+
+    x: ir.Value
+    y: ir.Value
+    initial: ir.Value
+    weights: ir.Value
+    rows: ir.Value
+    strides: tuple[ir.Value, ir.Value]
+    apart: ir.Value
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The code of some panels for all rows; form is the activation, and the columns of vectors or 0."""
+
+    code: Code
+    builder: ir.IRBuilder
+    form: tuple[ActivationAttr | None, int]
+    operands: _Operands
+
+    def emit(self, panel: ir.Value, count: int) -> None:
+        """Emit `count` panels from `panel` on: where they are whole right into y, else by way of other memory."""
+        builder, operands, (_, turned) = self.builder, self.operands, self.form
+        first, aside = builder.mul(panel, i64(PANEL)), (operands.aside, i64(GROUP))
+        features = _least(builder, builder.sub(operands.outputs, first), i64(PANEL * count))
+        if turned:
+            self._emit_chunks(panel, count, aside)
+            target = float_at(builder, operands.y, builder.mul(first, operands.columns))
+            arguments = [operands.aside, target, i64(GROUP), features, operands.rows, operands.columns]
+            builder.call(rows_to_columns(self.code, turned), arguments)
+            return
+        target = float_at(builder, operands.y, first)
+        whole = builder.icmp_signed("==", features, i64(PANEL * count))
+        place = [builder.select(whole, *pair) for pair in zip((target, operands.y_stride), aside, strict=True)]
+        self._emit_chunks(panel, count, (place[0], place[1]))
+        with builder.if_then(builder.not_(whole)):
+            sides = (Strided(target, (operands.y_stride, 1)), [Strided(operands.aside, (i64(GROUP), 1))], copy_values)
+            emit_strided(self.code, builder, [operands.rows, features], sides)
+
+    def _emit_chunks(self, panel: ir.Value, count: int, target: tuple[ir.Value, ir.Value]) -> None:
+        """Emit all inputs, a chunk after the other; a layer without inputs has an empty one."""
+        builder, inputs = self.builder, self.operands.inputs
+        biases = float_at(builder, self.operands.bias, builder.mul(panel, i64(PANEL)))
+        few = builder.icmp_signed("<=", inputs, i64(FEW_INPUTS))
+        size = builder.select(few, i64(FEW_INPUTS), i64(CHUNK))
+        chunks = builder.add(builder.sdiv(builder.sub(inputs, i64(1)), size), i64(1))
+        with counted_loop(builder, chunks) as number:
+            first = builder.mul(number, size)
+            is_first, left = builder.icmp_signed("==", first, i64(0)), builder.sub(inputs, first)
+            chunk = _least(builder, left, size)
+            initial = [builder.select(is_first, *pair) for pair in zip((biases, i64(0)), target, strict=True)]
+            sums = _Sums(target, (initial[0], initial[1]))
+            self._emit_rows((panel, count), _Inputs(first, chunk, builder.icmp_signed("==", left, chunk)), sums)
+
+    def _emit_rows(self, panels: tuple[ir.Value, int], inputs: _Inputs, sums: _Sums) -> None:
+        """Emit a chunk for all rows, in blocks."""
+        builder, operands, (panel, count) = self.builder, self.operands, panels
+        lanes = self.code.target.lanes
+        apart = builder.mul(operands.inputs, i64(PANEL))
+        entry = builder.add(builder.mul(panel, operands.inputs), inputs.first)
+        weights = float_at(builder, operands.weights, builder.mul(entry, i64(PANEL)))
+        column = float_at(builder, operands.x, builder.mul(inputs.first, operands.columns))
+        few = builder.icmp_signed("<=", operands.rows, i64(max(VECTORS[lanes])))
+        bulk = i64(BULK_ROWS[lanes])
+        needed = builder.sdiv(builder.add(operands.rows, builder.sub(bulk, i64(1))), bulk)
+        blocks = builder.select(few, i64(1), needed)
+        # the last two are about equal, so that none has few rows; only the last one may repeat a row
+        whole = builder.select(few, i64(0), builder.sub(blocks, i64(2)))
+        rest = builder.sub(operands.rows, builder.mul(whole, bulk))
+        half = builder.mul(builder.sdiv(builder.add(rest, i64(3)), i64(4)), i64(2))
+        half = builder.select(few, i64(0), half)
+        with counted_loop(builder, blocks) as block:
+            is_last = builder.icmp_signed("==", block, builder.sub(blocks, i64(1)))
+            row = builder.mul(_least(builder, block, whole), bulk)
+            row = builder.add(row, builder.select(is_last, half, i64(0)))
+            rows = builder.select(is_last, builder.sub(operands.rows, row), half)
+            rows = builder.select(builder.icmp_signed("<", block, whole), bulk, rows)
+            places = [float_at(builder, address, builder.mul(row, stride)) for address, stride in sums]
+            strides = (sums.target[1], sums.initial[1])
+            place = _Place(float_at(builder, column, row), places[0], places[1], weights, rows, strides, apart)
+            self._emit_choice(count, place, inputs.number)
+            self._emit_end(count, place, inputs)
+
+    def _emit_choice(self, count: int, place: _Place, inputs: ir.Value) -> None:
+        """Emit the call of the least block for a number of rows that only the call knows."""
+        builder, lanes = self.builder, self.code.target.lanes
+        done = builder.append_basic_block("done")
+        choice, fewer = builder.switch(place.rows, done), 0
+        for rows in VECTORS[lanes]:
+            case = builder.append_basic_block(f"rows{rows}")
+            for number in range(fewer, rows):
+                choice.add_case(i64(number + 1), case)
+            fewer = rows
+            builder.position_at_end(case)
+            at_once = min(count, panels_at_once(lanes, rows))
+            function = dense_block(self.code, BlockForm(rows, at_once))
+            with counted_loop(builder, i64(count), at_once) as panel:
+                sides = [float_at(builder, side, builder.mul(panel, i64(PANEL))) for side in (place.y, place.initial)]
+                weights = float_at(builder, place.weights, builder.mul(panel, place.apart))
+                numbers = [builder.sub(place.rows, i64(1)), self.operands.columns, *place.strides, inputs, place.apart]
+                builder.call(function, [place.x, sides[0], weights, sides[1], *numbers])
+            builder.branch(done)
+        builder.position_at_end(done)
+
+    def _emit_end(self, count: int, place: _Place, inputs: _Inputs) -> None:
+        """Emit the last one of an odd number of inputs, and the activation of complete sums, just after their block."""
+        builder, (stride, _), (activation, _) = self.builder, place.strides, self.form
+        even = builder.mul(builder.sdiv(inputs.number, i64(TURN)), i64(TURN))
+        with builder.if_then(builder.icmp_signed("<", even, inputs.number)):
+            x = float_at(builder, place.x, builder.mul(even, self.operands.columns))
+            weights = float_at(builder, place.weights, builder.mul(even, i64(PANEL)))
+            arguments = [x, place.y, weights, stride, place.apart, place.rows, i64(count)]
+            builder.call(dense_input(self.code), arguments)
+        if activation is not None:
+            with builder.if_then(inputs.are_last):
+                arguments = [place.y, stride, place.rows, i64(PANEL * count)]
+                builder.call(_activate(self.code, activation), arguments)
+
+
+def _least(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
+    return builder.select(builder.icmp_signed("<", left, right), left, right)
+
+
+def _activate(code: Code, activation: ActivationAttr) -> ir.Function:
+    """Return `void (y, stride, rows, outputs)`, in place; outputs are whole panels."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        y, stride, rows, outputs = args
+        lanes = code.lanes(builder)
+        with counted_loop(builder, rows) as row, counted_loop(builder, outputs, lanes.width) as output:
+            place = float_at(builder, y, builder.add(builder.mul(row, stride), output))
+            (result,) = activated(lanes, activation, [lanes.load(place)])
+            lanes.store(result, place)
+
+    return code.function(f"dense_activation_{activation_key(activation)}", [POINTER, I64, I64, I64], body)

@@ -1,0 +1,113 @@
+"""Elementwise work inside a tile: activations, two-operand arithmetic, and copies of rows.
+
+An operand is a feature-major buffer [features][width], one row for all features, or a constant per feature.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from llvmlite import ir
+
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.lowering.kernels.kernel_form import activated, activation_key
+from redpebble.lowering.llvm.builder import (
+    FLOAT,
+    FLOAT_BYTES,
+    I64,
+    POINTER,
+    Code,
+    cell,
+    counted_loop,
+    float_at,
+    i64,
+)
+from redpebble.lowering.llvm.vectors import Lanes
+
+Operand = Literal["tile", "one_row", "per_feature", "one_value"]
+"""How an operand is read for feature k and column t: [k][t], [0][t], [k], or [0]."""
+
+
+def prelu(lanes: Lanes, x: ir.Value, slope: ir.Value) -> ir.Value:
+    """Return x where it is not negative (NaN included: NaN * slope is NaN), else x * slope."""
+    return lanes.select(lanes.compare("<", x, lanes.splat(0.0)), lanes.mul(x, slope), x)
+
+
+ARITHMETIC: Final[Mapping[str, Callable[[Lanes, ir.Value, ir.Value], ir.Value]]] = MappingProxyType(
+    {
+        "pebble.add": Lanes.add,
+        "pebble.sub": Lanes.sub,
+        "pebble.mul": Lanes.mul,
+        "pebble.div": Lanes.div,
+        "pebble.prelu": prelu,
+    }
+)
+
+
+@dataclass(frozen=True)
+class BinaryForm:
+    """What a two-operand kernel is specialised on."""
+
+    op: str
+    left: Operand
+    right: Operand
+    width: int
+
+    @property
+    def key(self) -> str:
+        """A name for the function."""
+        return f"{self.op.removeprefix('pebble.')}_{self.left}_{self.right}_w{self.width}"
+
+
+def binary(code: Code, form: BinaryForm) -> ir.Function:
+    """Return `void (left, right, y, features)`.
+
+    A vector holds columns of one feature; in a tile of one column it holds features.
+    """
+    lanes = code.target.lanes if form.width == 1 else code.column_lanes(form.width)
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        left, right, y, features = args
+        vectors = code.lanes(builder, lanes)
+        with counted_loop(builder, features, lanes if form.width == 1 else 1) as feature:
+            for column in range(0, form.width, lanes):
+                place = (feature, form.width, column)
+                first = _read(vectors, (form.left, left), place)
+                second = _read(vectors, (form.right, right), place)
+                result = ARITHMETIC[form.op](vectors, first, second)
+                vectors.store(result, cell(builder, y, place), FLOAT_BYTES * lanes)
+
+    return code.function(form.key, [POINTER, POINTER, POINTER, I64], body)
+
+
+def _read(lanes: Lanes, operand: tuple[Operand, ir.Value], place: tuple[ir.Value, int, int]) -> ir.Value:
+    """Return the vector of an operand at (feature, width, column)."""
+    kind, pointer = operand
+    feature, width, column = place
+    builder = lanes.builder
+    match kind:
+        case "tile":
+            return lanes.load(cell(builder, pointer, place), FLOAT_BYTES * lanes.width)
+        case "one_row" if width > 1:
+            return lanes.load(cell(builder, pointer, (i64(0), width, column)), FLOAT_BYTES * lanes.width)
+        case "per_feature" if width == 1:
+            return lanes.load(float_at(builder, pointer, feature), FLOAT_BYTES)
+        case "per_feature":
+            return lanes.splat(builder.load(float_at(builder, pointer, feature), typ=FLOAT))
+        case "one_row" | "one_value":
+            return lanes.splat(builder.load(pointer, typ=FLOAT))
+
+
+def activate(code: Code, activation: ActivationAttr | None, width: int) -> ir.Function:
+    """Return `void (x, y, features)`, a copy where there is no activation; up to a vector behind y is overwritten."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, y, features = args
+        lanes = code.lanes(builder)
+        with counted_loop(builder, builder.mul(features, i64(width)), lanes.width) as start:
+            value = lanes.load(float_at(builder, x, start), FLOAT_BYTES)
+            (result,) = activated(lanes, activation, [value])
+            lanes.store(result, float_at(builder, y, start), FLOAT_BYTES)
+
+    return code.function(f"activate_{activation_key(activation)}_w{width}", [POINTER, POINTER, I64], body)

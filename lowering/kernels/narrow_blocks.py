@@ -1,0 +1,140 @@
+"""Sparse kernel family for small batches: blocks of inputs, rows of about equal counts in fours, rounds of 8 steps.
+
+A step multiplies one weight of each of four rows, a vector broadcast, with its input's columns, a memory operand. A
+round is 8 steps; a count that is no multiple of 8 enters the first round in the middle. Four 16-bit offsets come with
+one load, as in narrow tiles loads are what there is most of. Blocks, as many as the IR says, may be as large as the
+first-level cache permits narrow tiles, so that rows have many connections there; see `narrow_block_packing`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.kernels.formats.narrow_blocks import ROWS, STEPS, pack_narrow_blocks
+from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, merged
+from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, sparse_weight
+from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES, I32, I64, Code, byte_at, i64
+from redpebble.lowering.llvm.prefetch import fetch_lines
+
+MOST_VECTORS: Final = 2
+"""Vectors of columns a row has at once: the sums of four rows, their weights and operands fit 16 registers."""
+
+WEIGHT_BYTES, OFFSET_BYTES = FLOAT_BYTES * ROWS, 2 * ROWS
+"""Of a step."""
+
+AHEAD: Final = (2048, 1024)
+"""Bytes by which weights and offsets are fetched ahead: many weights come from beyond the second-level cache."""
+
+LINES: Final = tuple(STEPS * size // ALIGNMENT for size in (WEIGHT_BYTES, OFFSET_BYTES))
+"""Cache lines of weights and offsets in a round."""
+
+Values = Sequence[ir.Value]
+
+
+@dataclass(frozen=True)
+class NarrowBlocks:
+    """Over so many blocks of inputs, or the fewest there are; see `narrow_block_packing` for the arrays."""
+
+    blocks: int | None = None
+
+    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
+        """Return blocks, records, weights, offsets and bias.
+
+        Raises:
+            ValueError: the layer cannot have so many blocks, or so few.
+        """
+        return pack_narrow_blocks(sparse_weight(weight), bias, self.blocks)
+
+    def emit(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the kernel for tiles of `form.width` columns."""
+        return BlockKernel("narrow_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What a round begins with: the rounds left with it, its weights and offsets, the offsets of its steps, the sums.
+
+    All of these can enter a round at any step, so each is a value that comes from before the step or from the entry.
+    """
+
+    values: Values
+
+    @classmethod
+    def at(cls, builder: ir.IRBuilder, places: Values, sums: Values) -> "_Round":
+        """Load the offsets of a round; `places` are the rounds left, its weights, and its offsets."""
+        for place, distance, lines in zip(places[1:], AHEAD, LINES, strict=True):
+            fetch_lines(builder, byte_at(builder, place, i64(distance)), lines)
+        quads = [byte_at(builder, places[2], i64(OFFSET_BYTES * step)) for step in range(STEPS)]
+        return cls([*places, *(builder.load(quad, typ=I64) for quad in quads), *sums])
+
+    @property
+    def quads(self) -> Values:
+        """The offsets of the steps, those of four rows in a word."""
+        return self.values[3 : 3 + STEPS]
+
+    @property
+    def sums(self) -> Values:
+        """The sums so far."""
+        return self.values[3 + STEPS :]
+
+
+def _products(fours: RowGroups, work: GroupWork, initial: Values) -> list[ir.Value]:
+    """Return the sums after `work.count` connections of each row."""
+    builder = fours.builder
+    # the first round begins as many steps early as are skipped, so the others begin where they should
+    skipped = builder.and_(builder.neg(work.count), i64(STEPS - 1))
+    rounds = builder.lshr(builder.add(work.count, i64(STEPS - 1)), i64(STEPS.bit_length() - 1))
+    weights = byte_at(builder, work.weights, builder.mul(skipped, i64(-WEIGHT_BYTES)))
+    # packing puts the offsets of a round of idle connections before the first ones
+    offsets = byte_at(builder, work.offsets, builder.mul(builder.sub(i64(STEPS), skipped), i64(OFFSET_BYTES)))
+    entry = _Round.at(builder, [rounds, weights, offsets], initial)
+    start, done = builder.block, builder.append_basic_block("sums")
+    steps = [builder.append_basic_block(f"step{step}") for step in range(STEPS)]
+    nothing = builder.icmp_unsigned("==", work.count, i64(0))
+    switch = builder.switch(builder.trunc(builder.select(nothing, i64(STEPS), skipped), I32), done)
+    for step, block in enumerate(steps):
+        switch.add_case(ir.Constant(I32, step), block)
+    last = _emit_rounds(fours, work, (start, entry), [*steps, done])
+    return [merged(builder, (a, start), (b, steps[-1])) for a, b in zip(initial, last.sums, strict=True)]
+
+
+def _emit_rounds(
+    fours: RowGroups, work: GroupWork, entered: tuple[ir.Block, _Round], blocks: Sequence[ir.Block]
+) -> _Round:
+    """Emit all rounds, entered at any of the `blocks`, and go to the last of them; return the state after a round."""
+    builder, (start, entry), (*steps, done) = fours.builder, entered, blocks
+    builder.position_at_end(steps[0])
+    head = [merged(builder, (value, start)) for value in entry.values]
+    state = _Round([*head])
+    for step in range(STEPS):
+        if step > 0:
+            builder.branch(steps[step])
+            builder.position_at_end(steps[step])
+            pairs = zip(entry.values, state.values, strict=True)
+            state = _Round([merged(builder, (value, start), (now, steps[step - 1])) for value, now in pairs])
+        here = replace(work, weights=state.values[1])
+        sums = fours.multiplied(here, (WEIGHT_BYTES * step, _parts(builder, state.quads[step])), state.sums)
+        state = _Round([*state.values[: 3 + STEPS], *sums])
+    left = builder.sub(state.values[0], i64(1))
+    again = builder.append_basic_block("again")
+    builder.cbranch(builder.icmp_unsigned("==", left, i64(0)), done, again)
+    builder.position_at_end(again)
+    sizes = (WEIGHT_BYTES * STEPS, OFFSET_BYTES * STEPS)
+    places = [byte_at(builder, place, i64(size)) for place, size in zip(state.values[1:3], sizes, strict=True)]
+    for phi, value in zip(head, _Round.at(builder, [left, *places], state.sums).values, strict=True):
+        phi.add_incoming(value, again)
+    builder.branch(steps[0])
+    builder.position_at_end(done)
+    return state
+
+
+def _parts(builder: ir.IRBuilder, quad: ir.Value) -> list[ir.Value]:
+    """Return the four 16-bit numbers in a word, by as few instructions as there are."""
+    low, high = builder.and_(quad, i64(0xFFFFFFFF)), builder.lshr(quad, i64(32))
+    parts = [builder.and_(quad, i64(0xFFFF)), builder.lshr(low, i64(16)), builder.and_(high, i64(0xFFFF))]
+    return [*parts, builder.lshr(quad, i64(48))]

@@ -1,0 +1,241 @@
+"""Sparse kernel families for one row of activations: weights meet values that are looked up in two registers.
+
+Cut x into blocks of 16. A panel of 32 output rows shares a walk v0, v1, ... over the blocks. Step t holds the blocks
+v_t and v_t+1 in two registers (one of them from the step before), looks up one of these 32 values for every row, and
+multiplies it by the row's weight. So an entry may go into any step that touches its block, and no sum leaves its
+register before its row is complete. What fits no step is gathered, into the same sums. Where it pays, x is first copied
+to a place behind which it stands once more, turned. `walk_packing` makes the walks and says what that is.
+
+An unused lane multiplies 0 by a real x: an infinity or NaN in x may spread to rows without a connection to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.kernels.formats.permute_walk import FIELD_BITS, UNIT, compact_walks, pack_walks
+from redpebble.kernels.formats.permute_walk_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
+from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, sparse_weight
+from redpebble.lowering.kernels.permute_walk_weights import WeightStream
+from redpebble.lowering.kernels.single_row import gather, load_ints, lookup, scatter_rows, single_row_key, splat_int
+from redpebble.lowering.llvm.builder import FLOAT, I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
+from redpebble.lowering.llvm.vectors import Lanes
+
+HEAD_WORDS = 2 * PANEL_ROWS
+"""The biases and the numbers of a panel's rows."""
+
+_UNIT_VECTOR = ir.VectorType(FLOAT, UNIT)
+
+State = list[ir.Value]
+"""What a loop carries: the sums, the blocks in registers, and at the end the places in the streams of weights."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Panels of 32 rows: the arrays of `pack_walks`, or where `compact` those of `compact_walks`, which omit zeros.
+
+    Omitting zeros takes time, and pays where the weights come from beyond the L2 cache.
+    """
+
+    compact: bool
+
+    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
+        """Return the sizes, walks, words and weights, and for the compact form the masks."""
+        walks = pack_walks(sparse_weight(weight), bias, beyond_l2=self.compact)
+        return compact_walks(walks) if self.compact else walks
+
+    def emit(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the kernel for one row of activations."""
+        streams = 4 if self.compact else 3
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            x, y, sizes, *starts = args[: 3 + streams]
+            x = _with_turned(code, builder, (x, sizes), args[-2])
+            panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
+
+            def panel(index: ir.Value, places: Sequence[ir.Value]) -> Sequence[ir.Value]:
+                pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
+                counts = [builder.zext(builder.load(float_at(builder, sizes, place), typ=I32), I64) for place in pair]
+                return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2:])
+
+            reduce_loop(builder, (i64(0), panels), starts, panel)
+
+        name = "compact_walk" if self.compact else "walk"
+        return code.function(single_row_key(name, form), [POINTER] * (3 + streams) + [I64, I64], body)
+
+
+def _with_turned(code: Code, builder: ir.IRBuilder, origin: tuple[ir.Value, ir.Value], inputs: ir.Value) -> ir.Value:
+    """Return where the panels find their blocks: x, or a copy that x turned follows, as (x, sizes) says."""
+    x, sizes = origin
+    is_turned = builder.zext(builder.load(sizes, typ=I32), I64)
+    lanes = Lanes(builder, code.target, BLOCK)
+    blocks = builder.mul(is_turned, builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK)))
+    groups = builder.sdiv(builder.add(blocks, i64(UNIT - 1)), i64(UNIT))
+    room = builder.alloca(ir.ArrayType(FLOAT, 2 * UNIT * BLOCK), groups)
+    room.align = 4 * BLOCK
+    # llvmlite types what is allocated by its contents, and then refuses vectors of them
+    copy = builder.inttoptr(builder.ptrtoint(room, I64), POINTER)
+
+    def copied(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        place = builder.mul(index, i64(BLOCK))
+        lanes.store(lanes.load(float_at(builder, x, place)), float_at(builder, copy, place), 4 * BLOCK)
+        return []
+
+    def turned(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        units = [
+            builder.load(float_at(builder, copy, builder.mul(place, i64(UNIT))), align=4 * UNIT, typ=_UNIT_VECTOR)
+            for place in [builder.add(index, builder.mul(groups, i64(number))) for number in range(BLOCK)]
+        ]
+        behind = float_at(builder, copy, builder.mul(builder.add(groups, index), i64(UNIT * BLOCK)))
+        for number, value in enumerate(_turned_units(builder, units)):
+            lanes.store(value, float_at(builder, behind, i64(number * BLOCK)), 4 * BLOCK)
+        return []
+
+    reduce_loop(builder, (i64(0), blocks), [], copied)
+    reduce_loop(builder, (i64(0), groups), [], turned)
+    return builder.select(builder.icmp_signed("!=", is_turned, i64(0)), copy, x)
+
+
+def _turned_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return 4 vectors of 16 floats: the first float of each of 16 units of 4, the second ones, and so on.
+
+    Unit 4 i + q stands at lane 4 q + i, as then each part of a register is turned by itself.
+    """
+
+    def shuffled(left: ir.Value, right: ir.Value, mask: Sequence[int]) -> ir.Value:
+        return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, len(mask)), list(mask)))
+
+    def parts(left: ir.Value, right: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        """Return in each quarter the lanes of that of two vectors; from 4 on of the second one's."""
+        first = [lane if lane < UNIT else lane - UNIT + BLOCK for lane in lanes]
+        return shuffled(left, right, [UNIT * quarter + lane for quarter in range(UNIT) for lane in first])
+
+    rows: list[ir.Value] = []
+    for first in range(0, BLOCK, UNIT):
+        left, right = (shuffled(units[at], units[at + 1], range(2 * UNIT)) for at in (first, first + 2))
+        rows.append(shuffled(left, right, range(BLOCK)))
+    low = [parts(rows[at], rows[at + 1], (0, 4, 1, 5)) for at in (0, 2)]
+    high = [parts(rows[at], rows[at + 1], (2, 6, 3, 7)) for at in (0, 2)]
+    return [parts(left, right, lanes) for left, right in (low, high) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7))]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One panel: x and y, its walk and its words."""
+
+    code: Code
+    builder: ir.IRBuilder
+    vectors: tuple[ir.Value, ir.Value]
+    places: tuple[ir.Value, ir.Value]
+
+    def emit(self, counts: Sequence[ir.Value], form: LinearForm, weights: Sequence[ir.Value]) -> State:
+        """Emit the panel with its [chunks, gathers]; returns where the next one's walk, words and weights begin."""
+        builder, lanes, words = self.builder, self.lanes, self.places[1]
+        # all rows at once where there are registers for their sums, else the walk is repeated for each vector of rows
+        together = PANEL_ROWS // lanes.width if self.in_registers else 1
+        after: State = []
+        for first in range(0, PANEL_ROWS, together * lanes.width):
+            rows = [first + index * lanes.width for index in range(together)]
+            state = [lanes.load(float_at(builder, words, i64(row)), 4 * lanes.width) for row in rows]
+            state = self._emit_chunks(counts[0], rows, [*state, *weights])
+            state = self._emit_gathers(counts, rows, state)
+            for row, value in zip(rows, activated(lanes, form.activation, state[:together]), strict=True):
+                numbers = load_ints(lanes, float_at(builder, words, i64(PANEL_ROWS + row)))
+                scatter_rows(self.code, lanes, value, (self.vectors[1], numbers))
+            after = state[together:]
+        steps = builder.add(builder.mul(counts[0], i64(CHUNK_STEPS)), i64(1))
+        lines = builder.mul(builder.add(counts[0], counts[1]), i64(PANEL_ROWS))
+        return [float_at(builder, self.places[0], steps), self._line(lines), *after]
+
+    @property
+    def lanes(self) -> Lanes:
+        """Vectors of rows."""
+        return self.code.lanes(self.builder)
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether values are looked up in registers; else they are gathered at the place that a look-up would give."""
+        return self.code.target.has_avx512
+
+    def _emit_chunks(self, count: ir.Value, rows: Sequence[int], state: State) -> State:
+        """Emit all steps of the walk for vectors of rows; the state is their sums and the places in the weights."""
+        lanes, groups = self.lanes, len(rows)
+        # odd steps have sums of their own, as two chains of multiply-adds hide each other's latency
+        sums = [*state[:groups], *[lanes.splat(0.0)] * groups]
+        present = [self._block(i64(0))] if self.in_registers else []
+
+        def chunk(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            following, block = list(carried[: 2 * groups]), carried[2 * groups]
+            stream = WeightStream(self.code, lanes, list(carried[2 * groups + len(present) :]))
+            line = self._line(self.builder.mul(index, i64(PANEL_ROWS)))
+            places = [load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
+            position = self.builder.mul(index, i64(CHUNK_STEPS))
+            for step in range(CHUNK_STEPS):
+                blocks, block = self._blocks(position, step, block)
+                for group, weight in enumerate(stream.take(rows)):
+                    value = self._look_up(blocks, self.builder.lshr(places[group], lanes.ints(FIELD_BITS * step)))
+                    target = step % 2 * groups + group
+                    following[target] = lanes.fma(value, weight, following[target])
+            return [*following, *([block] if present else []), *stream.places]
+
+        initial = [*sums, *present, *state[groups:]]
+        results = reduce_loop(self.builder, (i64(0), count), initial, chunk)
+        totals = [lanes.add(results[group], results[groups + group]) for group in range(groups)]
+        return [*totals, *results[2 * groups + len(present) :]]
+
+    def _emit_gathers(self, counts: Sequence[ir.Value], rows: Sequence[int], state: State) -> State:
+        """Emit what the walk left over."""
+        lanes, groups = self.lanes, len(rows)
+        first = self._line(self.builder.mul(counts[0], i64(PANEL_ROWS)))
+
+        def step(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            stream = WeightStream(self.code, lanes, list(carried[groups:]))
+            line = float_at(self.builder, first, self.builder.mul(index, i64(PANEL_ROWS)))
+            following: State = []
+            for row, weight, total in zip(rows, stream.take(rows), carried, strict=False):
+                inputs = load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width)
+                following.append(lanes.fma(gather(self.code, lanes, self.vectors[0], inputs), weight, total))
+            return [*following, *stream.places]
+
+        return reduce_loop(self.builder, (i64(0), counts[1]), state, step)
+
+    def _line(self, words: ir.Value) -> ir.Value:
+        """Return the address some words after the head."""
+        return float_at(self.builder, float_at(self.builder, self.places[1], i64(HEAD_WORDS)), words)
+
+    def _blocks(self, position: ir.Value, step: int, present: ir.Value) -> tuple[tuple[ir.Value, ir.Value], ir.Value]:
+        """Return the blocks of a step, that at an even position of the walk first, and the one it goes to.
+
+        A block is a register, or the first of its inputs where values are not looked up in registers.
+        """
+        after = self.builder.add(position, i64(step + 1))
+        if self.in_registers:
+            there = self._block(after)
+        else:
+            present = self._first_input(self.builder.add(position, i64(step)))
+            there = self._first_input(after)
+        return ((present, there) if step % 2 == 0 else (there, present)), there
+
+    def _offset(self, position: ir.Value) -> ir.Value:
+        return self.builder.load(float_at(self.builder, self.places[0], position), typ=I32)
+
+    def _block(self, position: ir.Value) -> ir.Value:
+        address = byte_at(self.builder, self.vectors[0], self.builder.zext(self._offset(position), I64))
+        return self.lanes.load(address, 4 * BLOCK)
+
+    def _first_input(self, position: ir.Value) -> ir.Value:
+        return splat_int(self.lanes, self.builder.lshr(self._offset(position), ir.Constant(I32, 2)))
+
+    def _look_up(self, blocks: tuple[ir.Value, ir.Value], places: ir.Value) -> ir.Value:
+        """Return the value of each row, where its lowest bits say which one of the two blocks it is."""
+        builder, lanes = self.builder, self.lanes
+        if self.in_registers:
+            return lookup(self.code, lanes, blocks, places)
+        in_odd = builder.icmp_signed("!=", builder.and_(places, lanes.ints(BLOCK)), lanes.ints(0))
+        first = builder.select(in_odd, blocks[1], blocks[0])
+        inputs = builder.add(first, builder.and_(places, lanes.ints(BLOCK - 1)))
+        return gather(self.code, lanes, self.vectors[0], inputs)

@@ -1,0 +1,77 @@
+"""What kernels for one row of activations share: loads and stores at computed places, and look-ups in registers."""
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from redpebble.lowering.kernels.kernel_form import LinearForm
+from redpebble.lowering.llvm.builder import I32, POINTER, VOID, Code, float_at
+from redpebble.lowering.llvm.vectors import Lanes
+
+BIT = ir.IntType(1)
+
+
+def single_row_key(family: str, form: LinearForm) -> str:
+    """Return the name of a family's kernel of some form.
+
+    Raises:
+        ValueError: the form is for more than one row of activations.
+    """
+    if form.width != 1:
+        raise ValueError(f"{family} has code for tiles of 1 batch column, the tile has {form.width}")
+    return f"{family}_{form.key}"
+
+
+def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
+    """Return the floats at `places`, a vector of i32, after `pointer`."""
+    addresses = _addresses(lanes, pointer, places)
+    flags = ir.VectorType(BIT, lanes.width)
+    name = f"llvm.masked.gather.v{lanes.width}f32.v{lanes.width}p0"
+    function = intrinsic(code, name, lanes.float_vector, [addresses.type, I32, flags, lanes.float_vector])
+    every, undefined = ir.Constant(flags, [1] * lanes.width), ir.Constant(lanes.float_vector, ir.Undefined)
+    return lanes.builder.call(function, [addresses, ir.Constant(I32, 4), every, undefined])
+
+
+def scatter_rows(code: Code, lanes: Lanes, values: ir.Value, target: tuple[ir.Value, ir.Value]) -> None:
+    """Write `values` to (y, rows): each lane to its row, a vector of i32; a negative one is no row."""
+    y, rows = target
+    addresses = _addresses(lanes, y, rows)
+    is_row = lanes.builder.icmp_signed(">=", rows, lanes.ints(0))
+    name = f"llvm.masked.scatter.v{lanes.width}f32.v{lanes.width}p0"
+    function = intrinsic(code, name, VOID, [lanes.float_vector, addresses.type, I32, is_row.type])
+    lanes.builder.call(function, [values, addresses, ir.Constant(I32, 4), is_row])
+
+
+def lookup(code: Code, lanes: Lanes, tables: tuple[ir.Value, ir.Value], places: ir.Value) -> ir.Value:
+    """Return 16 of the 32 floats of two AVX-512 registers; the low five bits of each lane of `places` say which."""
+    types = [lanes.float_vector, lanes.int_vector, lanes.float_vector]
+    function = intrinsic(code, "llvm.x86.avx512.vpermi2var.ps.512", lanes.float_vector, types)
+    return lanes.builder.call(function, [tables[0], places, tables[1]])
+
+
+def load_ints(lanes: Lanes, pointer: ir.Value, align: int = 4) -> ir.Value:
+    """Return as many 32-bit integers at `pointer` as there are lanes."""
+    return lanes.builder.load(pointer, align=align, typ=lanes.int_vector)
+
+
+def splat_int(lanes: Lanes, value: ir.Value) -> ir.Value:
+    """Return a 32-bit integer in every lane."""
+    undefined = ir.Constant(lanes.int_vector, ir.Undefined)
+    first = lanes.builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    return lanes.builder.shuffle_vector(first, undefined, lanes.ints(0))
+
+
+def _addresses(lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
+    """Return the address of the float at each of `places`; llvmlite types a sum of addresses by its base."""
+    builder = lanes.builder
+    undefined = ir.Constant(ir.VectorType(POINTER, lanes.width), ir.Undefined)
+    first = builder.insert_element(undefined, pointer, ir.Constant(I32, 0))
+    return float_at(builder, builder.shuffle_vector(first, undefined, lanes.ints(0)), places)
+
+
+def intrinsic(code: Code, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    """Return one of LLVM's intrinsics, declared once."""
+    known = code.module.globals.get(name)
+    if isinstance(known, ir.Function):
+        return known
+    return ir.Function(code.module, ir.FunctionType(result, arguments), name)

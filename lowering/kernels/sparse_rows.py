@@ -1,0 +1,77 @@
+"""Sparse kernel family: one output row at a time, its sums in registers, one broadcast weight against a row of columns.
+
+For each output neuron and each of its connections (k, w): sums += w * x[k], for all batch columns of the tile at once.
+The weight is a vector broadcast, x[k] a memory operand; the only data-dependent branch is the end of a row.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, sparse_weight
+from redpebble.lowering.llvm.builder import (
+    FLOAT,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    column_chunks,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+
+MOST_SUMS = 8
+"""Vectors of sums held at once: they and an operand must fit the 16 registers of AVX2 and SSE."""
+
+
+class SparseRows:
+    """Compressed rows of outputs: pointers [N + 1] i64, inputs [nonzeros] u32, weights [nonzeros] f32, bias [N] f32."""
+
+    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
+        """Return pointers, inputs, weights and bias."""
+        matrix = sparse_weight(weight)
+        return matrix.pointers, matrix.rows.astype(np.uint32), matrix.values, bias
+
+    def emit(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the kernel for tiles of `form.width` columns."""
+        arguments = [POINTER] * 6 + [I64, I64]
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            for first, vectors in column_chunks(form.width, code.column_lanes(form.width), MOST_SUMS):
+                with counted_loop(builder, args[7]) as row:
+                    _emit_row(code, builder, (form, first, vectors), [*args[:6], row])
+
+        return code.function(f"sparse_rows_{form.key}", arguments, body)
+
+
+def _emit_row(
+    code: Code, builder: ir.IRBuilder, columns: tuple[LinearForm, int, int], values: Sequence[ir.Value]
+) -> None:
+    """Emit one output row for some vectors from column `first` on; values are the kernel's pointers and the row."""
+    form, first, vectors = columns
+    x, y, pointers, inputs, weights, bias, row = values
+    lanes = code.lanes(builder, code.column_lanes(form.width))
+    start = builder.load(builder.gep(pointers, [row], source_etype=I64), typ=I64)
+    stop = builder.load(builder.gep(pointers, [builder.add(row, i64(1))], source_etype=I64), typ=I64)
+    initial = lanes.splat(builder.load(float_at(builder, bias, row), typ=FLOAT))
+
+    def multiply_add(position: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        entry = builder.gep(inputs, [position], source_etype=I32)
+        source = builder.zext(builder.load(entry, typ=I32), I64)
+        offset = builder.add(builder.mul(source, i64(form.width)), i64(first))
+        weight = lanes.splat(builder.load(float_at(builder, weights, position), typ=FLOAT))
+        address = float_at(builder, x, offset)
+        return [
+            lanes.fma(weight, lanes.load(float_at(builder, address, i64(index * lanes.width)), 4 * lanes.width), total)
+            for index, total in enumerate(sums)
+        ]
+
+    sums = reduce_loop(builder, (start, stop), [initial] * vectors, multiply_add)
+    target = float_at(builder, y, builder.add(builder.mul(row, i64(form.width)), i64(first)))
+    for index, value in enumerate(activated(lanes, form.activation, sums)):
+        lanes.store(value, float_at(builder, target, i64(index * lanes.width)), 4 * lanes.width)

@@ -1,0 +1,53 @@
+"""Kernels to be measured: each in a loop over copies of what it reads, so that a call can take long enough to time.
+
+A layer of a network finds its weights where the layers between two uses of it have left them. Copies that together are
+as large as the network's weights bring that about for one layer alone.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from llvmlite import ir
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.kernel_form import LinearForm
+from redpebble.lowering.kernels.table import FAMILIES
+from redpebble.lowering.llvm.builder import I64, POINTER, Code, counted_loop, i64
+
+
+class RepeatedKernel(NamedTuple):
+    """A kernel family for tiles of `width` batch columns."""
+
+    family: str
+    width: int
+
+    @property
+    def symbol(self) -> str:
+        """The name of its function `void (tables, i64 copies, i64 inputs, i64 outputs)`.
+
+        tables [copies, pointers] holds what the kernel takes: x, y and the packed arrays.
+        """
+        return f"repeat_{self.family}_{self.width}"
+
+
+def repeated_kernels(kernels: Sequence[RepeatedKernel], target: CpuTarget) -> str:
+    """Return the LLVM IR of a module with a function for each of `kernels`, without activations."""
+    code = Code(target, ir.Module("kernels"))
+    for kernel in kernels:
+        _emit(code, kernel)
+    return str(code.module)
+
+
+def _emit(code: Code, kernel: RepeatedKernel) -> None:
+    function = FAMILIES[kernel.family].emit(code, LinearForm(kernel.width, None))
+    pointers = sum(1 for argument in function.args if argument.type == POINTER)
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        tables, copies, inputs, outputs = args
+        with counted_loop(builder, copies) as copy:
+            first = builder.mul(copy, i64(pointers))
+            places = [builder.add(first, i64(index)) for index in range(pointers)]
+            loaded = [builder.load(builder.gep(tables, [place], source_etype=POINTER), typ=POINTER) for place in places]
+            builder.call(function, [*loaded, inputs, outputs])
+
+    code.function(kernel.symbol, [POINTER, I64, I64, I64], body, exported=True)

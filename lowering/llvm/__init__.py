@@ -1,0 +1,1 @@
+"""Emission of LLVM IR: builder, vectors, activations, reductions, transposition."""

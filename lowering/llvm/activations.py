@@ -1,0 +1,116 @@
+"""What every activation of the dialect is as vector instructions, NaN and infinities as in onnxruntime."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from llvmlite import ir
+
+from redpebble.lowering.llvm.transcendental import erf, exp, expm1, log, sigmoid, softplus, tanh
+from redpebble.lowering.llvm.vectors import Lanes
+
+SQRT_HALF: Final = 0.7071067811865476
+SQRT_8_BY_PI: Final = 1.5957691216057308
+GELU_CUBE: Final = 0.044715
+
+
+def emit_activation(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
+    """Return the activation `kind` of a vector; the parameters are those of `ACTIVATION_PARAMETERS`, in its order."""
+    return EMITTERS[kind](lanes, x, *parameters)
+
+
+def _celu(lanes: Lanes, x: ir.Value, alpha: float) -> ir.Value:
+    ratio = lanes.div(x, alpha)
+    # with alpha <= 0 the ratio that counts may be large, where expm1 does not overflow as it should
+    growth = expm1(lanes, ratio) if alpha > 0.0 else lanes.sub(exp(lanes, ratio), 1.0)
+    below = lanes.mul(growth, alpha)
+    return lanes.add(lanes.max(x, 0.0), lanes.min(below, 0.0))
+
+
+def _clip(lanes: Lanes, x: ir.Value, low: float, high: float) -> ir.Value:
+    return lanes.min(lanes.max(x, low), high)
+
+
+def _elu(lanes: Lanes, x: ir.Value, alpha: float) -> ir.Value:
+    return lanes.select(lanes.compare("<", x, 0.0), lanes.mul(expm1(lanes, x), alpha), x)
+
+
+def _gelu(lanes: Lanes, x: ir.Value) -> ir.Value:
+    return lanes.mul(lanes.mul(x, 0.5), lanes.add(erf(lanes, lanes.mul(x, SQRT_HALF)), 1.0))
+
+
+def _gelu_tanh(lanes: Lanes, x: ir.Value) -> ir.Value:
+    # (1 + tanh(u)) / 2 is sigmoid(2 u), which does not cancel for negative u
+    doubled = lanes.mul(x, lanes.fma(lanes.mul(x, x), SQRT_8_BY_PI * GELU_CUBE, SQRT_8_BY_PI))
+    return lanes.mul(x, sigmoid(lanes, doubled))
+
+
+def _hard_sigmoid(lanes: Lanes, x: ir.Value, alpha: float, beta: float) -> ir.Value:
+    return _clip(lanes, lanes.fma(x, alpha, beta), 0.0, 1.0)
+
+
+def _hard_swish(lanes: Lanes, x: ir.Value) -> ir.Value:
+    return lanes.mul(x, _hard_sigmoid(lanes, x, 1.0 / 6.0, 0.5))
+
+
+def _leaky_relu(lanes: Lanes, x: ir.Value, alpha: float) -> ir.Value:
+    return lanes.select(lanes.compare("<", x, 0.0), lanes.mul(x, alpha), x)
+
+
+def _mish(lanes: Lanes, x: ir.Value) -> ir.Value:
+    # tanh(log(1 + e^x)) = n / (n + 2) with n = e^x (e^x + 2); for positive x both are multiplied by y^2, y = e^-x
+    y = exp(lanes, lanes.neg(lanes.abs(x)))
+    positive = lanes.compare(">", x, 0.0)
+    numerator = lanes.select(positive, lanes.fma(y, 2.0, 1.0), lanes.mul(y, lanes.add(y, 2.0)))
+    rest = lanes.select(positive, lanes.mul(lanes.mul(y, y), 2.0), 2.0)
+    return lanes.mul(x, lanes.div(numerator, lanes.add(numerator, rest)))
+
+
+def _reciprocal(lanes: Lanes, x: ir.Value) -> ir.Value:
+    return lanes.div(1.0, x)
+
+
+def _relu(lanes: Lanes, x: ir.Value) -> ir.Value:
+    return lanes.max(x, 0.0)
+
+
+def _selu(lanes: Lanes, x: ir.Value, alpha: float, gamma: float) -> ir.Value:
+    return lanes.mul(_elu(lanes, x, alpha), gamma)
+
+
+def _silu(lanes: Lanes, x: ir.Value, alpha: float) -> ir.Value:
+    return lanes.mul(x, sigmoid(lanes, lanes.mul(x, alpha)))
+
+
+def _square(lanes: Lanes, x: ir.Value) -> ir.Value:
+    return lanes.mul(x, x)
+
+
+EMITTERS: Final[Mapping[str, Callable[..., ir.Value]]] = MappingProxyType(
+    {
+        "abs": Lanes.abs,
+        "celu": _celu,
+        "clip": _clip,
+        "elu": _elu,
+        "erf": erf,
+        "exp": exp,
+        "gelu": _gelu,
+        "gelu_tanh": _gelu_tanh,
+        "hard_sigmoid": _hard_sigmoid,
+        "hard_swish": _hard_swish,
+        "leaky_relu": _leaky_relu,
+        "log": log,
+        "mish": _mish,
+        "neg": Lanes.neg,
+        "reciprocal": _reciprocal,
+        "relu": _relu,
+        "selu": _selu,
+        "sigmoid": sigmoid,
+        "silu": _silu,
+        "softplus": softplus,
+        "sqrt": Lanes.sqrt,
+        "square": _square,
+        "tanh": tanh,
+    }
+)
+"""Kind of activation -> what emits it, given the lanes, the vector and the activation's parameters."""

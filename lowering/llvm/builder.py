@@ -1,0 +1,135 @@
+"""Emitting LLVM IR: loops, addresses, and one function for each distinct piece of work in a module."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm.vectors import Lanes
+
+POINTER = ir.PointerType()
+FLOAT = ir.FloatType()
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+VOID = ir.VoidType()
+
+FLOAT_BYTES = 4
+ALIGNMENT = 64
+"""Bytes to which every buffer and packed array is aligned: a cache line, and a vector of the widest target."""
+
+Body = Callable[[ir.IRBuilder, Sequence[ir.Argument]], None]
+
+
+def i64(value: int) -> ir.Constant:
+    """Return a 64-bit constant."""
+    return ir.Constant(I64, value)
+
+
+@contextmanager
+def counted_loop(builder: ir.IRBuilder, stop: ir.Value, step: int = 1) -> Generator[ir.Value]:
+    """Emit a loop over 0, step, ... while below `stop`; yields the index, with the builder inside the loop's body."""
+    before = builder.block
+    header = builder.append_basic_block("loop")
+    body = builder.append_basic_block("body")
+    after = builder.append_basic_block("after")
+    builder.branch(header)
+    builder.position_at_end(header)
+    index = builder.phi(I64, "i")
+    index.add_incoming(i64(0), before)
+    builder.cbranch(builder.icmp_signed("<", index, stop), body, after)
+    builder.position_at_end(body)
+    yield index
+    index.add_incoming(builder.add(index, i64(step)), builder.block)
+    builder.branch(header)
+    builder.position_at_end(after)
+
+
+def reduce_loop(
+    builder: ir.IRBuilder,
+    bounds: tuple[ir.Value, ir.Value],
+    initial: Sequence[ir.Value],
+    body: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
+) -> list[ir.Value]:
+    """Emit a loop over the indices from `bounds` that carries values; `body(index, values)` returns the next ones."""
+    start, stop = bounds
+    before = builder.block
+    header = builder.append_basic_block("reduce")
+    inside = builder.append_basic_block("body")
+    after = builder.append_basic_block("after")
+    builder.branch(header)
+    builder.position_at_end(header)
+    index = builder.phi(I64, "i")
+    index.add_incoming(start, before)
+    carried = [builder.phi(value.type) for value in initial]
+    for phi, value in zip(carried, initial, strict=True):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_signed("<", index, stop), inside, after)
+    builder.position_at_end(inside)
+    following = body(index, carried)
+    index.add_incoming(builder.add(index, i64(1)), builder.block)
+    for phi, value in zip(carried, following, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.branch(header)
+    builder.position_at_end(after)
+    return list(carried)
+
+
+def float_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
+    """Return the address of the float at `index` after `pointer`."""
+    return builder.gep(pointer, [index], source_etype=FLOAT)
+
+
+def byte_at(builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value) -> ir.Value:
+    """Return the address `offset` bytes after `pointer`."""
+    return builder.gep(pointer, [offset], source_etype=ir.IntType(8))
+
+
+def cell(builder: ir.IRBuilder, columns: ir.Value, place: tuple[ir.Value, int, int]) -> ir.Value:
+    """Return the address of (feature, width, column) in a feature-major buffer of `width` columns."""
+    feature, width, column = place
+    return float_at(builder, columns, builder.add(builder.mul(feature, i64(width)), i64(column)))
+
+
+def entry_of(builder: ir.IRBuilder, table: ir.Value, index: int, entry: ir.Type) -> ir.Value:
+    """Return entry `index` of a table of pointers or 64-bit sizes."""
+    address = builder.gep(table, [i64(index)], source_etype=entry)
+    return builder.load(address, typ=entry)
+
+
+@dataclass
+class Code:
+    """The module under construction; a function is emitted once for each key, however often it is asked for."""
+
+    target: CpuTarget
+    module: ir.Module
+    functions: dict[str, ir.Function] = field(default_factory=dict[str, ir.Function])
+
+    def function(self, key: str, arguments: Sequence[ir.Type], body: Body, *, exported: bool = False) -> ir.Function:
+        """Return the function `key`; `body` fills it when it is new. Other modules see it when it is `exported`."""
+        known = self.functions.get(key)
+        if known is not None:
+            return known
+        function = ir.Function(self.module, ir.FunctionType(VOID, arguments), key)
+        function.linkage = "external" if exported else "internal"
+        function.attributes.add("nounwind")
+        self.functions[key] = function
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        body(builder, function.args)
+        builder.ret_void()
+        return function
+
+    def column_lanes(self, width: int) -> int:
+        """Return the floats in a vector of batch columns of a tile that is `width` columns wide."""
+        return min(self.target.lanes, width)
+
+    def lanes(self, builder: ir.IRBuilder, width: int | None = None) -> Lanes:
+        """Return the vector operations at `builder`, of the target's width unless another one is asked for."""
+        return Lanes(builder, self.target, self.target.lanes if width is None else width)
+
+
+def column_chunks(width: int, lanes: int, most: int) -> list[tuple[int, int]]:
+    """Cut `width` batch columns into (first column, vectors) chunks of at most `most` vectors of `lanes` columns."""
+    vectors = width // lanes
+    return [(first * lanes, min(most, vectors - first)) for first in range(0, vectors, most)]

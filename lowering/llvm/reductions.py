@@ -1,0 +1,241 @@
+"""Work over the features of each sample inside a tile: softmax, normalisations, mean.
+
+Feature-major, these are loops over rows of columns: no lane ever meets another one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from redpebble.lowering.llvm.builder import (
+    FLOAT,
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    cell,
+    column_chunks,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.transcendental import exp, log
+from redpebble.lowering.llvm.vectors import Lanes
+
+Step = Callable[[ir.Value, ir.Value, int], ir.Value]
+"""(sum so far, value, index of the vector) -> next sum, or (value, feature, index of the vector) -> result."""
+
+
+class Columns:
+    """A few vectors of batch columns, seen through all features: sums over them, and maps from x to y.
+
+    A tile of one column is seen as vectors of features instead; what a fold finds is then the same in every lane.
+    """
+
+    def __init__(self, code: Code, builder: ir.IRBuilder, features: ir.Value, chunk: tuple[int, int, int]) -> None:
+        """Look at the columns of `chunk` = (tile width, first column, vectors)."""
+        self.builder = builder
+        self.features = features
+        self.width, self.first, self.vectors = chunk
+        self.single = self.width == 1
+        self.lanes: Lanes = code.lanes(builder, code.target.lanes if self.single else code.column_lanes(self.width))
+
+    def _cells(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+        columns = [self.first + index * self.lanes.width for index in range(self.vectors)]
+        return [cell(self.builder, buffer, (feature, self.width, column)) for column in columns]
+
+    def at(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+        """Return the vectors of `feature`, or the vector of features from there on."""
+        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._cells(buffer, feature)]
+
+    def put(self, buffer: ir.Value, feature: ir.Value, values: Sequence[ir.Value]) -> None:
+        """Store the vectors of `feature`, or the vector of features from there on."""
+        for address, value in zip(self._cells(buffer, feature), values, strict=True):
+            self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
+
+    def total(self, buffer: ir.Value, step: Step) -> list[ir.Value]:
+        """Return step(step(0, x[0]), x[1]) ... over all features, for a step that adds something of x."""
+        sums = self._fold(0.0, buffer, step)
+        return [self.lanes.splat(self.lanes.horizontal_sum(value)) for value in sums] if self.single else sums
+
+    def highest(self, buffer: ir.Value) -> list[ir.Value]:
+        """Return the largest value over all features."""
+        values = self._fold(float("-inf"), buffer, lambda total, value, _: self.lanes.max(total, value))
+        return [self.lanes.splat(self.lanes.horizontal_max(value)) for value in values] if self.single else values
+
+    def _fold(self, initial: float, buffer: ir.Value, step: Step) -> list[ir.Value]:
+        def body(turn: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            feature = self.builder.mul(turn, i64(self.lanes.width)) if self.single else turn
+            pairs = zip(sums, self.at(buffer, feature), strict=True)
+            following = [step(total, value, index) for index, (total, value) in enumerate(pairs)]
+            # behind the last feature a row holds garbage
+            return [self._where_features(feature, following[0], sums[0])] if self.single else following
+
+        start = [self.lanes.splat(initial)] * self.vectors
+        return reduce_loop(self.builder, (i64(0), self._turns()), start, body)
+
+    def _turns(self) -> ir.Value:
+        if not self.single:
+            return self.features
+        return self.builder.sdiv(self.builder.add(self.features, i64(self.lanes.width - 1)), i64(self.lanes.width))
+
+    def _where_features(self, first: ir.Value, inside: ir.Value, outside: ir.Value) -> ir.Value:
+        """Return `inside` in the lanes of features from `first` on, and `outside` in those behind the last one."""
+        left = self.builder.trunc(self.builder.sub(self.features, first), I32)
+        places = ir.VectorType(I32, self.lanes.width)
+        lane = ir.Constant(places, list(range(self.lanes.width)))
+        one = self.builder.insert_element(ir.Constant(places, ir.Undefined), left, ir.Constant(I32, 0))
+        every = self.builder.shuffle_vector(one, one, ir.Constant(places, [0] * self.lanes.width))
+        return self.builder.select(self.builder.icmp_signed("<", lane, every), inside, outside)
+
+    def map(self, source: ir.Value, target: ir.Value, step: Step) -> None:
+        """Store step(x, feature, vector's index) for all features."""
+        with counted_loop(self.builder, self.features, self.lanes.width if self.single else 1) as feature:
+            values = [step(value, feature, index) for index, value in enumerate(self.at(source, feature))]
+            self.put(target, feature, values)
+
+    def parameter(self, pointer: ir.Value, feature: ir.Value) -> ir.Value:
+        """Return a parameter of `feature` in every lane, or those of the features from there on."""
+        address = float_at(self.builder, pointer, feature)
+        return self.lanes.load(address) if self.single else self.lanes.splat(self.builder.load(address, typ=FLOAT))
+
+    def per_feature(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return sums over features divided by their number."""
+        count = self.lanes.splat(self.builder.sitofp(self.features, FLOAT))
+        return [self.lanes.div(value, count) for value in values]
+
+
+ColumnBody = Callable[[Columns, Sequence[ir.Argument]], None]
+MOST = 2
+"""Vectors of columns that one loop over the features serves; more would spill in softmax on AVX2."""
+
+
+@dataclass(frozen=True)
+class ColumnForm:
+    """What is specialised on: the width of the tile, and which of how many parts of its columns are worked on."""
+
+    width: int
+    part: int = 0
+    parts: int = 1
+
+    def chunks(self, lanes: int) -> list[tuple[int, int]]:
+        """Return the (first column, vectors) that one loop each works on."""
+        vectors = self.width // lanes
+        first, end = (vectors * part // self.parts for part in (self.part, self.part + 1))
+        return [(first * lanes + column, count) for column, count in column_chunks((end - first) * lanes, lanes, MOST)]
+
+    @property
+    def key(self) -> str:
+        """A name for functions of this form."""
+        return f"w{self.width}_{self.part}_{self.parts}" if self.parts > 1 else f"w{self.width}"
+
+
+def column_parts(code: Code, width: int, pieces: int) -> int:
+    """Return the number of parts, at most `pieces`, into which the columns of a tile can be cut."""
+    return max(1, min(pieces, width // code.column_lanes(width)))
+
+
+def _for_columns(code: Code, name: str, form: tuple[ColumnForm, int], body: ColumnBody) -> ir.Function:
+    """Return the function `name` of some pointers, `form` says how many, and the number of features."""
+    columns, pointers = form
+
+    def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        for first, vectors in columns.chunks(code.column_lanes(columns.width)):
+            body(Columns(code, builder, args[-1], (columns.width, first, vectors)), args)
+
+    return code.function(f"{name}_{columns.key}", [POINTER] * pointers + [I64], fill)
+
+
+def softmax(code: Code, form: ColumnForm) -> ir.Function:
+    """Return `void (x, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, y, _ = args
+        lanes = columns.lanes
+        highest = columns.highest(x)
+        columns.map(x, y, lambda value, _, index: exp(lanes, lanes.sub(value, highest[index])))
+        totals = columns.total(y, lambda total, value, _: lanes.add(total, value))
+        columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
+
+    return _for_columns(code, "softmax", (form, 2), body)
+
+
+def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
+    """Return `void (x, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, y, _ = args
+        lanes = columns.lanes
+        highest = columns.highest(x)
+        totals = columns.total(
+            x, lambda total, value, index: lanes.add(total, exp(lanes, lanes.sub(value, highest[index])))
+        )
+        logarithms = [log(lanes, total) for total in totals]
+        columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
+
+    return _for_columns(code, "log_softmax", (form, 2), body)
+
+
+def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
+    """Return `void (x, scale, bias, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, scale, bias, y, _ = args
+        lanes = columns.lanes
+        means = columns.per_feature(columns.total(x, lambda total, value, _: lanes.add(total, value)))
+
+        def square(total: ir.Value, value: ir.Value, index: int) -> ir.Value:
+            centred = lanes.sub(value, means[index])
+            return lanes.fma(centred, centred, total)
+
+        deviations = _deviations(columns, columns.total(x, square), epsilon)
+
+        def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
+            normal = lanes.div(lanes.sub(value, means[index]), deviations[index])
+            return lanes.fma(normal, columns.parameter(scale, feature), columns.parameter(bias, feature))
+
+        columns.map(x, y, scaled)
+
+    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", (form, 4), body)
+
+
+def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
+    """Return `void (x, scale, y, features)`."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, scale, y, _ = args
+        lanes = columns.lanes
+        squares = columns.total(x, lambda total, value, _: lanes.fma(value, value, total))
+        deviations = _deviations(columns, squares, epsilon)
+
+        def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
+            return lanes.mul(lanes.div(value, deviations[index]), columns.parameter(scale, feature))
+
+        columns.map(x, y, scaled)
+
+    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", (form, 3), body)
+
+
+def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> list[ir.Value]:
+    """Return sqrt(mean of squares + epsilon)."""
+    lanes = columns.lanes
+    return [lanes.sqrt(lanes.add(value, lanes.splat(epsilon))) for value in columns.per_feature(squares)]
+
+
+def reduce_mean(code: Code, form: ColumnForm) -> ir.Function:
+    """Return `void (x, y, features)`; y has one row."""
+
+    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
+        x, y, _ = args
+        totals = columns.total(x, lambda total, value, _: columns.lanes.add(total, value))
+        columns.put(y, i64(0), columns.per_feature(totals))
+
+    return _for_columns(code, "reduce_mean", (form, 2), body)
+
+
+def _symbol(value: float) -> str:
+    """Return a number as part of a symbol."""
+    return value.hex().replace(".", "_").replace("-", "m").replace("+", "p")

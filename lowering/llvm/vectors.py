@@ -1,0 +1,203 @@
+"""Arithmetic on vectors of floats, emitted as LLVM IR that every target turns into instructions, never into calls."""
+
+from collections.abc import Sequence
+from ctypes import c_float
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from llvmlite import ir
+
+from redpebble.lowering.cpu_target import CpuTarget
+
+Operand: TypeAlias = ir.Value | float
+"""A vector value, or a number that stands for a vector of it."""
+
+FLOAT = ir.FloatType()
+INT = ir.IntType(32)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The operations on vectors of `width` floats (a power of two) at the place of `builder`.
+
+    Comparisons give vectors of i1. Integer vectors have 32-bit lanes, as many as the floats whose bits they are.
+    """
+
+    builder: ir.IRBuilder
+    target: CpuTarget
+    width: int
+
+    @property
+    def float_vector(self) -> ir.VectorType:
+        """The type of a vector of floats."""
+        return ir.VectorType(FLOAT, self.width)
+
+    @property
+    def int_vector(self) -> ir.VectorType:
+        """The type of a vector of 32-bit integers."""
+        return ir.VectorType(INT, self.width)
+
+    def splat(self, value: Operand) -> ir.Value:
+        """Return a vector with `value`, a number or an f32 value, in every lane; a vector is returned as it is."""
+        if not isinstance(value, ir.Value):
+            # c_float rounds to f32, beyond its range to infinity, where llvmlite would refuse
+            return ir.Constant(self.float_vector, c_float(value).value)
+        if isinstance(value.type, ir.VectorType):
+            return value
+        undefined = ir.Constant(self.float_vector, ir.Undefined)
+        first = self.builder.insert_element(undefined, value, ir.Constant(INT, 0))
+        return self.builder.shuffle_vector(first, undefined, ir.Constant(self.int_vector, 0))
+
+    def load(self, pointer: ir.Value, align: int = 4) -> ir.Value:
+        """Return the floats at `pointer`, whose address is a multiple of `align` bytes."""
+        return self.builder.load(pointer, align=align, typ=self.float_vector)
+
+    def store(self, value: Operand, pointer: ir.Value, align: int = 4) -> None:
+        """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
+        self.builder.store(self.splat(value), pointer, align=align)
+
+    def store_past_caches(self, value: ir.Value, pointer: ir.Value) -> None:
+        """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""
+        store = self.builder.store(value, pointer, align=4 * self.width)
+        store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(INT, 1)]))
+
+    def finish_past_caches(self) -> None:
+        """Let other threads see what was written past the caches before what is written next; AVX-512 only."""
+        self.builder.call(self._declared("llvm.x86.sse.sfence", ir.VoidType(), []), [])
+
+    def permuted(self, low: ir.Value, high: ir.Value, indices: ir.Value) -> ir.Value:
+        """Return in each lane the value of two vectors of 16 that the last 5 bits of its index say; AVX-512 only."""
+        types = [self.float_vector, self.int_vector, self.float_vector]
+        function = self._declared("llvm.x86.avx512.vpermi2var.ps.512", self.float_vector, types)
+        return self.builder.call(function, [low, indices, high])
+
+    def store_chosen(self, value: ir.Value, pointer: ir.Value, chosen: ir.Value) -> None:
+        """Write the lanes that are chosen, a vector of i1, to their places from `pointer` on."""
+        types = [self.float_vector, pointer.type, INT, chosen.type]
+        function = self._declared(f"llvm.masked.store.v{self.width}f32.p0", ir.VoidType(), types)
+        self.builder.call(function, [value, pointer, ir.Constant(INT, 4), chosen])
+
+    def add(self, left: Operand, right: Operand) -> ir.Value:
+        """Return left + right."""
+        return self.builder.fadd(self.splat(left), self.splat(right))
+
+    def sub(self, left: Operand, right: Operand) -> ir.Value:
+        """Return left - right."""
+        return self.builder.fsub(self.splat(left), self.splat(right))
+
+    def mul(self, left: Operand, right: Operand) -> ir.Value:
+        """Return left * right."""
+        return self.builder.fmul(self.splat(left), self.splat(right))
+
+    def div(self, left: Operand, right: Operand) -> ir.Value:
+        """Return left / right, rounded once (never an approximate reciprocal)."""
+        return self.builder.fdiv(self.splat(left), self.splat(right))
+
+    def neg(self, x: Operand) -> ir.Value:
+        """Return -x, that is x with the other sign bit."""
+        return self.builder.fneg(self.splat(x))
+
+    def fma(self, left: Operand, right: Operand, addend: Operand) -> ir.Value:
+        """Return left * right + addend, rounded once where the target can, else twice."""
+        if not self.target.has_fma:
+            return self.add(self.mul(left, right), addend)
+        return self._intrinsic("fma", left, right, addend)
+
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        """Return c0 + c1 x + c2 x^2 + ... by Horner's rule."""
+        *rest, last = coefficients
+        result = self.splat(last)
+        for coefficient in reversed(rest):
+            result = self.fma(result, x, coefficient)
+        return result
+
+    def sqrt(self, x: Operand) -> ir.Value:
+        """Return the square root, rounded once; NaN for negative numbers."""
+        return self._intrinsic("sqrt", x)
+
+    def abs(self, x: Operand) -> ir.Value:
+        """Return x without its sign bit."""
+        return self._intrinsic("fabs", x)
+
+    def copysign(self, magnitude: Operand, sign: Operand) -> ir.Value:
+        """Return the first operand with the second one's sign bit."""
+        return self._intrinsic("copysign", magnitude, sign)
+
+    def max(self, x: Operand, bound: Operand) -> ir.Value:
+        """Return the larger one. A NaN in `x` is kept (so relu(NaN) is NaN), one in `bound` is not."""
+        value, limit = self.splat(x), self.splat(bound)
+        return self.builder.select(self.builder.fcmp_ordered(">", limit, value), limit, value)
+
+    def min(self, x: Operand, bound: Operand) -> ir.Value:
+        """Return the smaller one. A NaN in `x` is kept, one in `bound` is not."""
+        value, limit = self.splat(x), self.splat(bound)
+        return self.builder.select(self.builder.fcmp_ordered("<", limit, value), limit, value)
+
+    def compare(self, operator: str, left: Operand, right: Operand) -> ir.Value:
+        """Return where `left operator right` holds (<, <=, >, >=, ==, !=); it never holds for a NaN."""
+        return self.builder.fcmp_ordered(operator, self.splat(left), self.splat(right))
+
+    def is_nan(self, x: Operand) -> ir.Value:
+        """Return where `x` is NaN."""
+        return self.builder.fcmp_unordered("uno", self.splat(x), self.splat(x))
+
+    def select(self, condition: ir.Value, then: Operand, otherwise: Operand) -> ir.Value:
+        """Return `then` in the lanes where `condition` holds, `otherwise` in the others."""
+        return self.builder.select(condition, self.splat(then), self.splat(otherwise))
+
+    def ints(self, value: int) -> ir.Constant:
+        """Return an integer vector with `value` in every lane."""
+        return ir.Constant(self.int_vector, value)
+
+    def bits(self, x: Operand) -> ir.Value:
+        """Return the bits of floats as integers."""
+        return self.builder.bitcast(self.splat(x), self.int_vector)
+
+    def from_bits(self, bits: ir.Value) -> ir.Value:
+        """Return the floats that have these bits."""
+        return self.builder.bitcast(bits, self.float_vector)
+
+    def to_float(self, integers: ir.Value) -> ir.Value:
+        """Return signed integers as floats."""
+        return self.builder.sitofp(integers, self.float_vector)
+
+    def horizontal_sum(self, x: ir.Value) -> ir.Value:
+        """Return the sum of all lanes, an f32 value; halves are added to each other."""
+        while True:
+            halves = self._halves(x)
+            if halves is None:
+                return self.builder.extract_element(x, ir.Constant(INT, 0))
+            x = self.builder.fadd(*halves)
+
+    def horizontal_max(self, x: ir.Value) -> ir.Value:
+        """Return the largest of all lanes, an f32 value; NaN when a lane is NaN."""
+        while True:
+            halves = self._halves(x)
+            if halves is None:
+                return self.builder.extract_element(x, ir.Constant(INT, 0))
+            lower, upper = halves
+            larger = self.max(lower, upper)
+            x = self.builder.select(self.is_nan(upper), upper, larger)
+
+    def _halves(self, x: ir.Value) -> tuple[ir.Value, ir.Value] | None:
+        """Return the lower and the upper half of a vector's lanes, nothing for a single lane."""
+        assert isinstance(x.type, ir.VectorType)
+        half = len(x.type) // 2
+        if half == 0:
+            return None
+        places = ir.VectorType(INT, half)
+        lower = self.builder.shuffle_vector(x, x, ir.Constant(places, list(range(half))))
+        return lower, self.builder.shuffle_vector(x, x, ir.Constant(places, list(range(half, 2 * half))))
+
+    def _intrinsic(self, name: str, *operands: Operand) -> ir.Value:
+        """Return the result of one of LLVM's intrinsics, whose type is that of its operands."""
+        types = [self.float_vector] * len(operands)
+        function = self._declared(f"llvm.{name}.v{self.width}f32", self.float_vector, types)
+        return self.builder.call(function, [self.splat(operand) for operand in operands])
+
+    def _declared(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+        known = self.builder.module.globals.get(name)
+        if known is None:
+            return ir.Function(self.builder.module, ir.FunctionType(result, arguments), name)
+        assert isinstance(known, ir.Function)
+        return known

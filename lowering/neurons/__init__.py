@@ -1,0 +1,1 @@
+"""Code that runs neuron by neuron or connection by connection."""

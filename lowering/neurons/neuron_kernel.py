@@ -1,0 +1,239 @@
+"""The native loop that runs a wavefront on a tile: see `redpebble.lowering.neurons.neuron_stream`.
+
+A neuron's sums stay in registers from its bias to its activation; the rows of its sources are read where their slots
+are, in the first- and second-level cache. What is streamed from farther away is the stream itself, fetched ahead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.neuron_order import NEIGHBOURS, Turned
+from redpebble.lowering.kernels.kernel_form import activated
+from redpebble.lowering.llvm.builder import (
+    ALIGNMENT,
+    FLOAT,
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    byte_at,
+    column_chunks,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.prefetch import fetch_lines
+from redpebble.lowering.llvm.transposition import BatchRows, turn_into_columns, turn_into_rows
+from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.neurons.connection_kernel import NetworkForm
+from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TURN_WORDS
+
+I16 = ir.IntType(16)
+
+MOST_VECTORS = 8
+"""Of a row held at once: they, a weight and an operand must fit 16 registers."""
+
+STEPS = 4
+"""Connections of a turn, for which one line of the stream is fetched."""
+
+BYTES_AHEAD = 2048
+"""Of the stream that are fetched ahead: it comes from the last-level cache or from memory."""
+
+MOVES_AHEAD = 8
+"""Rows to be moved that are fetched ahead."""
+
+
+def wavefront_loop(code: Code, form: NetworkForm, turned: Turned) -> ir.Function:
+    """Return `void (stream, slots, table of buffers, rows that the columns stand for)`.
+
+    The buffer of what is turned is row-major.
+    """
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        _Loop(code, builder, (form, turned), (args[1], args[2], args[3])).emit(args[0])
+
+    ends = "".join(word[0] if so else "" for word, so in zip(("into", "out"), turned, strict=True))
+    return code.function(f"wavefront_{form.key}_{ends}", [POINTER, POINTER, POINTER, I64], body)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The loop under construction; places are the slots, the table of buffers, and the number of rows."""
+
+    code: Code
+    builder: ir.IRBuilder
+    kind: tuple[NetworkForm, Turned]
+    places: tuple[ir.Value, ir.Value, ir.Value]
+
+    @property
+    def form(self) -> NetworkForm:
+        """Columns and activations."""
+        return self.kind[0]
+
+    def emit(self, stream: ir.Value) -> None:
+        """Emit: read a head, move rows in, compute neurons, move rows out, until there are no neurons."""
+        builder = self.builder
+        before, head = builder.block, builder.append_basic_block("head")
+        inside, after = builder.append_basic_block("run"), builder.append_basic_block("after")
+        builder.branch(head)
+        builder.position_at_end(head)
+        cursor = builder.phi(POINTER, "cursor")
+        cursor.add_incoming(stream, before)
+        neurons, arrivals, departures, activation = (_word(builder, cursor, index) for index in range(HEAD_WORDS))
+        builder.cbranch(builder.icmp_unsigned("==", neurons, i64(0)), after, inside)
+        builder.position_at_end(inside)
+        into, out = (self._turns if so else self._moves for so in self.kind[1])
+        place = into(float_at(builder, cursor, i64(HEAD_WORDS)), arrivals, into_slots=True)
+        place = self._neurons(place, neurons, activation)
+        place = out(place, departures, into_slots=False)
+        cursor.add_incoming(place, builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+        if self.kind[1].outputs and self.lanes.width * FLOAT_BYTES == ALIGNMENT:
+            self.lanes.finish_past_caches()
+
+    def _moves(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
+        """Emit rows that arrive or leave; return the address behind their entries."""
+        builder, lanes = self.builder, self.lanes
+        line_count = max(1, self.form.width * FLOAT_BYTES // ALIGNMENT)
+        with counted_loop(builder, count) as index:
+            entry = float_at(builder, entries, builder.mul(index, i64(MOVE_WORDS)))
+            ahead = builder.add(index, i64(MOVES_AHEAD))
+            with builder.if_then(builder.icmp_signed("<", ahead, count)):
+                later = float_at(builder, entries, builder.mul(ahead, i64(MOVE_WORDS)))
+                fetch_lines(builder, self._buffer_row(later), line_count)
+            slot, row = self._slot(_word(builder, entry, 0)), self._buffer_row(entry)
+            source, target = (row, slot) if into_slots else (slot, row)
+            for first in range(0, self.form.width, lanes.width):
+                value = lanes.load(float_at(builder, source, i64(first)), FLOAT_BYTES * lanes.width)
+                lanes.store(value, float_at(builder, target, i64(first)), FLOAT_BYTES * lanes.width)
+        return float_at(builder, entries, builder.mul(count, i64(MOVE_WORDS)))
+
+    def _turns(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
+        """Emit rows of the batch that are turned into slots, or slots into them; return the address behind."""
+        builder, width = self.builder, self.form.width
+        with counted_loop(builder, count) as index:
+            entry = float_at(builder, entries, builder.mul(index, i64(TURN_WORDS)))
+            slots = [self._slot(_word(builder, entry, number)) for number in range(NEIGHBOURS)]
+            number, feature, stride = (_word(builder, entry, NEIGHBOURS + word) for word in range(3))
+            buffer = builder.load(builder.gep(self.places[1], [number], source_etype=POINTER), typ=POINTER)
+            rows = BatchRows(float_at(builder, buffer, feature), stride, self.places[2])
+            with counted_loop(builder, i64(width), self.lanes.width) as first:
+                columns = [float_at(builder, slot, first) for slot in slots]
+                turn = turn_into_columns if into_slots else turn_into_rows
+                turn(self.lanes, columns, rows, first)
+        return float_at(builder, entries, builder.mul(count, i64(TURN_WORDS)))
+
+    def _neurons(self, first: ir.Value, count: ir.Value, activation: ir.Value) -> ir.Value:
+        """Emit the neurons of a run, by its activation; return the address behind them."""
+        builder = self.builder
+        choices = (None, *self.form.activations)
+        after = builder.append_basic_block("computed")
+        unknown = builder.append_basic_block("unknown")
+        choice = builder.switch(activation, unknown)
+        with builder.goto_block(unknown):
+            builder.unreachable()
+        ends: list[tuple[ir.Value, ir.Block]] = []
+        for number, chosen in enumerate(choices):
+            case = builder.append_basic_block(f"activation{number}")
+            choice.add_case(i64(number), case)
+            builder.position_at_end(case)
+            (end,) = reduce_loop(
+                builder, (i64(0), count), [first], lambda _, places, chosen=chosen: [self._neuron(places[0], chosen)]
+            )
+            ends.append((end, builder.block))
+            builder.branch(after)
+        builder.position_at_end(after)
+        place = builder.phi(POINTER)
+        for end, block in ends:
+            place.add_incoming(end, block)
+        return place
+
+    def _neuron(self, neuron: ir.Value, activation: ActivationAttr | None) -> ir.Value:
+        """Emit one neuron; return the address behind it."""
+        builder = self.builder
+        packed = _word(builder, neuron, 0)
+        slot, count = builder.and_(packed, i64(0xFFFF)), builder.lshr(packed, i64(16))
+        weights = float_at(builder, neuron, i64(NEURON_WORDS))
+        offsets = float_at(builder, weights, count)
+        bias = builder.load(float_at(builder, neuron, i64(1)), typ=FLOAT)
+        fetch_lines(builder, byte_at(builder, neuron, i64(BYTES_AHEAD)), 1)
+        for first, vectors in column_chunks(self.form.width, self.lanes.width, MOST_VECTORS):
+            chunk = _Chunk(self, (weights, offsets), first, vectors)
+            sums = chunk.products(count, [self.lanes.splat(bias)] * vectors)
+            target = float_at(builder, self._slot(slot), i64(first))
+            for index, value in enumerate(activated(self.lanes, activation, sums)):
+                place = float_at(builder, target, i64(index * self.lanes.width))
+                self.lanes.store(value, place, FLOAT_BYTES * self.lanes.width)
+        pairs = builder.lshr(builder.add(count, i64(1)), i64(1))
+        return float_at(builder, offsets, pairs)
+
+    @property
+    def lanes(self) -> Lanes:
+        """Vectors of columns."""
+        return self.code.lanes(self.builder, self.code.column_lanes(self.form.width))
+
+    def _slot(self, slot: ir.Value) -> ir.Value:
+        return self.row_of(self.places[0], slot)
+
+    def _buffer_row(self, entry: ir.Value) -> ir.Value:
+        """Return the address of the row of a buffer that an entry names."""
+        builder = self.builder
+        number = _word(builder, entry, 1)
+        buffer = builder.load(builder.gep(self.places[1], [number], source_etype=POINTER), typ=POINTER)
+        return self.row_of(buffer, _word(builder, entry, 2))
+
+    def row_of(self, buffer: ir.Value, row: ir.Value) -> ir.Value:
+        """Return the address of a row."""
+        return float_at(self.builder, buffer, self.builder.mul(row, i64(self.form.width)))
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some vectors of every row, from a column on; stream is the weights and offsets of a neuron."""
+
+    loop: _Loop
+    stream: tuple[ir.Value, ir.Value]
+    first: int
+    vectors: int
+
+    def products(self, count: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return the sums after all connections, some of them in each turn."""
+        builder = self.loop.builder
+
+        def turn(index: ir.Value, current: Sequence[ir.Value]) -> list[ir.Value]:
+            start = builder.mul(index, i64(STEPS))
+            if self.first == 0:
+                done = builder.mul(index, i64(STEPS * (FLOAT_BYTES + 2)))
+                ahead = byte_at(builder, self.stream[0], builder.add(done, i64(BYTES_AHEAD)))
+                fetch_lines(builder, ahead, 1)
+            values = list(current)
+            for step in range(STEPS):
+                values = self._step(builder.add(start, i64(step)), values)
+            return values
+
+        turns = builder.udiv(count, i64(STEPS))
+        current = reduce_loop(builder, (i64(0), turns), sums, turn)
+        return reduce_loop(builder, (builder.mul(turns, i64(STEPS)), count), current, self._step)
+
+    def _step(self, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return the sums after one connection."""
+        builder, lanes, (weights, offsets) = self.loop.builder, self.loop.lanes, self.stream
+        weight = lanes.splat(builder.load(float_at(builder, weights, index), typ=FLOAT))
+        place = builder.gep(offsets, [index], source_etype=I16)
+        source = self.loop.row_of(self.loop.places[0], builder.zext(builder.load(place, typ=I16), I64))
+        values = (
+            lanes.load(float_at(builder, source, i64(self.first + number * lanes.width)), FLOAT_BYTES * lanes.width)
+            for number in range(self.vectors)
+        )
+        return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
+
+
+def _word(builder: ir.IRBuilder, table: ir.Value, index: int) -> ir.Value:
+    """Return an unsigned 32-bit word of the stream."""
+    return builder.zext(builder.load(float_at(builder, table, i64(index)), typ=I32), I64)

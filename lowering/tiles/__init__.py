@@ -1,0 +1,1 @@
+"""Code of a tile of batch rows: memory, layers, threads, the loop over rows."""

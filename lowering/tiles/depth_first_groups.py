@@ -1,0 +1,54 @@
+"""The groups of layers of a tile that run depth first at some width, as its code and its memory plan need them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.neuron_order import Turned, WavefrontAttr
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
+from redpebble.dialect.tensors import shape_of
+from redpebble.lowering.neurons.neuron_stream import WavefrontNetwork
+
+
+class LayerGroup(NamedTuple):
+    """Layers that follow each other, and the wavefront along which they run together."""
+
+    layers: tuple[LinearOp, ...]
+    wavefront: WavefrontAttr
+    turned: Turned
+
+    @property
+    def first(self) -> LinearOp:
+        """The layer whose operand the group reads."""
+        return self.layers[0]
+
+    @property
+    def last(self) -> LinearOp:
+        """The layer whose result the group writes."""
+        return self.layers[-1]
+
+    def network(self) -> WavefrontNetwork:
+        """Return the group as a graph of neurons."""
+        inputs, outputs = shape_of(self.first.weight)[0], shape_of(self.last.weight)[1]
+        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront, self.turned)
+
+    @property
+    def turned_values(self) -> set[SSAValue]:
+        """The values that the group reads from rows of the batch, or writes there."""
+        ends = zip((self.first.x, self.last.result), self.turned, strict=True)
+        return {value for value, turned in ends if turned}
+
+
+def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
+    """Return the group of each layer that does not run by itself in tiles of `width` columns."""
+    if op.depth_first is None or width < op.depth_first.width.data:
+        return {}
+    layers = chain_of(op.body.block)
+    groups = (
+        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront, group.turned)
+        for group in op.depth_first.groups
+    )
+    return {layer: group for group in groups for layer in group.layers}

@@ -1,0 +1,81 @@
+"""The code of graphs of neurons inside a tile: along a stream of connections, or depth first.
+
+What a graph works on lies behind its first result, or that of a group's last layer, see `tile_memory`.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
+from redpebble.lowering.llvm.builder import POINTER, Code, i64
+from redpebble.lowering.llvm.call_tables import ConstantTable
+from redpebble.lowering.neurons.connection_kernel import NetworkForm, network_loop
+from redpebble.lowering.neurons.connection_stream import pack_stream, working_rows
+from redpebble.lowering.neurons.neuron_kernel import wavefront_loop
+from redpebble.lowering.neurons.neuron_stream import WavefrontNetwork, pack_wavefront
+from redpebble.lowering.tiles.depth_first_groups import LayerGroup
+from redpebble.lowering.tiles.tile_memory import features_of
+
+
+@dataclass(frozen=True)
+class NetworkCode:
+    """The code of graphs in a tile; `address` is that of a feature of a value."""
+
+    code: Code
+    builder: ir.IRBuilder
+    tables: tuple[ConstantTable, ir.Value]
+    width: int
+    address: Callable[[SSAValue, int], ir.Value]
+    batch_rows: tuple[Mapping[SSAValue, ir.Value], ir.Value] | None = None
+    """The addresses of the rows that a group turns itself, and their number; None where all columns count."""
+
+    def emit_network(self, op: NetworkOp) -> None:
+        """Emit a network op, along its wavefront where it has one."""
+        if op.wavefront is not None:
+            inputs, outputs = (tuple(map(features_of, values)) for values in (op.inputs, op.outputs))
+            network = WavefrontNetwork(op.arrays, inputs, outputs, op.wavefront)
+            self._emit_wavefront((op, "wavefront"), network, [*op.inputs, *op.outputs], op.outputs[0])
+            return
+        stream, rows = self._packed((op, "stream"), partial(pack_stream, op)), working_rows(op)
+        slots, spilled = (self._behind(op.outputs[0], row) for row in (0, rows.slots))
+        table = self._table([*(self.address(value, 0) for value in (*op.inputs, *op.outputs)), spilled])
+        loop = network_loop(self.code, NetworkForm(self.width, op.activations.data))
+        self.builder.call(loop, [stream, slots, table])
+
+    def emit_group(self, group: LayerGroup) -> None:
+        """Emit a group of layers."""
+        result = group.last.result
+        self._emit_wavefront((group.last, "wavefront"), group.network(), [group.first.x, result], result)
+
+    def _emit_wavefront(
+        self, key: Hashable, network: WavefrontNetwork, buffers: Sequence[SSAValue], result: SSAValue
+    ) -> None:
+        stream = self._packed(key, lambda: pack_wavefront(network))
+        rows, count = self.batch_rows or ({}, i64(self.width))
+        table = self._table([rows[value] if value in rows else self.address(value, 0) for value in buffers])
+        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations), network.turned)
+        self.builder.call(loop, [stream, self._behind(result, 0), table, count])
+
+    def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:
+        constants, table = self.tables
+        if not constants.has(key):
+            constants.add(key, [pack()])
+        return constants.pointers(self.builder, table, key)[0]
+
+    def _behind(self, value: SSAValue, row: int) -> ir.Value:
+        """Return the address of a row behind all that kernels write."""
+        return self.address(value, features_of(value) + OUTPUT_PADDING + row)
+
+    def _table(self, buffers: Sequence[ir.Value]) -> ir.Value:
+        """Return a table of addresses."""
+        table = self.builder.alloca(POINTER, len(buffers))
+        for index, buffer in enumerate(buffers):
+            self.builder.store(buffer, self.builder.gep(table, [i64(index)], source_etype=POINTER))
+        return table

@@ -1,0 +1,184 @@
+"""How threads share the ops of one tile: which piece of an op touches what, and where all have to meet.
+
+A tile whose schedule has P pieces cuts each of its ops: linear layers at the outputs that the IR gives, elementwise ops
+like what they read, normalisations and softmax by columns. What has no cut is done by whoever has the first piece.
+Threads meet before an op that touches memory which an earlier op's other pieces may still write or read.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.lowering.llvm.builder import FLOAT_BYTES
+from redpebble.lowering.tiles.tile_memory import Span, features_of
+
+CELL = 16
+"""Features of which pieces are multiples: whole vectors and cache lines of any target and any tile width."""
+
+Borders = tuple[int, ...]
+"""The first feature of each piece, and the number of features."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How an op is cut: at features, by columns, not at all, or each thread does all of it for itself."""
+
+    by: Literal["features", "columns", "nothing", "everyone"]
+    borders: Borders = ()
+
+
+WHOLE, COLUMNS, EVERYONE = Cut("nothing"), Cut("columns"), Cut("everyone")
+
+
+def even_borders(features: int, pieces: int) -> Borders:
+    """Return borders of `pieces` about equal pieces of multiples of `CELL` features; those at the end may be empty."""
+    cells = -(-features // CELL)
+    return (*(min(features, CELL * (cells * piece // pieces)) for piece in range(pieces)), features)
+
+
+class Access(NamedTuple):
+    """Memory that an op reads or writes; pieces with the same mark touch each their own part of it."""
+
+    span: Span
+    mark: object
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An op in a shared tile: how it is cut, and whether all threads meet before it."""
+
+    cut: Cut
+    meets: bool
+
+
+@dataclass(frozen=True)
+class SharedPlan:
+    """How the rows that come in, every op, and the rows that go out are shared."""
+
+    arguments: Sequence[Cut]
+    ops: Mapping[Operation, Turn]
+    results: Sequence[Turn]
+
+
+def plan_sharing(op: TileOp, spans: Mapping[SSAValue, Span], width: int) -> SharedPlan:
+    """Return how threads share tiles of `width` columns of `op`, whose values have their places at `spans`."""
+    pieces = op.schedule.pieces.data
+    cuts: dict[SSAValue, Cut] = {}
+    since: list[Access] = []
+
+    def turn(cut: Cut, accesses: Sequence[Access]) -> Turn:
+        meets = any(_conflict(one, other) for one in accesses for other in since)
+        if meets:
+            since.clear()
+        since.extend(accesses)
+        return Turn(cut, meets)
+
+    private = private_arguments(op, spans)
+    for argument in op.body.block.args:
+        even = Cut("features", even_borders(features_of(argument), pieces))
+        cuts[argument] = EVERYONE if argument in private else even
+        since.append(_access(argument, spans, cuts[argument], writes=True))
+    turns: dict[Operation, Turn] = {}
+    for inner in op.body.block.ops:
+        if isinstance(inner, YieldOp):
+            continue
+        cut = _cut_of(inner, cuts, pieces)
+        cuts.update(dict.fromkeys(inner.results, cut))
+        still = isinstance(inner, ConcatOp | SplitOp) and not copied_parts(inner, spans, width)
+        turns[inner] = turn(cut, [] if still else _accesses(inner, spans, (cut, private)))
+    results: list[Turn] = []
+    for value in op.yielded:
+        cut = cuts[value]
+        if cut.by != "features" or isinstance(value.owner, ConcatOp | SplitOp):
+            cut = Cut("features", even_borders(features_of(value), pieces))
+        results.append(turn(cut, [_access(value, spans, cut, writes=False)]))
+    return SharedPlan([cuts[argument] for argument in op.body.block.args], turns, results)
+
+
+def copied_parts(op: ConcatOp | SplitOp, spans: Mapping[SSAValue, Span], width: int) -> list[tuple[SSAValue, int]]:
+    """Return the parts that do not lie at their place in the whole, each with its first feature there."""
+    whole, feature = spans[op.result if isinstance(op, ConcatOp) else op.x], 0
+    copied: list[tuple[SSAValue, int]] = []
+    for part in op.parts:
+        if spans[part].start != whole.start + feature * width * FLOAT_BYTES:
+            copied.append((part, feature))
+        feature += features_of(part)
+    return copied
+
+
+def _cut_of(op: Operation, cuts: Mapping[SSAValue, Cut], pieces: int) -> Cut:
+    """Return how `op` is cut, given how its operands are."""
+    match op:
+        case LinearOp():
+            return Cut("features", op.borders) if op.borders else WHOLE
+        case ActivateOp() | BinaryOp():
+            features = features_of(op.results[0])
+            like = [cuts[operand] for operand in op.operands if operand in cuts and features_of(operand) == features]
+            same = next((cut for cut in like if cut.by == "features" and cut.borders[-1] == features), None)
+            return same or Cut("features", even_borders(features, pieces))
+        case SoftmaxOp() | LogSoftmaxOp() | LayerNormOp() | RmsNormOp() | ReduceMeanOp():
+            return COLUMNS
+        case _:
+            return WHOLE
+
+
+def private_arguments(op: TileOp, spans: Mapping[SSAValue, Span]) -> set[SSAValue]:
+    """Return the rows that come in of which each thread makes columns for itself.
+
+    To turn them twice is faster than to read what another core has just written. What others write into the same memory
+    is not for them: a value in its place, or the concat it is part of.
+    """
+    arguments = set(op.body.block.args)
+    return {
+        argument
+        for argument in arguments
+        if all(
+            isinstance(use.operation, LinearOp)
+            or (use.operation.results and not _overlap(use.operation, argument, spans))
+            for use in argument.uses
+        )
+    }
+
+
+def _accesses(op: Operation, spans: Mapping[SSAValue, Span], cuts: tuple[Cut, Collection[SSAValue]]) -> list[Access]:
+    """Return what `op` reads and writes; a linear layer reads all features for each piece."""
+    cut, private = cuts
+    every = isinstance(op, LinearOp) and cut.by == "features"
+    accesses = [
+        Access(spans[operand], None, writes=False)
+        if every and operand not in private
+        else _access(operand, spans, EVERYONE if operand in private else cut, writes=False)
+        for operand in op.operands
+        if operand in spans
+    ]
+    return [*accesses, *(_access(result, spans, cut, writes=True) for result in op.results)]
+
+
+def _access(value: SSAValue, spans: Mapping[SSAValue, Span], cut: Cut, *, writes: bool) -> Access:
+    """Return the access to a value; what one thread does for itself never waits for itself."""
+    features = features_of(value)
+    if cut.by == "features" and cut.borders[-1] != features:
+        return Access(spans[value], None, writes)  # one row for all features
+    mark = cut if cut.by in ("nothing", "everyone") else (cut, spans[value].start, features)
+    return Access(spans[value], mark, writes)
+
+
+def _overlap(op: Operation, value: SSAValue, spans: Mapping[SSAValue, Span]) -> bool:
+    """Return whether a result of `op` lies where `value` does."""
+    own = spans[value]
+    return any(spans[result].start < own.end and own.start < spans[result].end for result in op.results)
+
+
+def _conflict(one: Access, other: Access) -> bool:
+    """Return whether a piece of one access may touch what a different piece of the other one does, and one writes."""
+    apart = one.span.end <= other.span.start or other.span.end <= one.span.start
+    same = one.mark is not None and one.mark == other.mark
+    return (one.writes or other.writes) and not apart and not same

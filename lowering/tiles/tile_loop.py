@@ -1,0 +1,292 @@
+"""The loop that cuts rows into tiles of the widths for which code exists, for one thread or for all together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.kernels.tile_widths import least_rows as least_rows_by_time
+from redpebble.lowering.kernels.dense_outputs import DenseOutputs
+from redpebble.lowering.kernels.table import FAMILIES
+from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, i64
+from redpebble.lowering.llvm.call_tables import ConstantTable
+from redpebble.lowering.program import TileTime
+from redpebble.lowering.tiles.depth_first_groups import groups_at
+from redpebble.lowering.tiles.live_rows import Cascade, CascadeCode
+from redpebble.lowering.tiles.thread_shares import plan_sharing, private_arguments
+from redpebble.lowering.tiles.tile_code import Crew, TileCode, TileRows
+from redpebble.lowering.tiles.tile_memory import Span, features_of, plan_tile
+
+TileSurroundings = tuple[
+    int, Mapping[SSAValue, ir.Value], tuple[ConstantTable, ir.Value], tuple[ir.Value, ir.Value, ir.Value]
+]
+"""Number of the step; addresses of operands and results; constants and their table; scratch, first row, end."""
+
+MEET = ir.FunctionType(VOID, [POINTER])
+"""Of the function that returns when all threads of a call have called it, on the pool it is given."""
+
+LIVING_SHARE = 0.25
+"""Of the work that is left where dead rows are dropped: it depends on the data, and only tells threads' shares."""
+
+LEAST_COLUMNS = 8
+"""Of a tile for more than one row."""
+
+UNKNOWN_US = 5.0
+"""Of a column in a tile whose time nobody has estimated."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What a shared step is given beside the arguments of others; `own` is scratch memory of the thread."""
+
+    own: ir.Value
+    meet: ir.Value
+    pool: ir.Value
+    number: ir.Value
+    threads: ir.Value
+
+
+def emit_tile_loop(
+    code: Code, builder: ir.IRBuilder, op: TileOp, surroundings: TileSurroundings, sharing: Sharing | None = None
+) -> int:
+    """Emit the tiles of `op` over the rows from begin to end; return the bytes of scratch that a tile needs.
+
+    The widest tile comes first, while `least_rows` are left for it: fewer rows are done sooner by narrower tiles than
+    by one that is mostly padding. Which rows come together does not depend on `sharing`: with it threads do the wide
+    tiles together, and the first one those that are too narrow for that.
+    """
+    index, pointers, (constants, constant_table), (scratch, begin, end) = surroundings
+    widths, least, scratch_bytes = op.schedule.tile_widths, least_rows(op), 0
+    outer = [pointers[value] for value in (*op.inputs, *op.outputs)]
+    row: ir.Value = begin
+    cascade = Cascade.of(op)
+    if cascade is not None and sharing is None:
+        scratch_bytes = cascade.memory().total
+        function = CascadeCode(code, cascade, constants, f"cascade{index}").function()
+        row = _emit_cascade(builder, (begin, end), cascade.width, (function, [*outer, constant_table, scratch]))
+    for width in reversed(widths):
+        shared = sharing if width in op.schedule.together.by_width else None
+        form = _TileForm(code, op, width, f"tile{index}_w{width}{'_shared' if shared is not None else ''}")
+        function, used = form.function(constants)
+        scratch_bytes = max(scratch_bytes, used)
+        arguments = [*outer, constant_table, scratch]
+        stop = end
+        if shared is not None:
+            arguments += _crew_arguments(builder, op, shared)
+        elif sharing is not None:
+            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, begin)
+        limits = (row, stop, least[width], width)
+        row = _emit_width(builder, limits, (function, arguments, shared))
+    return scratch_bytes
+
+
+def least_rows(op: TileOp) -> dict[int, int]:
+    """Return the rows from which a tile of each width is used, ascending.
+
+    Where the schedule gives times, a wider tile is used as soon as it takes no longer than the best that narrower ones
+    can do; otherwise when more than the middle between it and the next narrower one is left.
+    """
+    widths, alone = op.schedule.tile_widths, op.schedule.alone.by_width
+    if not all(width in alone for width in widths):
+        narrower = (0, *widths)
+        pairs = zip(narrower, widths, strict=False)
+        return {width: less + (width - less) // 2 + 1 if less else 1 for less, width in pairs}
+    return least_rows_by_time({width: alone[width] for width in widths})
+
+
+def same_from(op: TileOp) -> int:
+    """Return the width from which on all tiles make the same bits of a row.
+
+    Kernels differ in the order in which they add, and in tiles of one column sums run over vectors of features, but for
+    `dense_outputs`, whose sums have one order only.
+    """
+    widths, ops = op.schedule.tile_widths, list(op.body.block.ops)
+    if op.depth_first is not None:
+        return min(width for width in widths if width >= op.depth_first.width.data)
+    kernels = [inner.kernel for inner in ops if isinstance(inner, LinearOp) and inner.kernel is not None]
+    anywhere = ActivateOp | BinaryOp | ConcatOp | SplitOp | NetworkOp | YieldOp
+    if all(isinstance(inner, anywhere) for inner in ops):
+        return widths[0]
+    linear = all(isinstance(inner, anywhere | LinearOp) for inner in ops)
+    dense = all(isinstance(FAMILIES.get(kernel.family_at(widths[0])), DenseOutputs) for kernel in kernels)
+    same = [
+        width
+        for width in widths
+        if (width > 1 or (linear and dense))
+        and all(
+            kernel.family_at(wider) == kernel.family_at(widths[-1])
+            for wider in widths
+            if wider >= width
+            for kernel in kernels
+        )
+    ]
+    return min(same, default=widths[-1])
+
+
+def tile_times(op: TileOp) -> tuple[TileTime, ...]:
+    """Return the times that the schedule gives for each width; tiles of unknown times are worth a thread."""
+    alone, together, least = op.schedule.alone.by_width, op.schedule.together.by_width, least_rows(op)
+    times = [
+        TileTime(width, least[width], alone.get(width, UNKNOWN_US * (width + 8)), together.get(width))
+        for width in op.schedule.tile_widths
+    ]
+    if op.dead_rows is not None:
+        width, widest = op.dead_rows.width.data, times[-1]
+        time = LIVING_SHARE * widest.alone * width / widest.width
+        times.append(TileTime(width, least_in_cascade(width), time))
+    return tuple(times)
+
+
+def _emit_cascade(
+    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value], width: int, call: tuple[ir.Function, list[ir.Value]]
+) -> ir.Value:
+    """Emit the call of a cascade for as many rows as fill tiles, the last one half at least; return the next row."""
+    begin, end = rows
+    function, arguments = call
+    count = builder.sub(end, begin)
+    whole = builder.sub(count, builder.srem(count, i64(width)))
+    enough = builder.icmp_signed(">=", builder.sub(count, whole), i64(least_in_cascade(width)))
+    stop = builder.select(enough, end, builder.add(begin, whole))
+    with builder.if_then(builder.icmp_signed("<", begin, stop)):
+        builder.call(function, [*arguments, begin, stop])
+    return stop
+
+
+def least_in_cascade(width: int) -> int:
+    """Return the rows for which a tile of a cascade is begun."""
+    return width // 2 + 1
+
+
+def _crew_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
+    """Return own scratch, the function to meet, its pool, the thread's first piece, and the first no longer its."""
+    pieces = i64(op.schedule.pieces.data)
+    numbers = (sharing.number, builder.add(sharing.number, i64(1)))
+    first, end = (builder.sdiv(builder.mul(number, pieces), sharing.threads) for number in numbers)
+    return [sharing.own, sharing.meet, sharing.pool, first, end]
+
+
+def _emit_width(
+    builder: ir.IRBuilder,
+    rows: tuple[ir.Value, ir.Value, int, int],
+    call: tuple[ir.Function, Sequence[ir.Value], Sharing | None],
+) -> ir.Value:
+    """Emit tiles of one width while at least `least` rows are left; return the row after the last one."""
+    start, end, least, width = rows
+    function, arguments, sharing = call
+    before = builder.block
+    header = builder.append_basic_block("tiles")
+    body = builder.append_basic_block("tile")
+    after = builder.append_basic_block("rest")
+    builder.branch(header)
+    builder.position_at_end(header)
+    row = builder.phi(I64, "row")
+    row.add_incoming(start, before)
+    left = builder.sub(end, row)
+    builder.cbranch(builder.icmp_signed(">=", left, i64(least)), body, after)
+    builder.position_at_end(body)
+    count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
+    builder.call(function, [*arguments, row, count])
+    following = builder.add(row, count)
+    if sharing is not None:
+        # the next tile uses the same scratch memory
+        with builder.if_then(builder.icmp_signed("<", following, end)):
+            _emit_meeting(builder, sharing.meet, sharing.pool)
+    row.add_incoming(following, builder.block)
+    builder.branch(header)
+    builder.position_at_end(after)
+    return row
+
+
+def _emit_meeting(builder: ir.IRBuilder, meet: ir.Value, pool: ir.Value) -> None:
+    # a cast between pointers would be none: all are of one type, and only integers lose theirs
+    address = builder.inttoptr(builder.ptrtoint(meet, I64), MEET.as_pointer())
+    builder.call(address, [pool])
+
+
+@dataclass(frozen=True)
+class _TileForm:
+    """The function of one tile: for which width, and under which name."""
+
+    code: Code
+    op: TileOp
+    width: int
+    name: str
+
+    def function(self, constants: ConstantTable) -> tuple[ir.Function, int]:
+        """Return `void (operands..., results..., constants, scratch, [crew...,] first row, rows)` and its scratch."""
+        op, memory = self.op, plan_tile(self.op, self._columns)
+        outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
+            crew = self._crew(builder, memory.spans, rest) if shared else None
+            first, count = rest[-2:]
+            direct = self._leaving(builder, buffers[len(op.inputs) :], first) | self._turned(builder, buffers, first)
+            rows, tables = TileRows(self.width, count, direct), (constants, table)
+            tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, crew, rows)
+            self._emit_body(tile, buffers, (first, count))
+
+        crew_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
+        arguments = [POINTER] * (outer + 2) + crew_types + [I64, I64]
+        return self.code.function(self.name, arguments, body), memory.total
+
+    @property
+    def _columns(self) -> int:
+        """The columns of the tile: those of its width, and more where vectors would not hold whole ones."""
+        unit = max(LEAST_COLUMNS, self.code.target.lanes) if self.width > LEAST_COLUMNS else LEAST_COLUMNS
+        return 1 if self.width == 1 else -(-self.width // unit) * unit
+
+    def _leaving(self, builder: ir.IRBuilder, results: Sequence[ir.Value], first: ir.Value) -> dict[SSAValue, ir.Value]:
+        """Return the rows of the results that a kernel can write itself: nobody inside the tile reads them."""
+        return {
+            value: _row(builder, pointer, first, value)
+            for value, pointer in zip(self.op.yielded, results, strict=True)
+            if isinstance(value.owner, LinearOp)
+            and value.owner.kernel is not None
+            and isinstance(FAMILIES.get(value.owner.kernel.family_at(self.width)), DenseOutputs)
+            and len(list(value.uses)) == 1
+        }
+
+    def _turned(self, builder: ir.IRBuilder, buffers: Sequence[ir.Value], first: ir.Value) -> dict[SSAValue, ir.Value]:
+        """Return the rows that groups of layers read and write themselves."""
+        groups = groups_at(self.op, self._columns).values()
+        turned = {value for group in groups for value in group.turned_values}
+        ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
+        return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in turned}
+
+    def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> Crew:
+        own, meet, pool, first, end, *_ = args
+        private = private_arguments(self.op, spans)
+        return Crew(
+            self.op.schedule.pieces.data, (first, end), (own, private), lambda: _emit_meeting(builder, meet, pool)
+        )
+
+    def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], rows: tuple[ir.Value, ir.Value]) -> None:
+        """Emit the rows in, every op, the rows out, and where a crew has to meet."""
+        op, (first, count) = self.op, rows
+        plan = plan_sharing(op, tile.spans, self._columns)
+        inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
+        for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
+            if tile.rows is None or argument not in tile.rows.direct:
+                tile.load_rows(argument, (_row(tile.builder, pointer, first, argument), count), cut)
+        for inner, turn in plan.ops.items():
+            if tile.crew is not None and turn.meets:
+                tile.crew.meet()
+            tile.emit(inner, turn.cut)
+        for value, pointer, turn in zip(op.yielded, outputs, plan.results, strict=True):
+            if tile.crew is not None and turn.meets:
+                tile.crew.meet()
+            if tile.rows is None or value not in tile.rows.direct:
+                tile.store_rows(value, (_row(tile.builder, pointer, first, value), count), turn.cut)
+
+
+def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:
+    """Return the address of a row of a row-major buffer with the features of `value`."""
+    return byte_at(builder, pointer, builder.mul(row, i64(features_of(value) * FLOAT_BYTES)))

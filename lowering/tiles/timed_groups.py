@@ -1,0 +1,30 @@
+"""Groups of layers that run depth first, each as a function of its own, to be measured."""
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm.builder import I64, POINTER, Code
+from redpebble.lowering.neurons.connection_kernel import NetworkForm
+from redpebble.lowering.neurons.neuron_kernel import wavefront_loop
+from redpebble.lowering.tiles.depth_first_groups import LayerGroup
+
+
+def group_symbol(width: int) -> str:
+    """Return the name of the function for a width."""
+    return f"group_{width}"
+
+
+def group_kernels(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -> str:
+    """Return the LLVM IR of a module with a function `void (stream, slots, table of buffers, rows)` for each width."""
+    code = Code(target, ir.Module("group"))
+    activations = group.network().arrays.activations
+    for width in widths:
+        loop = wavefront_loop(code, NetworkForm(width, activations), group.turned)
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument], loop: ir.Function = loop) -> None:
+            builder.call(loop, list(args))
+
+        code.function(group_symbol(width), [POINTER, POINTER, POINTER, I64], body, exported=True)
+    return str(code.module)

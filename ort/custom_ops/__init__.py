@@ -1,0 +1,1 @@
+"""Custom operators: this process as their compiler, and the tables a library reads."""

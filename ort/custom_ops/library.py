@@ -1,0 +1,201 @@
+"""The shared objects that run sparse networks inside onnxruntime: one for this process, others built ahead of time."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.ort.custom_ops.host import Compiler, host
+from redpebble.ort.custom_ops.network_table import Symbols, Word, WordTable, network_table
+from redpebble.ort.elf.generic_object import generic_object
+from redpebble.ort.elf.linker import Code, Data, Pointer, link
+from redpebble.ort.native.library import EXPORTS, library_module
+from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE
+from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
+
+OPERATOR: Final = "SparseNetwork_{}"
+OPERATOR_COUNT: Final = 64
+"""Operators of the library for this process: enough for most models, and onnxruntime takes 2 ms a session for them.
+
+256 take 14 ms, 1024 take 120 ms.
+"""
+
+DIGEST_TAIL: Final = 32
+"""Bytes behind a library in the cache."""
+
+Clusters = Mapping[str, Sequence[tuple[str, Mapping[str, Artefact]]]]
+"""For each operator its variants: the digest of a node, and for each CPU level the code of its network."""
+
+
+def level_target(level: str) -> CpuTarget:
+    """Return the CPU that code of a level is for: "generic", "avx2" or "avx512".
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    targets = {"generic": CpuTarget.generic, "avx2": CpuTarget.avx2, "avx512": CpuTarget.avx512}
+    if level not in targets:
+        raise ValueError(f"level is {level!r}, accepted are {', '.join(LEVELS)}")
+    return targets[level]()
+
+
+def in_process_library(operator_count: int = OPERATOR_COUNT) -> Path:
+    """Return the library to register in this process; it asks what `set_compiler` was given for the code of a node.
+
+    It knows `SparseNetwork_0` up to `operator_count`, rounded up to a power of two. It is made once and kept in
+    the user's cache, or in a temporary folder where that cannot be written.
+
+    Raises:
+        ValueError: this machine is no x86-64.
+    """
+    return _in_process_library(default_folder(), _rounded(operator_count))
+
+
+def _rounded(operator_count: int) -> int:
+    """Return a power of two: few libraries differ."""
+    return max(OPERATOR_COUNT, 1 << (operator_count - 1).bit_length())
+
+
+def set_compiler(compiler: Compiler, operator_count: int = OPERATOR_COUNT) -> None:
+    """Let `compiler` (operator, attributes, constants) make the native code for the nodes of new sessions.
+
+    It gets the string and integer attributes of a node, and its inputs behind the activations as arrays, None for one
+    that is no constant. Its exceptions become errors of onnxruntime.
+    """
+    host(in_process_library(operator_count)).set_compiler(compiler)
+
+
+def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> bytes:
+    """Return a library with the native code of `clusters`; it needs neither Python nor redpebble to run.
+
+    Raises:
+        ValueError: this machine is no x86-64, a level is unknown, or a digest has the wrong length.
+    """
+    if not clusters:
+        raise ValueError("no sparse network, expected one at least")
+    parts: list[Code | Data] = [Code(library_object())]
+    constants: dict[bytes, str] = {}
+    variants: dict[str, list[Word]] = {}
+    for number, (operator, rows) in enumerate(clusters.items()):
+        variants[operator] = []
+        for index, (digest, artefacts) in enumerate(rows):
+            variants[operator] += _variant(parts, constants, f"n{number}v{index}", (digest, artefacts))
+    return link([*parts, *library_table(variants)], EXPORTS, soname)
+
+
+def _variant(
+    parts: list[Code | Data],
+    constants: dict[bytes, str],
+    name: str,
+    variant: tuple[str, Mapping[str, Artefact]],
+) -> list[Word]:
+    """Add the code of a network to `parts`; return its row in the table of variants."""
+    digest, artefacts = variant
+    if len(digest) != DIGEST_BYTES:
+        raise ValueError(f"digest {digest!r} has {len(digest)} digits, expected {DIGEST_BYTES}")
+    words: list[Word] = [int(word) for word in np.frombuffer(digest.encode(), dtype=np.int64)]
+    for level in artefacts:
+        level_target(level)
+    for level in LEVELS:
+        artefact = artefacts.get(level)
+        if artefact is None:
+            words.append(0)
+            continue
+        prefix = f"{name}_{level}_"
+        names = tuple(_add_constant(parts, constants, array) for array in artefact.program.constants)
+        symbols = Symbols(f"{prefix}table", prefix, names)
+        parts.append(Code(artefact.image, prefix))
+        parts.append(network_table(artefact.program, symbols).as_data())
+        words.append(Pointer(symbols.table))
+    return words
+
+
+def _add_constant(parts: list[Code | Data], constants: dict[bytes, str], array: NDArray[np.generic]) -> str:
+    """Add packed weights to `parts`; return their symbol, that of equal ones where there are such."""
+    content = np.ascontiguousarray(array).tobytes()
+    key = hashlib.sha256(content).digest()
+    if key not in constants:
+        constants[key] = f"constant{len(constants)}"
+        parts.append(Data(constants[key], content))
+    return constants[key]
+
+
+def library_table(variants: Mapping[str, Sequence[Word]]) -> list[Data]:
+    """Return the table of a library: its operators and, for each, the rows of its variants."""
+    row_words = DIGEST_BYTES // 8 + len(LEVELS)
+    names = b"".join(operator.encode() + b"\0" for operator in variants)
+    words: list[Word] = [len(variants)]
+    content: list[Word] = []
+    offset = 0
+    first = 1 + 3 * len(variants)
+    for operator, rows in variants.items():
+        words += [Pointer("operator_names", offset), len(rows) // row_words]
+        words.append(Pointer(LIBRARY_TABLE, 8 * (first + len(content))))
+        content += rows
+        offset += len(operator.encode()) + 1
+    return [Data("operator_names", names), WordTable(LIBRARY_TABLE, (*words, *content)).as_data()]
+
+
+@cache
+def library_object() -> bytes:
+    """Return the object file that all libraries begin with.
+
+    Raises:
+        ValueError: this machine is no x86-64.
+    """
+    return generic_object(library_module(), "the library for onnxruntime")
+
+
+@cache
+def _in_process_library(folder: Path, operator_count: int) -> Path:
+    return cached_library(folder, operator_count)
+
+
+def cached_library(folder: Path, operator_count: int) -> Path:
+    """Return the library for this process that knows so many operators, from `folder` where it was made before.
+
+    Raises:
+        ValueError: this machine is no x86-64.
+    """
+    key = hashlib.sha256(compiler_fingerprint() + operator_count.to_bytes(8, "little"))
+    name = f"libredpebble-{key.hexdigest()[:40]}.so"
+    if _is_whole(folder / name):
+        return folder / name
+    operators: dict[str, list[Word]] = {OPERATOR.format(number): [] for number in range(operator_count)}
+    image = link([Code(library_object()), *library_table(operators)], EXPORTS, "libredpebble.so")
+    try:
+        return _written(folder / name, image)
+    except OSError:
+        # a folder of this process alone: nobody else may put code there
+        return _written(Path(tempfile.mkdtemp(prefix="redpebble-")) / name, image)
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a file is a library that ends with its own digest."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content[:-DIGEST_TAIL]).digest() == content[-DIGEST_TAIL:]
+
+
+def _written(path: Path, image: bytes) -> Path:
+    """Write a library and its digest, which the loader does not look at, under its name at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(image + hashlib.sha256(image).digest())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,1 @@
+"""The linker: ELF object files become a shared object."""

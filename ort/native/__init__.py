@@ -1,0 +1,1 @@
+"""LLVM code of the operator library and the provider library."""

@@ -1,0 +1,267 @@
+"""This process as the execution provider: it is asked which nodes it takes, and compiles them."""
+
+import atexit
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from redpebble.ort.custom_ops.host import LoadedNetwork, load_network
+from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
+from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
+from redpebble.ort.native.ep_api import (
+    COMPUTE_INFO_WORDS,
+    EP_VERSION,
+    EP_WORDS,
+    FACTORY_WORDS,
+    ComputeInfo,
+    Ep,
+    EpSlot,
+    Factory,
+    GraphSlot,
+)
+from redpebble.ort.native.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCTIONS, RELEASE
+from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text, is_context
+from redpebble.ort.provider.graph import GraphNode, GraphReader
+from redpebble.ort.provider.memory import put_word, word_at
+from redpebble.ort.provider.networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
+from redpebble.ort.provider.runtime import Runtime, runtime_of
+from redpebble.ort.provider.settings import read_settings
+from redpebble.runtime.memory import address_of
+
+CPU_DEVICE: Final = 0
+"""`OrtHardwareDeviceType_CPU`."""
+
+FAILED: Final = 1
+"""`ORT_FAIL`."""
+
+DROP_CONSTANTS: Final = EP_VERSION | 1 << 32
+"""`OrtNodeFusionOptions`: the version, and that the constants are not needed during a run."""
+
+
+class ProviderHost:
+    """The functions that the provider's library calls."""
+
+    def __init__(self, library: Path) -> None:
+        """Open the library, which onnxruntime opens by the same path, and put our functions in."""
+        self._library = ctypes.CDLL(str(library))
+        self._compiler: Compiler | None = None
+        self._minor = 0
+        self._runtime: Runtime | None = None
+        self._sessions: dict[int, EpSession] = {}
+        self._compatibility = ctypes.create_string_buffer(compatibility_text().encode())
+        self._networks: dict[int, LoadedNetwork] = {}
+        own: dict[str, Callable[..., int | None]] = {
+            RELEASE: self._release_factory,
+            "ep_devices": self._devices,
+            "ep_create": self._create,
+            "ep_release": self._release,
+            "ep_capability": self._capability,
+            "ep_compile": self._compile,
+            "ep_release_infos": self._release_infos,
+            "ep_compatibility": self._compatibility_text,
+            "ep_validate": self._validate,
+            CREATE: self._create_factories,
+        }
+        self._functions = [_guarded(self, own[name], count) for name, count in HOST_FUNCTIONS.items()]
+        self._slots = (ctypes.c_void_p * len(HOST_FUNCTIONS)).in_dll(self._library, EP_HOST_VARIABLE)
+        atexit.register(self.close)
+
+    @property
+    def network_count(self) -> int:
+        """How many networks are held by sessions."""
+        return len(self._networks)
+
+    @property
+    def ep_count(self) -> int:
+        """How many sessions have the provider."""
+        return len(self._sessions)
+
+    def open(self, compiler: Compiler, minor: int) -> None:
+        """Put our functions in: `compiler` serves the sessions of onnxruntime 1.`minor` in this process."""
+        self._compiler, self._minor = compiler, minor
+        for index, function in enumerate(self._functions):
+            self._slots[index] = ctypes.cast(function, ctypes.c_void_p).value
+
+    def close(self) -> None:
+        """Take our functions out: sessions that outlive the interpreter must not call into it."""
+        for index in range(len(HOST_FUNCTIONS)):
+            self._slots[index] = None
+
+    def status(self, error: BaseException) -> int:
+        """Return a status of onnxruntime that says what went wrong."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+        address = word_at(self._known.functions.address, Slot.CreateStatus)
+        return create(address)(FAILED, f"redpebble: {text}".encode()) or 0
+
+    @property
+    def _known(self) -> Runtime:
+        if self._runtime is None:
+            raise ValueError("the provider was not created by onnxruntime")
+        return self._runtime
+
+    @property
+    def _asked(self) -> Compiler:
+        if self._compiler is None:
+            raise ValueError("no compiler is set")
+        return self._compiler
+
+    def _native(self, name: str) -> int:
+        return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
+
+    def _create_factories(self, name: int, base: int, logger: int, factories: int, most: int, count: int) -> None:
+        del name, logger, most
+        self._runtime = runtime_of(base, self._minor)
+        functions = {
+            Factory.GetName: "ep_name",
+            Factory.GetVendor: "ep_vendor",
+            Factory.GetSupportedDevices: "ep_devices",
+            Factory.CreateEp: "ep_create",
+            Factory.ReleaseEp: "ep_release",
+            Factory.GetVendorId: "ep_zero",
+            Factory.GetVersion: "ep_version",
+            Factory.ValidateCompiledModelCompatibilityInfo: "ep_validate",
+            Factory.CreateAllocator: "ep_nothing_4",
+            Factory.ReleaseAllocator: "ep_zero",
+            Factory.CreateDataTransfer: "ep_nothing_2",
+            Factory.IsStreamAware: "ep_zero",
+            Factory.CreateSyncStreamForDevice: "ep_nothing_4",
+        }
+        put_word(factories, self._struct(FACTORY_WORDS, functions))
+        put_word(count, 1)
+
+    def _struct(self, size: int, functions: dict[Any, str], kernel: int = 0) -> int:
+        words = {int(word): self._native(name) for word, name in functions.items()}
+        words[0] = EP_VERSION
+        if kernel:
+            words[ComputeInfo.Kernel] = kernel
+        return self._known.memory.words(size, words)
+
+    def _release_factory(self, factory: int) -> None:
+        self._known.memory.free(factory)
+
+    def _devices(self, factory: int, devices: int, count: int, found: int, most: int, found_count: int) -> None:
+        functions, taken = self._known.functions, 0
+        kind_of = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+        kind = kind_of(word_at(functions.address, GraphSlot.HardwareDevice_Type))
+        for device in [word_at(devices, index) for index in range(count or 0)]:
+            if kind(device) == CPU_DEVICE and taken < most:
+                made = self._known.ep_functions.word(EpSlot.CreateEpDevice, factory, device, None, None)
+                put_word(found, made, taken)
+                taken += 1
+        put_word(found_count, taken)
+
+    def _create(self, *arguments: int) -> None:
+        functions = {
+            Ep.GetName: "ep_name",
+            Ep.GetCapability: "ep_capability",
+            Ep.Compile: "ep_compile",
+            Ep.ReleaseNodeComputeInfos: "ep_release_infos",
+            Ep.GetCompiledModelCompatibilityInfo: "ep_compatibility",
+        }
+        *_, options, _, place = arguments
+        settings = read_settings(self._known.functions, options)
+        ep = self._struct(EP_WORDS, functions)
+        self._sessions[ep] = EpSession(settings, {})
+        put_word(place, ep)
+
+    def _release(self, factory: int, ep: int) -> None:
+        del factory
+        self._sessions.pop(ep, None)
+        self._known.memory.free(ep)
+
+    def _compatibility_text(self, ep: int, graph: int) -> int:
+        """Return what a model with our code shall say of it."""
+        del ep, graph
+        return ctypes.addressof(self._compatibility)
+
+    def _validate(self, factory: int, devices: int, count: int, text: int, place: int) -> None:
+        del factory, devices, count
+        answer = compatibility_of(ctypes.string_at(text).decode(errors="replace"))
+        ctypes.c_int.from_address(place).value = int(answer)
+
+    def _capability(self, ep: int, graph: int, support: int) -> None:
+        reader = GraphReader(self._known.functions)
+        if reader.is_nested(graph):
+            return  # the bodies of If and Loop stay with onnxruntime
+        seen = reader.graph(graph)
+        for node in seen.nodes:
+            if is_context(node):
+                self._take(support, [node])
+        for network in networks_of(self._asked, seen):
+            self._sessions[ep].artefacts[network.boundary] = network.artefact
+            self._take(support, network.nodes)
+
+    def _take(self, support: int, nodes: Sequence[GraphNode]) -> None:
+        handles = (ctypes.c_uint64 * len(nodes))(*(node.handle for node in nodes))
+        options = ctypes.c_uint64(DROP_CONSTANTS)
+        places = (ctypes.addressof(handles), len(nodes), ctypes.addressof(options))
+        self._known.ep_functions.call(EpSlot.EpGraphSupportInfo_AddNodesToFuse, support, *places)
+
+    def _compile(self, ep: int, graphs: int, fused: int, count: int, infos: int, contexts: int) -> None:
+        session, functions = self._sessions[ep], self._known.functions
+        jobs = [
+            FusedNode(GraphReader(functions), word_at(graphs, index), word_at(fused, index))
+            for index in range(count or 0)
+        ]
+        codes = code_of(self._asked, session, jobs)
+        networks = [load_network(*code) for code in codes]
+        written: list[int] = []
+        if session.settings.writes_context:
+            written = [context_of(session, job, code.artefact) for job, code in zip(jobs, codes, strict=True)]
+        # all or none: onnxruntime gives nothing back where this fails
+        for index, network in enumerate(networks):
+            put_word(infos, self._compute_info(network), index)
+        for index, node in enumerate(written):
+            put_word(contexts, node, index)
+
+    def _compute_info(self, network: LoadedNetwork) -> int:
+        known = self._known
+        kernel = known.memory.words(
+            KERNEL_BYTES // 8,
+            {
+                Kernel.Api: known.functions.address,
+                Kernel.Header: address_of(network.table),
+                Kernel.MemoryInfo: known.functions.word(Slot.CreateCpuMemoryInfo, ARENA_ALLOCATOR, DEFAULT_MEMORY),
+                Kernel.Cpus: self._asked.cpus,
+                Kernel.ShapeOf: known.shape_of,
+            },
+        )
+        self._networks[kernel] = network
+        functions = {
+            ComputeInfo.CreateState: "ep_state",
+            ComputeInfo.Compute: "ep_compute",
+            ComputeInfo.ReleaseState: "ep_zero",
+        }
+        return self._struct(COMPUTE_INFO_WORDS, functions, kernel)
+
+    def _release_infos(self, ep: int, infos: int, count: int) -> None:
+        del ep
+        for info in [word_at(infos, index) for index in range(count or 0)]:
+            if not info:
+                continue
+            kernel = word_at(info, ComputeInfo.Kernel)
+            self._networks.pop(kernel, None)
+            self._known.functions.release(Slot.ReleaseMemoryInfo, word_at(kernel, Kernel.MemoryInfo))
+            self._known.memory.free(kernel)
+            self._known.memory.free(info)
+
+
+def _guarded(owner: ProviderHost, function: Callable[..., int | None], count: int) -> Any:  # noqa: ANN401 - a ctypes callback
+    """Return a callback whose exceptions become a status: none may pass into native code, whatever it is."""
+
+    def call(*arguments: int) -> int:
+        try:
+            return function(*arguments) or 0
+        except Exception as error:
+            return owner.status(error)
+
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * count)(call)
+
+
+@cache
+def provider_host(library: Path) -> ProviderHost:
+    """Return the host of a library; there is one, as there is one copy of the library in a process."""
+    return ProviderHost(library)

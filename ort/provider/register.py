@@ -1,0 +1,193 @@
+"""The execution provider: models that nobody changed run their sparse networks with our code, inside onnxruntime.
+
+```python
+devices = redpebble.register()
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices(devices, {})
+session = onnxruntime.InferenceSession("model.onnx", options)
+```
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import onnx_ir
+import onnxruntime
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from redpebble.compiler import context, native_code, portable_passes
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.provenance import value_name
+from redpebble.frontend.errors import ModelError
+from redpebble.frontend.importing import import_model
+from redpebble.ort.native.ep_api import EP_VERSION
+from redpebble.ort.native.ep_library import EP_NAME
+from redpebble.ort.provider.graph import Boundary
+from redpebble.ort.provider.host import ProviderHost, provider_host
+from redpebble.ort.provider.library import provider_library
+from redpebble.ort.provider.networks import Planned
+from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
+from redpebble.passes.pipeline import run_passes
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.atomic_files import replacing
+from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.runtime.threads import usable_threads
+
+if TYPE_CHECKING:
+    # what is older than 1.23 does not have it, and shall say so in one line
+    from onnxruntime import OrtEpDevice
+
+REGISTRATION: Final = "redpebble"
+"""The name by which onnxruntime knows the library."""
+
+
+class SparseNetworkCompiler:
+    """Serves the provider with what the compiler says."""
+
+    @property
+    def cpus(self) -> int:
+        """How many threads onnxruntime may give to a node."""
+        return usable_threads()
+
+    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+        """Return inputs and outputs of the networks that are predicted to gain; none of a model that is not read."""
+        try:
+            module = import_model(model, foreign="keep").module
+        except ModelError:
+            return []
+        run_passes(context(), module, (*portable_passes(), FormSparseNetworks()))
+        return boundaries_of(module)
+
+    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+        """Return native code for the network that `digest` tells from others, and `model` gives; and its key.
+
+        None for a network that is not covered.
+        """
+        key, folder = self._key(hashlib.sha256(digest).digest(), "network"), default_folder()
+        artefact = load(folder, key)
+        if artefact is None:
+            try:
+                artefact = native_code(onnx_ir.to_proto(model()), threads=self.cpus, cache=False)
+            except ModelError:
+                return None
+            store(folder, key, artefact)
+        return key, artefact
+
+    def recall(self, digest: bytes) -> list[Planned] | None:
+        """Return the networks of a graph that was seen before, None where it was not, or some code is gone."""
+        try:
+            entries = json.loads(self._plan(digest).read_text())
+            boundaries = [(tuple(inputs), tuple(outputs)) for inputs, outputs, _ in entries]
+            keys = [str(key) for *_, key in entries]
+        except (OSError, ValueError, TypeError):
+            return None
+        with ThreadPoolExecutor(self.cpus) as pool:
+            # checksums of many megabytes, which threads can look at together
+            artefacts = list(pool.map(partial(load, default_folder()), keys))
+        found: list[Planned] = []
+        for boundary, artefact, key in zip(boundaries, artefacts, keys, strict=True):
+            if artefact is None or _names(artefact) != boundary:
+                return None
+            found.append(Planned(boundary, artefact, key))
+        return found
+
+    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
+        """Keep the networks of a graph; a folder that cannot be written to is no error."""
+        entries = [(*one.boundary, one.key) for one in networks]
+        path = self._plan(digest)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(json.dumps(entries).encode())
+        except OSError:
+            return
+
+    def _plan(self, digest: bytes) -> Path:
+        return default_folder() / f"{self._key(digest, 'plan')}.plan"
+
+    def _key(self, digest: bytes, what: str) -> str:
+        return cache_key(digest, host_target(), f"provider {what} threads={self.cpus}")
+
+
+def _names(artefact: Artefact) -> Boundary:
+    program = artefact.program
+    return tuple(tensor.name for tensor in program.inputs), tuple(tensor.name for tensor in program.outputs)
+
+
+def boundaries_of(module: ModuleOp) -> list[Boundary]:
+    """Return the names of inputs and outputs of the sparse networks of a module."""
+    networks = [op for op in module.walk() if isinstance(op, SparseNetworkOp)]
+    return [(tuple(map(_name, op.operands)), tuple(map(_name, op.results))) for op in networks]
+
+
+def _name(value: SSAValue) -> str:
+    """Return what a value is called in the model; a name that none has where the passes made it."""
+    if not isinstance(value, BlockArgument):
+        return value_name(value)
+    func = value.block.parent_op()
+    if not isinstance(func, FuncOp) or func.arg_attrs is None:
+        return ""
+    name = func.arg_attrs.data[value.index].data.get("pebble.name")
+    return name.data if isinstance(name, StringAttr) else ""
+
+
+def minor_version(version: str) -> int:
+    """Return the 23 of onnxruntime "1.23.0".
+
+    Raises:
+        ValueError: it is too old for a provider.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    major, minor = (int(found[1]), int(found[2])) if found else (0, 0)
+    if (major, minor) < (1, EP_VERSION):
+        raise ValueError(f"the execution provider needs onnxruntime 1.{EP_VERSION} or newer, this is {version}")
+    return minor
+
+
+def register() -> "list[OrtEpDevice]":
+    """Return the devices for `SessionOptions.add_provider_for_devices`: the CPU, with our code for sparse networks.
+
+    Nodes are compiled when a session is made, or come from the user's cache; all others stay with onnxruntime.
+
+    Raises:
+        ValueError: onnxruntime is older than 1.23, or this machine is no x86-64.
+    """
+    minor = minor_version(onnxruntime.__version__)
+    devices = _devices()
+    if not devices:
+        host().open(SparseNetworkCompiler(), minor)
+        onnxruntime.register_execution_provider_library(REGISTRATION, str(provider_library()))
+        devices = _devices()
+    return devices
+
+
+def unregister() -> None:
+    """Take the provider out of onnxruntime; sessions with it must be gone before.
+
+    Raises:
+        ValueError: there is a session with it.
+    """
+    if not _devices():
+        return
+    count = host().ep_count
+    if count:
+        raise ValueError(f"the execution provider is in use by {count} sessions, expected 0")
+    onnxruntime.unregister_execution_provider_library(REGISTRATION)
+
+
+def host() -> ProviderHost:
+    """Return what the provider of this process holds."""
+    return provider_host(provider_library())
+
+
+def _devices() -> "list[OrtEpDevice]":
+    return [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]

@@ -1,0 +1,205 @@
+"""Models with sparse networks inside onnxruntime: native code for their nodes, from what the model file holds."""
+
+import base64
+import hashlib
+import mmap
+import os
+import tempfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+import onnx_ir
+import onnxruntime
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from redpebble.compiler import native_code, optimize
+from redpebble.export.saving import save_model
+from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
+from redpebble.frontend.importing import Source
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.atomic_files import replacing
+from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.runtime.threads import usable_threads
+
+Attributes = Mapping[str, str | int]
+Constants = Sequence[NDArray[Any] | None]
+
+OPERATOR_COUNT: Final = 64
+"""Different networks that the library of this process knows: see `redpebble.ort.custom_ops.library`."""
+
+OPTIONS: Final = "sparse network"
+"""What sets the code of a node apart in the cache from that of a model."""
+
+
+def network_model(op_type: str, attributes: Attributes, constants: Constants) -> onnx.ModelProto:
+    """Return what a node computes as a model of its own; `constants` are its inputs behind the activations.
+
+    Raises:
+        ValueError: the node is not one that this version wrote, or was changed since.
+    """
+    text = str(attributes.get("network", ""))
+    try:
+        model = onnx.ModelProto.FromString(zlib.decompress(base64.b64decode(text, validate=True)))
+    except (ValueError, zlib.error, DecodeError) as error:
+        raise ValueError(f"{op_type}: the network is damaged") from error
+    count = int(attributes.get("activations", 0))
+    names = [value.name for value in model.graph.input[count:]]
+    if len(names) != len(constants):
+        raise ValueError(f"{op_type}: {len(constants)} constants, the network has {len(names)}")
+    del model.graph.input[count:]
+    for name, array in zip(names, constants, strict=True):
+        if array is not None:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model
+
+
+def checked_digest(op_type: str, attributes: Attributes, constants: Constants) -> bytes:
+    """Return the digest of what a node computes.
+
+    Raises:
+        ValueError: the node is not one that this version wrote, or was changed since.
+    """
+    version = attributes.get("format")
+    if version != FORMAT:
+        raise ValueError(f"{op_type}: the network has format {version}, accepted is {FORMAT}")
+    digest = hashlib.sha256(str(attributes.get("network", "")).encode())
+    for index, array in enumerate(constants):
+        if array is None:
+            raise ValueError(f"{op_type}: constant {index} is computed, accepted is an initializer")
+        digest.update(array.tobytes())
+    if digest.hexdigest() != attributes.get("digest"):
+        raise ValueError(f"{op_type}: network and constants do not have the digest that the node states")
+    return digest.digest()
+
+
+def compile_network(
+    op_type: str, attributes: Attributes, constants: Constants, target: CpuTarget | None = None
+) -> Artefact:
+    """Return native code for a node, from the user's cache where it was compiled before.
+
+    Raises:
+        ValueError: the node is not one that this version wrote, or was changed since.
+        ModelError: the network is not covered.
+    """
+    cpu, threads = host_target() if target is None else target, usable_threads()
+    key = cache_key(checked_digest(op_type, attributes, constants), cpu, f"{OPTIONS} threads={threads}")
+    artefact = load(default_folder(), key)
+    if artefact is None:
+        model = network_model(op_type, attributes, constants)
+        artefact = native_code(model, threads=threads, target=cpu, cache=False)
+        store(default_folder(), key, artefact)
+    return artefact
+
+
+def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
+    """Return the library to register with `SessionOptions.register_custom_ops_library` in this process.
+
+    Nodes are compiled when a session is made, or come from the user's cache. A model with more than `operator_count`
+    different networks runs the others as onnxruntime does without us; `session` asks for as many as a model has.
+    """
+    from redpebble.ort.custom_ops.library import in_process_library, set_compiler
+
+    set_compiler(compile_network, operator_count)
+    return str(in_process_library(operator_count))
+
+
+def session(
+    model: Source,
+    sess_options: onnxruntime.SessionOptions | None = None,
+    providers: Sequence[str] | None = None,
+) -> onnxruntime.InferenceSession:
+    """Return a session of onnxruntime with our kernels inside.
+
+    A model without sparse networks is optimized first, in memory; `redpebble optimize` does so once and for all.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    names = ["CPUExecutionProvider"] if providers is None else list(providers)
+    options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+    if isinstance(model, str | os.PathLike) and holds_networks(model):
+        return _session_of_file(Path(model), options, names)
+    ready = read_model(model) if holds_networks(model) else optimize(model, target="ort").model
+    # by way of a file there is no limit of 2 GB; what onnxruntime maps of it stays when the name is gone
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        save_model(ready, path)
+        return _session_of_file(path, options, names)
+
+
+def _session_of_file(
+    path: Path, options: onnxruntime.SessionOptions, providers: Sequence[str]
+) -> onnxruntime.InferenceSession:
+    options.register_custom_ops_library(get_library_path(_operator_count(path)))
+    return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+
+
+def _operator_count(path: Path) -> int:
+    """Return a number of operators that has all those of a model: a power of two, since few libraries should differ."""
+    count = OPERATOR_COUNT
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        while content.find(f"SparseNetwork_{count}".encode()) >= 0:
+            count *= 2
+    return count
+
+
+def holds_networks(model: Source) -> bool:
+    """Return whether a model has nodes of ours; a file is searched for our domain, which is faster than reading it."""
+    match model:
+        case onnx.ModelProto():
+            return any(entry.domain == DOMAIN for entry in model.opset_import)
+        case onnx_ir.Model():
+            return DOMAIN in model.opset_imports
+        case bytes():
+            return DOMAIN.encode() in model
+        case _:
+            try:
+                with Path(model).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    return content.find(DOMAIN.encode()) >= 0
+            except (OSError, ValueError):
+                return False
+
+
+def write_library(model: Source, path: Path) -> None:
+    """Write native code for the sparse networks of a model: a library that runs them without Python, on any x86-64.
+
+    Raises:
+        ModelError: the model is unreadable.
+        ValueError: the model has no sparse network, or this machine makes no libraries.
+        OSError: the file cannot be written.
+    """
+    from redpebble.ort.custom_ops.library import build_library, level_target
+    from redpebble.ort.native.tables import LEVELS
+
+    variants: dict[str, dict[str, dict[str, Artefact]]] = {}
+    for node in read_model(model).graph:
+        if node.domain != DOMAIN:
+            continue
+        attributes, constants = _as_handed_over(node)
+        digests = variants.setdefault(node.op_type, {})
+        digest = str(attributes.get("digest", ""))
+        if digest not in digests:
+            digests[digest] = {
+                level: compile_network(node.op_type, attributes, constants, level_target(level)) for level in LEVELS
+            }
+    image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name)
+    with replacing(path) as file:
+        file.write(image)
+
+
+def _as_handed_over(node: onnx_ir.Node) -> tuple[Attributes, Constants]:
+    """Return attributes and constants of a node as our library gives them to `compile_network`."""
+    attributes: dict[str, str | int] = {}
+    for name, attribute in node.attributes.items():
+        is_text = attribute.type == onnx_ir.AttributeType.STRING
+        attributes[name] = attribute.as_string() if is_text else attribute.as_int()
+    values = node.inputs[int(attributes.get("activations", 0)) :]
+    tensors = [None if value is None else value.const_value for value in values]
+    return attributes, [None if tensor is None else tensor.numpy() for tensor in tensors]

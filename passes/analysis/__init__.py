@@ -1,0 +1,1 @@
+"""Analyses: questions about IR that change nothing."""

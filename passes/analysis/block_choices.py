@@ -1,0 +1,91 @@
+"""How many blocks of inputs the kernels of a layer have: as predicted, or as measured where a clock knows more."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from redpebble.kernels.block_choice import WORTHWHILE, BlockPrice, gain, price_blocks
+from redpebble.kernels.input_blocks import BLOCK_RULES, possible_blocks
+from redpebble.kernels.layer_with_pattern import ordered_us
+from redpebble.kernels.machine import TILE_WIDTHS, Machine, candidates
+from redpebble.kernels.work import Layer
+
+Times = dict[int, dict[str, float]]
+"""Microseconds of families by tile width."""
+
+Kernel = tuple[str, int]
+"""A family and its number of blocks of inputs, 0 for families without blocks and for the usual number."""
+
+Clock = Mapping[int, Mapping[Kernel, float]]
+"""Measured microseconds by tile width."""
+
+
+class LayerTimes(NamedTuple):
+    """What is known of a layer: the model's times of all candidates, those that were measured, and those of blocks."""
+
+    predicted: Times
+    measured: Times
+    blocks: tuple[BlockPrice, ...] = ()
+
+
+def predicted_times(layer: Layer, machine: Machine) -> Times:
+    """Return the microseconds that all families are predicted to take that can compute a layer."""
+    return {
+        width: {family: ordered_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)}
+        for width in TILE_WIDTHS
+    }
+
+
+def given_blocks(words: Iterable[str]) -> dict[str, int]:
+    """Return numbers of blocks by family from words such as `count_blocks=4`.
+
+    Raises:
+        ValueError: a word is something else.
+    """
+    blocks: dict[str, int] = {}
+    for word in words:
+        family, _, count = word.partition("=")
+        if family not in BLOCK_RULES or not count.isdecimal() or int(count) < 1:
+            known = " or ".join(BLOCK_RULES)
+            raise ValueError(f"cannot read blocks {word!r}, accepted is FAMILY=NUMBER with {known} and 1 or more")
+        blocks[family] = int(count)
+    return blocks
+
+
+def with_blocks(layer: Layer, given: Mapping[str, int], machine: Machine, clock: Clock) -> tuple[Layer, LayerTimes]:
+    """Return a layer with its numbers of blocks, and its times; those `given` are had as far as the layer can."""
+    usual = {family: layer.blocks(family) for family in BLOCK_RULES}
+    known = {
+        width: {(family, blocks or usual.get(family, 0)): time for (family, blocks), time in times.items()}
+        for width, times in clock.items()
+    }
+    layer = layer.with_blocks({family: possible_blocks(layer.inputs, count) for family, count in given.items()})
+    predicted = predicted_times(layer, machine)
+    prices = price_blocks(layer, predicted, machine)
+    chosen = {price.family: price.blocks for price in prices}
+    for family in {family for times in known.values() for family, _ in times} & usual.keys() - given.keys():
+        chosen[family] = _measured_blocks((family, usual[family]), known)
+    changed = {family: count for family, count in chosen.items() if count != layer.blocks(family)}
+    if changed:
+        layer = layer.with_blocks(changed)
+        predicted = predicted_times(layer, machine)
+    measured = {
+        width: {
+            family: time for (family, blocks), time in times.items() if not blocks or blocks == layer.blocks(family)
+        }
+        for width, times in known.items()
+    }
+    kept = tuple(price for price in prices if price.blocks == chosen[price.family])
+    return layer, LayerTimes(predicted, {width: times for width, times in measured.items() if times}, kept)
+
+
+def _measured_blocks(usual: Kernel, clock: Clock) -> int:
+    """Return the number of blocks that the clock has found to be better than the usual one of a family, or that one."""
+    times: dict[int, dict[int, float]] = {usual[1]: {}}
+    for width, known in clock.items():
+        for (family, blocks), time in known.items():
+            if family == usual[0]:
+                times.setdefault(blocks, {})[width] = time
+    now = times[usual[1]]
+    gains = {blocks: gain(now, after) for blocks, after in times.items() if after.keys() == now.keys()}
+    best = max(gains, key=gains.__getitem__)
+    return best if gains[best] > WORTHWHILE else usual[1]

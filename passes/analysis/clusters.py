@@ -1,0 +1,124 @@
+"""Groups of row-wise ops that can become one tile each: as large as possible, never waiting for each other in a circle.
+
+Every op gets a level: the largest among those of the ops that compute its operands, plus 1 when the op itself is
+row-wise and such an operand does not come from a row-wise op on the same rows. A cluster is a connected part of the
+row-wise ops with one level and one number of rows; ops that share an operand count as connected.
+
+No circle arises. Levels never fall along an edge, so all ops of a circle of clusters and single ops have one level. An
+edge into a row-wise op keeps the level only when it comes from a row-wise op with the same number of rows, hence from
+the same cluster. So no edge of the circle enters a cluster, and what is left is a circle of single ops, which SSA
+excludes. Reshapes at the edge of a cluster become single ops: before it they read what has a lower level, behind it
+nothing in the cluster reads them, so the argument stays.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
+
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.symbolic_sizes import Size
+from redpebble.passes.analysis.rowwise import dynamic_operands
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Ops in block order that become a tile together, or one op that stays as it is."""
+
+    ops: tuple[Operation, ...]
+    is_tile: bool
+
+
+def clusters_of(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> list[Cluster]:
+    """Return the clusters of `ops` in an order of execution; `ops` stand in block order.
+
+    `rows` holds the number of rows of the row-wise ops.
+    """
+    levels = _levels(ops, rows)
+    groups = _connected([op for op in ops if op in rows], {op: (levels[op], rows[op]) for op in rows})
+    clusters = [Cluster((op,), is_tile=False) for op in ops if op not in rows]
+    for group in groups:
+        inside, reshapes = _without_outer_reshapes(group)
+        clusters += [Cluster((op,), is_tile=False) for op in reshapes]
+        if inside:
+            clusters.append(Cluster(tuple(inside), is_tile=True))
+    return _in_order(clusters, {op: index for index, op in enumerate(ops)})
+
+
+def _levels(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> dict[Operation, int]:
+    levels: dict[Operation, int] = {}
+    for op in ops:
+        level = 0
+        for producer in _producers(op):
+            if producer in levels:
+                joined = op not in rows or (producer in rows and rows[producer] == rows[op])
+                level = max(level, levels[producer] + (0 if joined else 1))
+        levels[op] = level
+    return levels
+
+
+def _producers(op: Operation) -> list[Operation]:
+    return [operand.owner for operand in dynamic_operands(op) if isinstance(operand.owner, Operation)]
+
+
+def _connected(ops: Sequence[Operation], keys: Mapping[Operation, object]) -> list[list[Operation]]:
+    """Return the connected parts of ops with equal keys, each in block order."""
+    group_of: dict[Operation, list[Operation]] = {}
+    readers: dict[tuple[SSAValue, object], Operation] = {}
+    for op in ops:
+        group = group_of[op] = [op]
+        neighbours = [producer for producer in _producers(op) if keys.get(producer) == keys[op]]
+        neighbours += [readers.setdefault((operand, keys[op]), op) for operand in dynamic_operands(op)]
+        for neighbour in neighbours:
+            other = group_of[neighbour]
+            if other is not group:
+                group += other
+                group_of.update(dict.fromkeys(other, group))
+    position = {op: index for index, op in enumerate(ops)}
+    unique = {id(group): group for group in group_of.values()}
+    return [sorted(group, key=position.__getitem__) for group in unique.values()]
+
+
+def _without_outer_reshapes(group: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """Return a group without the reshapes at its edge, and those: outside of a tile they cost nothing, in it a copy."""
+    inside, outside = list(group), list[Operation]()
+    while True:
+        outer = [op for op in inside if isinstance(op, ReshapeOp) and _is_outer(op, inside)]
+        if not outer:
+            return inside, outside
+        inside = [op for op in inside if op not in outer]
+        outside += outer
+
+
+def _is_outer(op: ReshapeOp, inside: Sequence[Operation]) -> bool:
+    """Return whether nothing inside reads a reshape, or nothing inside has to do with its operand but the reshape."""
+    read_inside = any(use.operation in inside for use in op.result.uses)
+    shares_operand = op.x.owner in inside or any(
+        use.operation in inside for use in op.x.uses if use.operation is not op
+    )
+    return not (read_inside and shares_operand)
+
+
+def _in_order(clusters: Sequence[Cluster], position: Mapping[Operation, int]) -> list[Cluster]:
+    """Return the clusters so that each stands behind those it reads, otherwise in block order.
+
+    Raises:
+        graphlib.CycleError: never; the module's docstring says why.
+    """
+    index_of = {op: index for index, cluster in enumerate(clusters) for op in cluster.ops}
+    sorter = TopologicalSorter[int]()
+    for index, cluster in enumerate(clusters):
+        sources = {index_of[producer] for op in cluster.ops for producer in _producers(op) if producer in index_of}
+        sorter.add(index, *(sources - {index}))
+    sorter.prepare()
+    ready: list[tuple[int, int]] = []
+    ordered: list[Cluster] = []
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heappush(ready, (position[clusters[index].ops[0]], index))
+        _, index = heappop(ready)
+        ordered.append(clusters[index])
+        sorter.done(index)
+    return ordered

@@ -1,0 +1,113 @@
+"""Linear layers as the cost model sees them, and times that a clock found, in words that a pass option can hold."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.kernels.layer_with_pattern import OrderedLayer
+from redpebble.kernels.work import Layer
+from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.sparse.patterns.similar_rows import Rows
+
+SPARSE_BYTES: Final = 6
+"""That sparse kernels read for a connection, about: what a layer takes of a cache before its kernel is chosen."""
+
+OTHER_BYTES_UNIT: Final = 1 << 19
+"""Other layers are told apart by powers of two of this size: a measured time is for about the same surroundings."""
+
+
+class Measurement(NamedTuple):
+    """The time that a family took on a layer at a tile width; `layer` is its `layer_key`.
+
+    `blocks` are the family's blocks of inputs, 0 for a family without them and for the usual number.
+    """
+
+    layer: str
+    width: int
+    family: str
+    microseconds: float
+    blocks: int = 0
+
+    def __str__(self) -> str:
+        kernel = f"{self.family}:{self.blocks}" if self.blocks else self.family
+        return f"{self.layer}@{self.width} {kernel} {self.microseconds:.4g}"
+
+    @staticmethod
+    def parse(text: str) -> "Measurement":
+        """Return what `str` made a text from.
+
+        Raises:
+            ValueError: the text is something else.
+        """
+        try:
+            place, kernel, time = text.split()
+            layer, width = place.split("@")
+            family, _, blocks = kernel.partition(":")
+            return Measurement(layer, int(width), family, float(time), int(blocks or 0))
+        except ValueError:
+            accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
+            raise ValueError(f"cannot read {text!r}, accepted is {accepted}") from None
+
+
+def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
+    """Return each weight's layer among the others, which are read between two uses of it.
+
+    Raises:
+        ValueError: a value is no constant matrix.
+    """
+    sizes = [read_bytes(_weight(value)) for value in constants]
+    return [_layer(value, float(sum(sizes) - size)) for value, size in zip(constants, sizes, strict=True)]
+
+
+def read_bytes(weight: Weight) -> int:
+    """Return the bytes that the kernel of a weight reads, about: it is not chosen yet."""
+    if isinstance(weight, CscMatrix):
+        return min(SPARSE_BYTES * len(weight.values), 4 * weight.shape[0] * weight.shape[1])
+    return weight.nbytes
+
+
+def _weight(value: SSAValue) -> Weight:
+    weight = weight_of(value)
+    if weight is None:
+        raise ValueError("a weight is no constant")
+    return weight
+
+
+def _layer(value: SSAValue, other_bytes: float) -> Layer:
+    weight = _weight(value)
+    if not isinstance(weight, CscMatrix):
+        return Layer(weight.shape[0], np.count_nonzero(weight, axis=0).astype(np.int64), other_bytes, "dense")
+    counts = np.diff(weight.pointers)
+    rows = Rows(weight.pointers, weight.rows, weight.shape[0])
+    panels = value.owner.panels if isinstance(value.owner, SparseConstantOp) else None
+    if panels is None:
+        return OrderedLayer(weight.shape[0], counts, other_bytes, rows=rows)
+    # shared connections are taken to be spread evenly over the outputs of all panels
+    heights = [height for height, outputs in panels.panels for _ in outputs]
+    reads = len(weight.rows) * (1 - panels.shared + panels.shared * len(heights) / max(1, sum(heights)))
+    return OrderedLayer(weight.shape[0], counts, other_bytes, "panels", reads, rows)
+
+
+def layer_key(constant: SSAValue, layer: Layer) -> str:
+    """Return a name for the pattern of a weight and for how much else is read, the same on every machine."""
+    weight = _weight(constant)
+    digest = hashlib.sha256(
+        repr((weight.shape, layer.stored, round(np.log2(1 + layer.other_bytes / OTHER_BYTES_UNIT)))).encode()
+    )
+    if isinstance(weight, CscMatrix):
+        digest.update(np.ascontiguousarray(weight.pointers).data)
+        digest.update(np.ascontiguousarray(weight.rows).data)
+    return digest.hexdigest()[:16]
+
+
+def times_by_place(measured: Iterable[Measurement]) -> dict[tuple[str, int], dict[tuple[str, int], float]]:
+    """Return the microseconds by layer and width, of families and their numbers of blocks."""
+    times: dict[tuple[str, int], dict[tuple[str, int], float]] = {}
+    for one in measured:
+        times.setdefault((one.layer, one.width), {})[one.family, one.blocks] = one.microseconds
+    return times

@@ -1,0 +1,78 @@
+"""The sparse weights of a module and the groups of neurons between them, as the search for orders sees them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.work import Layer
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.analysis.permutation_groups import PermutationGroup, permutation_groups
+from redpebble.passes.analysis.weights import Indices, weight_of
+from redpebble.sparse.patterns.similar_rows import Rows
+from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
+
+
+class NeuronView(NamedTuple):
+    """Layers with sparse weights, what they cost as they are, and the groups that tie them.
+
+    Group g of `groups` is `members[g]`; the last one of `groups` holds what belongs to none, and is pinned.
+    """
+
+    linears: tuple[LinearOp, ...]
+    layers: tuple[Layer, ...]
+    groups: NeuronGroups
+    members: tuple[PermutationGroup, ...]
+
+
+def neuron_view(module: ModuleOp) -> NeuronView:
+    """Return the view of a module without tiles; a layer whose weight is no constant has no order to gain from."""
+    every = [op for op in module.walk() if isinstance(op, LinearOp) and weight_of(op.weight) is not None]
+    layers = layers_of([op.weight for op in every])
+    sparse = [(op, layer) for op, layer in zip(every, layers, strict=True) if _is_sparse(op)]
+    weights = dict.fromkeys(op.weight for op, _ in sparse)
+    members = tuple(group for group in permutation_groups(module) if any(place[0] in weights for place in group.places))
+    starts = np.append(0, np.cumsum([group.size for group in members])).astype(np.int64)
+    axes = _axes(members, starts)
+    count = int(starts[-1])
+    grouped = tuple(_grouped(op.weight, axes, count) for op, _ in sparse)
+    free = np.array([*(not group.pinned for group in members), False])
+    # an axis of size 1 has no group: its neuron is the one behind all others
+    groups = NeuronGroups(np.append(starts, count + 1), free, grouped)
+    return NeuronView(tuple(op for op, _ in sparse), tuple(layer for _, layer in sparse), groups, members)
+
+
+def _is_sparse(op: LinearOp) -> bool:
+    return isinstance(op.weight.owner, SparseConstantOp)
+
+
+Run = tuple[int, int, int]
+"""Where a group starts on an axis, its first neuron, and its size."""
+
+
+def _axes(members: tuple[PermutationGroup, ...], starts: Indices) -> dict[tuple[SSAValue, int], list[Run]]:
+    axes: dict[tuple[SSAValue, int], list[Run]] = {}
+    for group, first in zip(members, starts.tolist(), strict=False):
+        for value, axis, start in group.places:
+            axes.setdefault((value, axis), []).append((start, first, group.size))
+    return axes
+
+
+def _grouped(value: SSAValue, axes: dict[tuple[SSAValue, int], list[Run]], count: int) -> GroupedWeight:
+    owner = value.owner
+    assert isinstance(owner, SparseConstantOp)
+    weight = owner.weight
+    inputs, outputs = (_axis(shape_of(value)[axis], axes.get((value, axis), []), count) for axis in (0, 1))
+    return GroupedWeight(Rows(weight.pointers, weight.rows, weight.shape[0]), inputs, outputs)
+
+
+def _axis(size: int, runs: list[Run], count: int) -> Axis:
+    neurons, starts = np.full(size, count, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    for start, first, length in runs:
+        neurons[start : start + length] = first + np.arange(length)
+        starts[start : start + length] = start
+    return Axis(neurons, starts)

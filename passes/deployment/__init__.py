@@ -1,0 +1,1 @@
+"""Passes for other runtimes and machines: our nodes for onnxruntime, groups, ranks."""

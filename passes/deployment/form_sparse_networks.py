@@ -1,0 +1,209 @@
+"""Move layers with sparse weights, and what runs row by row around them, into sparse networks.
+
+```mlir
+%h = pebble.linear %x, %w kernel <count_blocks from 1, "density 0.100"> : ...
+%y = pebble.layer_norm %h scale %s epsilon 1.0e-05 : ...
+%z = pebble.foreign "ai.onnx::MatMul" at 7 reads %y, ...
+// ->
+%y = pebble.sparse_network %x dims [["d0", "64"]] because "1 of 1 weights sparse, 0.100 of the work" : ... {
+^bb0(%a : tensor<?x64xf32>):
+  %h = pebble.linear %a, %w kernel <count_blocks from 1, "density 0.100"> : ...
+  %n = pebble.layer_norm %h scale %s epsilon 1.0e-05 : ...
+  pebble.yield %n : ...
+}
+%z = pebble.foreign "ai.onnx::MatMul" at 7 reads %y, ...
+```
+
+A network is one of the clusters of `redpebble.passes.analysis.clusters`: as large as possible, without a path that
+leaves it and comes back, all of its ops row by row on the same rows. It must hold a layer for which
+`pebble-choose-kernels` chose sparse kernels for every tile width: then it is predicted to be faster whatever the batch.
+Layers with dense kernels stay with the runtime, which is as good at them, except for those that cost less than leaving
+the network and coming back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, argument_shapes, described_shapes, result_shapes
+from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.passes.analysis.clusters import clusters_of
+from redpebble.passes.analysis.dominance import moving_ops
+from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
+from redpebble.passes.analysis.weights import connection_count, weight_of
+
+SMALL_DENSE: Final = 4096
+"""Weights of a dense layer that takes about as long as the call of a node."""
+
+
+@dataclass(frozen=True)
+class FormSparseNetworks(ModulePass):
+    """Move layers with sparse weights into sparse networks."""
+
+    name = "pebble-form-sparse-networks"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        with moving_ops(self.name, op) as functions:
+            for func in functions:
+                _form_networks(func)
+
+
+def _form_networks(func: FuncOp) -> None:
+    block = func.body.block
+    *ops, end = block.ops
+    layers = [op for op in ops if not isinstance(op, ConstantOp | SparseConstantOp)]
+    rows = Rows(_shapes(func))
+    counts = {op: count for op in layers if (count := _count(op, rows)) is not None}
+    ordered: list[Operation] = []
+    replaced: list[Operation] = []
+    for ops_of_cluster, is_network in _networks(layers, counts, rows):
+        if is_network:
+            ordered.append(_network(ops_of_cluster, rows))
+            replaced += ops_of_cluster
+        else:
+            ordered += ops_of_cluster
+    if not replaced:
+        return
+    for op in reversed(replaced):
+        block.erase_op(op)
+    for op in ordered:
+        if op.parent is not None:
+            op.detach()
+        block.insert_op_before(op, end)
+
+
+def _shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
+    """Return the symbolic shape of every tensor of a function in which ONNX nodes were kept."""
+    shapes = argument_shapes(func)
+    for index, op in enumerate(op for op in func.body.block.ops if op.results):
+        for result, shape in zip(op.results, _result_shapes(op, index, shapes), strict=False):
+            if shape is not None:
+                # a type may know a number where the symbols do not
+                extents = zip(shape_of(result), shape, strict=True)
+                shapes[result] = tuple(size if extent == DYNAMIC else Size.known(extent) for extent, size in extents)
+    return shapes
+
+
+def _result_shapes(
+    op: Operation, index: int, shapes: Mapping[SSAValue, SymbolicShape]
+) -> Sequence[SymbolicShape | None]:
+    if isinstance(op, ForeignOp):
+        return described_shapes(op)
+    try:
+        return result_shapes(op, shapes)
+    except VerifyException:
+        # sizes that are no product of others, a sum for example: equal to nothing but themselves
+        return [
+            tuple(Size.symbol(f"%op{index}.{number}.{axis}") for axis in range(len(shape_of(result))))
+            for number, result in enumerate(op.results)
+        ]
+
+
+def _count(op: Operation, rows: Rows) -> Size | None:
+    """Return the number of rows of an op that a sparse network may hold, else None."""
+    if isinstance(op, ForeignOp | SparseNetworkOp) or not op.results:
+        return None
+    if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
+        return None
+    if isinstance(op, LinearOp) and not _has_sparse_kernels(op) and _size(op) > SMALL_DENSE:
+        return None
+    return rows.rowwise_count(op)
+
+
+def _has_sparse_kernels(op: LinearOp) -> bool:
+    """Return whether a layer runs by its connections alone, whatever the width of the tile."""
+    if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
+        return False
+    return not any(family.startswith("dense") for family in op.kernel.choices.values())
+
+
+def _size(op: LinearOp) -> int:
+    inputs, outputs = shape_of(op.weight)
+    return inputs * outputs
+
+
+def _networks(
+    layers: Sequence[Operation], counts: Mapping[Operation, Size], rows: Rows
+) -> list[tuple[Sequence[Operation], bool]]:
+    """Return the clusters in an order of execution, and whether each is a sparse network."""
+    clusters = clusters_of(layers, counts)
+    mixed = [
+        op
+        for cluster in clusters
+        if cluster.is_tile and not _one_shape_of_rows(cluster.ops, rows)
+        for op in cluster.ops
+        if isinstance(op, ReshapeOp)
+    ]
+    if mixed:
+        # inputs whose rows agree in number only: without reshapes between them there are none such
+        clusters = clusters_of(layers, {op: count for op, count in counts.items() if op not in mixed})
+    return [(cluster.ops, cluster.is_tile and any(map(_is_gain, cluster.ops))) for cluster in clusters]
+
+
+def _is_gain(op: Operation) -> bool:
+    return isinstance(op, LinearOp) and _has_sparse_kernels(op)
+
+
+def _inputs(ops: Sequence[Operation]) -> list[SSAValue]:
+    members = set(ops)
+    operands = dict.fromkeys(operand for op in ops for operand in dynamic_operands(op))
+    return [operand for operand in operands if operand.owner not in members]
+
+
+def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
+    return len({rows.leading(value) for value in _inputs(ops)}) == 1
+
+
+def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:
+    """Return a sparse network that computes `ops`; users of their results now read its."""
+    members, inputs = set(ops), _inputs(ops)
+    results = [result for op in ops for result in op.results]
+    outputs = [result for result in results if any(use.operation not in members for use in result.uses)]
+    body = SparseNetworkOp.body_for(inputs)
+    inner: dict[SSAValue, SSAValue] = dict(zip(inputs, body.block.args, strict=True))
+    for op in ops:
+        body.block.add_op(op.clone(value_mapper=inner))
+    body.block.add_op(YieldOp([inner[output] for output in outputs]))
+    network = SparseNetworkOp(inputs, _dims(inputs, rows), [output.type for output in outputs], body)
+    network.reason = StringAttr(_reason(ops))
+    first = next(op for op in ops if isinstance(op, LinearOp))
+    set_provenance(network, node_name(first), [value_name(output) for output in outputs])
+    for output, result in zip(outputs, network.outputs, strict=True):
+        result.name_hint = output.name_hint
+        rows.shapes[result] = rows.shapes[output]
+        output.replace_all_uses_with(result)
+    return network
+
+
+def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
+    """Return a word for every axis: equal networks get equal words, whatever the model calls its sizes."""
+    names: dict[Size, str] = {}
+    for value in inputs:
+        for size in rows.shapes[value]:
+            if size.constant is None:
+                names.setdefault(size, f"d{len(names)}")
+    return [[names.get(size, str(size)) for size in rows.shapes[value]] for value in inputs]
+
+
+def _reason(ops: Sequence[Operation]) -> str:
+    linear = [op for op in ops if isinstance(op, LinearOp)]
+    sparse = sum(map(_has_sparse_kernels, linear))
+    connections = sum(connection_count(weight) for op in linear if (weight := weight_of(op.weight)) is not None)
+    share = connections / max(1, sum(map(_size, linear)))
+    return f"{sparse} of {len(linear)} weights sparse, {share:.3f} of the work"

@@ -1,0 +1,168 @@
+"""Compute layers in groups whose neurons are not connected with those of other groups, where that is faster.
+
+```mlir
+%h = pebble.linear %x, %w bias %b activation <relu> : (tensor<?x1024xf32>, tensor<1024x1024xf32>, ...) -> ...
+%y = pebble.linear %h, %v bias %c : ...
+// -> neither %w nor %v joins one of 16 sets of neurons with another one
+%y = pebble.grouped_layers %x, %w_2, %b_2, %v_2, %c_2 activations [#pebble.activation<relu>, unit] orders [...]
+    nodes ["fc1", "fc2"] because "16 parts of layers 1024-1024-1024 in 16 groups of 64-64-64, ..."
+    : (tensor<?x1024xf32>, tensor<1024x64x1xf32>, tensor<1024xf32>, ...) -> tensor<?x1024xf32>
+```
+
+For runtimes that multiply by zeros. The neurons may stand in any order; parts of different sizes share groups, whose
+empty places get weights of zero. Layers that read each other stay apart as long as their parts do, and are put into
+another order in between where they do not. Chains end at values that something else reads, at activations that make NaN
+or infinity of finite values, and where the number of rows cannot be restored from one unknown axis. What stands in for
+the connections that are 0 is theirs: see `redpebble.passes.analysis.finiteness`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.transforms.dead_code_elimination import region_dce
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.dialect.tensors import DYNAMIC, CscMatrix, shape_of
+from redpebble.kernels.grouped_cost import LayerSize, rows_around
+from redpebble.passes.analysis.finiteness import nonfinite_values
+from redpebble.passes.analysis.weights import Floats, Indices, Weight
+from redpebble.passes.rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
+from redpebble.passes.rewriting.neuron_edits import is_partial
+from redpebble.passes.rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
+from redpebble.sparse.csr import Rows
+from redpebble.theory.components.joint_parts import LayerParts, layer_parts
+from redpebble.theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
+
+MOST_WIDTHS: Final = 6
+"""That a report lists."""
+
+
+@dataclass(frozen=True)
+class SplitComponents(ModulePass):
+    """Compute layers in groups where that is predicted to be faster for any number of rows."""
+
+    name = "pebble-split-components"
+
+    least_gain: float = LEAST_GAIN
+    """How many times as fast groups have to be predicted to be."""
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not 0.0 <= self.least_gain < float("inf"):
+            raise PassFailedException(f"{self.name}: least gain {self.least_gain}, expected 0 or more")
+        nonfinite = nonfinite_values(op)
+        for func in [found for found in op.ops if isinstance(found, FuncOp)]:
+            layers = [layer for layer in func.body.ops if isinstance(layer, LinearOp)]
+            weights = sum(prod(shape_of(layer.weight)) for layer in layers)
+            for chain in _chains([layer for layer in layers if layer.x not in nonfinite and _can_be_split(layer)]):
+                self._split(chain, weights)
+        region_dce(op.body)
+
+    def _split(self, layers: Sequence[LinearOp], weights: int) -> None:
+        parts = tuple(_parts(weight_of_linear(layer)) for layer in layers)
+        if not any(parts):
+            return
+        sizes = tuple(LayerSize(*shape_of(layer.weight)) for layer in layers)
+        rows = rows_around(_row_count(layers[0].x))
+        other_weights = weights - sum(size.weights for size in sizes)
+        for run in runs_that_pay(Chain(sizes, parts, rows, other_weights), self.least_gain):
+            _replace(layers[run.segments[0].start : run.segments[-1].stop], run)
+
+
+def _can_be_split(layer: LinearOp) -> bool:
+    shape = shape_of(layer.x)
+    if len(shape) < 2 or shape[:-1].count(DYNAMIC) > 1 or 0 in (*shape, shape_of(layer.result)[-1]):
+        return False
+    return has_constant_parameters(layer)
+
+
+def _chains(layers: Sequence[LinearOp]) -> Iterator[list[LinearOp]]:
+    """Yield the layers that nothing but the next one reads together with it."""
+    waiting = dict.fromkeys(layers)
+    while waiting:
+        chain = [next(iter(waiting))]
+        del waiting[chain[0]]
+        while (following := _only_reader(chain[-1])) in waiting and following is not None:
+            chain.append(following)
+            del waiting[following]
+        yield chain
+
+
+def _only_reader(layer: LinearOp) -> LinearOp | None:
+    if not layer.result.has_one_use() or is_partial(layer.activation):
+        return None
+    (use,) = layer.result.uses
+    return use.operation if isinstance(use.operation, LinearOp) and use.index == 0 else None
+
+
+def _parts(weight: Weight) -> LayerParts | None:
+    matrix = weight if isinstance(weight, CscMatrix) else CscMatrix.from_dense(weight)
+    if not matrix.values.all():
+        matrix = CscMatrix.from_dense(matrix.to_dense())
+    return layer_parts(Rows(matrix.pointers, matrix.rows, matrix.shape[0]))
+
+
+def _row_count(x: SSAValue) -> int | None:
+    leading = shape_of(x)[:-1]
+    return None if DYNAMIC in leading else prod(leading)
+
+
+def _replace(layers: Sequence[LinearOp], run: Run) -> None:
+    """Let an op for groups take the place of layers."""
+    last = layers[-1]
+    inputs, outputs = shape_of(layers[0].weight)[0], shape_of(last.weight)[1]
+    *orders, last_order = orders_of(run.segments, inputs, outputs)
+    grouped: list[GroupedLayer] = []
+    for segment, order in zip(run.segments, orders, strict=True):
+        for number, members in enumerate(zip(segment.levels, segment.levels[1:], strict=False)):
+            layer = layers[len(grouped)]
+            grouped.append(_grouped(layer, members, order if number == 0 else None))
+    op = GroupedLayersOp(layers[0].x, grouped, last_order, _reason(layers, run))
+    set_provenance(op, node_name(layers[0]), [value_name(last.result)])
+    op.result.name_hint = last.result.name_hint
+    block = last.parent
+    assert block is not None
+    block.insert_op_before(op, last)
+    last.result.replace_all_uses_with(op.result)
+    for layer in reversed(layers):
+        block.erase_op(layer)
+
+
+def _grouped(layer: LinearOp, members: tuple[Indices, Indices], order: Indices | None) -> GroupedLayer:
+    """Return a layer in groups, its constants before it."""
+    weight: Floats = grouped_weight(weight_of_linear(layer), *members)
+    bias = grouped_bias(bias_of(layer), members[1])
+    constants = [
+        place_constant(ConstantOp(array), layer, replaced)
+        for array, replaced in ((weight, layer.weight), (bias, layer.bias))
+    ]
+    return GroupedLayer(node_name(layer), constants[0], constants[1], layer.activation, order)
+
+
+def _reason(layers: Sequence[LinearOp], run: Run) -> str:
+    """Return how the layers are split, and what that is predicted to gain."""
+    pieces = [
+        f"{segment.groups} groups of {_widths([level.shape[1] for level in segment.levels])}"
+        for segment in run.segments
+    ]
+    sizes = _widths([shape_of(layers[0].x)[-1], *(shape_of(layer.result)[-1] for layer in layers)])
+    gains = ", ".join(f"{gain:.2g}x at {rows}" for rows, gain in run.gains.items())
+    return f"{sizes} as {', then '.join(pieces)}; predicted {gains} rows"
+
+
+def _widths(widths: Sequence[int]) -> str:
+    """Return the neurons of each level, those in the middle left out where there are many."""
+    texts = [str(width) for width in widths]
+    return "-".join(texts if len(texts) <= MOST_WIDTHS else [*texts[:2], "...", texts[-1]])

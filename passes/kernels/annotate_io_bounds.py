@@ -1,0 +1,102 @@
+"""Write on each linear layer how few transfers between slow and fast memory any order of its connections needs.
+
+```mlir
+%y = pebble.linear %x, %w : (tensor<?x2xf32>, tensor<2x1xf32>) -> tensor<?x1xf32>
+// ->
+%y = pebble.linear %x, %w io_bounds <reads = 5 to 5, writes = 1 to 1> : ...
+```
+
+For W connections between I inputs and S outputs, N = I + S (inputs without a connection do not move): at least W + N
+reads and S writes; neuron by neuron at most 2 W + N - I reads and N - I writes. With the option `memory` a layer or
+`pebble.network` also gets the best certified bound for a fast memory of that size, and the argument it rests on:
+
+```mlir
+%y = pebble.linear %x, %w ... bound <memory = 3, batch_tile = 1, policy = min, transfers = 6 to 6, by "...">
+```
+
+See `redpebble.theory.pebbling.bounds.bounds`.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr
+from redpebble.dialect.attributes.transfers import POLICIES, InstanceBoundAttr
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.passes.analysis.network_view import network_of_op
+from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
+from redpebble.theory.pebbling.machine import Memory, Policy
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.simple_orders import pull_order
+
+
+@dataclass(frozen=True)
+class AnnotateIoBounds(ModulePass):
+    """Write the I/O bounds of each linear layer with a constant weight, and of each network."""
+
+    name = "pebble-annotate-io-bounds"
+
+    memory: int | None = None
+    """Rows that fast memory holds; without it only the bounds that hold for any memory are written."""
+    batch_tile: int = 1
+    """Columns of a row, in values."""
+    policy: str = "min"
+    """Under which the transfers of the pull order are counted; the lower bound holds under any."""
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for found in op.walk():
+            weight = weight_of(found.weight) if isinstance(found, LinearOp) else None
+            if isinstance(found, LinearOp) and weight is not None:
+                found.io_bounds = bounds_of(weight)
+                if self.memory is not None:
+                    found.bound = self._instance_bound(network_of(weight), self.memory)
+            elif isinstance(found, NetworkOp) and self.memory is not None:
+                found.bound = self._instance_bound(network_of_op(found), self.memory)
+
+    def _instance_bound(self, network: Network, memory: int) -> InstanceBoundAttr:
+        # loads a compiler, which nothing else here needs
+        from redpebble.theory.pebbling.machine_compiled import count_transfers
+
+        if self.policy not in POLICIES:
+            raise PassFailedException(f"{self.name}: policy {self.policy!r}, accepted are {', '.join(POLICIES)}")
+        if self.batch_tile < 1:
+            raise PassFailedException(f"{self.name}: batch tile {self.batch_tile}, expected 1 or more")
+        try:
+            least = instance_bound(network, memory)
+            pull = count_transfers(network, pull_order(network), Memory(memory, cast("Policy", self.policy)))
+        except ValueError as error:
+            raise PassFailedException(f"{self.name}: {error}") from error
+        batch = self.batch_tile
+        transfers = least.batched_total(batch), pull.batched_reads(batch) + pull.batched_writes(batch)
+        return InstanceBoundAttr.of((memory, batch, self.policy), transfers, least.argument)
+
+
+def bounds_of(weight: Weight) -> IoBoundsAttr:
+    """Return the bounds of the layer that `weight` is, in values for a batch of one."""
+    network = network_of(weight)
+    lower, upper = lower_bound(network), pull_bound(network)
+    return IoBoundsAttr.of((lower.reads, upper.reads), (lower.writes, upper.writes))
+
+
+def network_of(weight: Weight) -> Network:
+    """Return the network of one layer: inputs are the first neurons, outputs those behind them."""
+    matrix = weight if isinstance(weight, CscMatrix) else CscMatrix.from_dense(weight)
+    inputs, outputs = matrix.shape
+    return Network(
+        neuron_count=inputs + outputs,
+        sources=matrix.rows.astype(np.int64),
+        targets=matrix.columns + inputs,
+        inputs=np.arange(inputs, dtype=np.int64),
+        outputs=np.arange(inputs, inputs + outputs, dtype=np.int64),
+    )

@@ -1,0 +1,191 @@
+"""Choose the kernel families that execute each linear layer, by the width of the batch tile, and say why.
+
+```mlir
+%y = pebble.linear %x, %w : ...
+// ->
+%y = pebble.linear %x, %w kernel <walk from 1, count_blocks from 8, blocks [count_blocks: 4],
+    predicted [1: 3.7, 8: 16.2, ...], "density 0.050, stored sparse; next compact_walk 5.9 us at 1, sparse_rows 29.1 us
+    at 8; count_blocks 113 us at 64 over 4 blocks of inputs, 116 over 3"> : ...
+```
+
+At each width the family wins that the cost model of `redpebble.kernels.machine` predicts to be the fastest on the
+machine that the options describe; times that were `measured` count instead where there are any. Dense kernels are
+candidates like all others, so nothing is chosen that is expected to be slower than they are. A weight that
+`pebble-sparsify` left dense may meet NaN or infinity, whose products with its zeros are not zero: it stays dense.
+
+A family over blocks of inputs has one number of them for all widths, as a layer is packed once. It is the usual one of
+`redpebble.kernels.input_blocks` unless another one is predicted, or was measured, to gain more than a little over the
+widths at which the family is among the fastest, and to lose at none; `blocks` gives numbers for all layers instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import node_name
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.kernels.input_blocks import BLOCK_RULES
+from redpebble.kernels.machine import WIDTHS, Machine
+from redpebble.kernels.tile_widths import time_of_rows
+from redpebble.kernels.work import Layer
+from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
+from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, read_bytes, times_by_place
+from redpebble.passes.analysis.weights import Weight, density, weight_of
+
+WORTH_PACKING: Final = 0.97
+"""A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
+
+
+@dataclass(frozen=True)
+class ChooseKernels(ModulePass):
+    """Write a kernel attribute on every linear layer."""
+
+    name = "pebble-choose-kernels"
+
+    lanes: int = Machine.lanes
+    """This and the following: see `Machine`."""
+    l1_bytes: int = Machine.l1_bytes
+    l2_bytes: int = Machine.l2_bytes
+    l3_bytes: int = Machine.l3_bytes
+    l3_ns: float = Machine.l3_ns
+    dram_ns: float = Machine.dram_ns
+    paces: tuple[str, ...] = ()
+    """The paces of the machine as words such as `walk@1=1.03`."""
+    measured: tuple[str, ...] = ()
+    """Times that count instead of predicted ones: `Measurement`s as text."""
+    blocks: tuple[str, ...] = ()
+    """Numbers of blocks of inputs for all layers, as far as these can have them: words such as `count_blocks=4`."""
+
+    @staticmethod
+    def on(machine: Machine, measured: Sequence[Measurement] = ()) -> "ChooseKernels":
+        """Return the pass for a machine, with what was measured on it."""
+        return ChooseKernels(
+            lanes=machine.lanes,
+            l1_bytes=machine.l1_bytes,
+            l2_bytes=machine.l2_bytes,
+            l3_bytes=machine.l3_bytes,
+            l3_ns=machine.l3_ns,
+            dram_ns=machine.dram_ns,
+            paces=tuple(f"{kernel}={pace!r}" for kernel, pace in sorted(machine.paces.items())),
+            measured=tuple(str(one) for one in measured),
+        )
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the options describe.
+
+        Raises:
+            ValueError: an option is no number, or none that a machine can have.
+        """
+        paces: dict[str, float] = {}
+        for word in self.paces:
+            kernel, _, pace = word.partition("=")
+            try:
+                paces[kernel] = float(pace)
+            except ValueError:
+                raise ValueError(f"cannot read pace {word!r}, accepted is KERNEL=NUMBER such as walk@1=1.03") from None
+        sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
+        return Machine(self.lanes, *sizes, l3_ns=self.l3_ns, dram_ns=self.dram_ns, paces=paces)
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        linears = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        try:
+            weights = [_weight(linear) for linear in linears]
+            layers, machine = layers_of([linear.weight for linear in linears]), self.machine
+            given = given_blocks(self.blocks)
+            measured = times_by_place(Measurement.parse(text) for text in self.measured)
+            for linear, weight, layer in zip(linears, weights, layers, strict=True):
+                found: Clock = {}
+                if measured:
+                    key = layer_key(linear.weight, layer)
+                    found = {width: measured[key, width] for width in WIDTHS if (key, width) in measured}
+                # a layer's facts take more memory than its weight: those of a copy go with it
+                decided, times = with_blocks(copy(layer), given, machine, found)
+                linear.kernel = kernel_for(weight, decided, times, machine)
+        except ValueError as error:
+            raise PassFailedException(f"{self.name}: {error}") from error
+
+
+def _weight(linear: LinearOp) -> Weight:
+    weight = weight_of(linear.weight)
+    if weight is None:
+        where = f"node {node_name(linear)}" if node_name(linear) else linear.name
+        raise ValueError(f"the weight of {where} is no constant")
+    return weight
+
+
+def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine) -> KernelAttr:
+    """Return the fastest families by width, with their times and the reason."""
+    chosen = _fastest(times)
+    starts = {
+        width: family
+        for before, (width, family) in zip(("", *chosen.values()), chosen.items(), strict=False)
+        if family != before
+    }
+    stored = "sparse" if isinstance(weight, CscMatrix) else "dense"
+    far = ", weights beyond the second-level cache" if layer.other_bytes + read_bytes(weight) > machine.l2_bytes else ""
+    others = _comparisons(starts, times) + _block_prices(starts, times)
+    kernel = KernelAttr.of(
+        starts,
+        f"density {density(weight):.3f}, stored {stored}{far}{others}",
+        {width: times.predicted[width][family] for width, family in chosen.items()},
+        {width: known[chosen[width]] for width, known in times.measured.items()},
+    )
+    over_blocks = [family for family in BLOCK_RULES if family in starts.values()]
+    return kernel.with_blocks({family: layer.blocks(family) for family in over_blocks})
+
+
+def _fastest(times: LayerTimes) -> dict[int, str]:
+    """Return the family for each width, the widest first, as most of a large batch runs there."""
+    chosen: dict[int, str] = {}
+    for width in reversed(WIDTHS):
+        known = times.measured.get(width, times.predicted[width])
+        packed = [family for family in known if family in chosen.values()]
+        worth = WORTH_PACKING * min((known[family] for family in packed), default=float("inf"))
+        fastest = min(known, key=known.__getitem__)
+        chosen[width] = fastest if known[fastest] < worth else min(packed, key=known.__getitem__)
+    return dict(sorted((chosen | _further(times, chosen)).items()))
+
+
+def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:
+    """Return the families at widths between and beyond those of all kernels, where they save time on so many rows."""
+    alone = {width: times.measured.get(width, times.predicted[width])[chosen[width]] for width in WIDTHS}
+    further: dict[int, str] = {}
+    for width in set(times.predicted) - set(WIDTHS):
+        family = min(times.predicted[width], key=times.predicted[width].__getitem__)
+        worth = 1.0 if family in chosen.values() else WORTH_PACKING
+        if times.predicted[width][family] < worth * time_of_rows(alone, width):
+            further[width] = family
+    return further
+
+
+def _comparisons(starts: Mapping[int, str], times: LayerTimes) -> str:
+    """Return the best of the families that were not chosen, at the widths from which the chosen ones are used."""
+    texts: list[str] = []
+    for width, family in starts.items():
+        known = times.measured.get(width, times.predicted[width])
+        others = [other for other in known if other != family]
+        if others:
+            best = min(others, key=known.__getitem__)
+            texts.append(f"{best} {known[best]:.3g} us at {width}")
+    return f"; next {', '.join(texts)}" if texts else ""
+
+
+def _block_prices(starts: Mapping[int, str], times: LayerTimes) -> str:
+    """Return what families in use would take over another number of blocks."""
+    return "".join(
+        f"; {price.family} {price.microseconds:.3g} us at {price.width} over {price.blocks} "
+        f"{'blocks' if price.blocks > 1 else 'block'} of inputs, {price.other_us:.3g} over {price.other}"
+        for price in times.blocks
+        if price.family in starts.values()
+    )

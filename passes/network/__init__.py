@@ -1,0 +1,1 @@
+"""Passes between layers and one graph of neurons: flattening, orders of connections, memory steps."""

@@ -1,0 +1,140 @@
+"""Make layers that only sum, activate and renumber one graph of neurons and connections.
+
+```mlir
+%h = pebble.linear %x, %w bias %b activation <relu> : (tensor<?x2xf32>, ...) -> tensor<?x1xf32>
+%y = pebble.linear %h, %v : (tensor<?x1xf32>, ...) -> tensor<?x1xf32>
+// ->
+%y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> ...
+```
+
+Biases and activations belong to neurons, a residual sum is connections of weight 1; concat, split, reshape and
+transpose of features are renumberings. Softmax, normalisations, products of two values, foreign ops and what moves rows
+cut a model into several graphs. Which ops come together: see `redpebble.passes.analysis.clusters`, here with the rows
+of `redpebble.passes.analysis.network_rows`. The way back is `pebble-restore-layers`.
+"""
+
+from dataclasses import dataclass
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.transforms.dead_code_elimination import region_dce
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr, copied
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
+from redpebble.passes.analysis.clusters import clusters_of
+from redpebble.passes.analysis.dominance import moving_ops
+from redpebble.passes.analysis.network_rows import NetworkRows
+from redpebble.passes.analysis.rowwise import dynamic_operands
+from redpebble.passes.rewriting.network_builder import NetworkDraft
+
+
+@dataclass(frozen=True)
+class FlattenNetwork(ModulePass):
+    """Replace connected layers by `pebble.network`."""
+
+    name = "pebble-flatten-network"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        with moving_ops(self.name, op) as functions:
+            for func in functions:
+                _flatten(func)
+            region_dce(op.body)
+
+
+def _flatten(func: FuncOp) -> None:
+    block = func.body.block
+    *body, end = block.ops
+    ops = [op for op in body if not isinstance(op, ConstantOp | SparseConstantOp)]
+    rows = NetworkRows.of(func)
+    known = rows.of_ops(ops)
+    ordered: list[Operation] = [op for op in body if isinstance(op, ConstantOp | SparseConstantOp)]
+    replaced: list[Operation] = []
+    for cluster in clusters_of(ops, known):
+        if cluster.is_tile and any(isinstance(op, LinearOp) for op in cluster.ops):
+            ordered += _Region(rows, known[cluster.ops[0]], cluster.ops).build()
+            replaced += cluster.ops
+        else:
+            ordered += cluster.ops
+    for op in reversed(replaced):
+        block.erase_op(op)
+    for op in ordered:
+        if op.parent is not None:
+            op.detach()
+        block.insert_op_before(op, end)
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Ops in block order that become one graph, and the rows of all their values."""
+
+    rows: NetworkRows
+    count: Size
+    ops: tuple[Operation, ...]
+
+    def build(self) -> list[Operation]:
+        """Return the network and reshapes around it; users of what the ops computed now read what it computes."""
+        members = set(self.ops)
+        operands = dict.fromkeys(operand for op in self.ops for operand in dynamic_operands(op))
+        inputs = [operand for operand in operands if operand.owner not in members]
+        produced = [result for op in self.ops for result in op.results]
+        results = [value for value in produced if any(use.operation not in members for use in value.uses)]
+        draft = NetworkDraft({value: self._axes(value) for value in (*inputs, *produced)})
+        for value in inputs:
+            draft.add_input(value)
+        for op in self.ops:
+            draft.add(op)
+        before = [self._with_rank_of(inputs[0], value) for value in inputs]
+        flat = [value if reshape is None else reshape.result for value, reshape in zip(inputs, before, strict=True)]
+        network = NetworkOp(flat, draft.finish(results), [self._feature_count(value) for value in results])
+        after: list[Operation] = []
+        for old, new in zip(results, network.outputs, strict=True):
+            new.name_hint = old.name_hint
+            after += self._replace(old, new)
+        return [*(reshape for reshape in before if reshape is not None), network, *after]
+
+    def _axes(self, value: SSAValue) -> int:
+        axes = self.rows.leading_axes(value, self.count)
+        assert axes is not None
+        return axes
+
+    def _feature_count(self, value: SSAValue) -> int:
+        return size_of(shape_of(value)[self._axes(value) :])
+
+    def _with_rank_of(self, first: SSAValue, value: SSAValue) -> ReshapeOp | None:
+        """Return the reshape of an input to one axis of features behind the leading axes of `first`, if any."""
+        leading, own = shape_of(first)[: self._axes(first)], shape_of(value)[: self._axes(value)]
+        features = self._feature_count(value)
+        if shape_of(value) == (*leading, features):
+            return None
+        entries = [copied(axis) for axis in range(len(own))] if own == leading else _inferred(leading)
+        return ReshapeOp(value, TargetShapeAttr.of([*entries, features]))
+
+    def _replace(self, old: SSAValue, new: SSAValue) -> list[Operation]:
+        """Let users of `old` read `new`, reshaped where the shapes differ; return the reshape."""
+        if new.type == old.type:
+            self.rows.shapes[new] = self.rows.shapes[old]
+            old.replace_all_uses_with(new)
+            return []
+        axes, shape = self._axes(old), shape_of(old)
+        same = shape[:axes] == shape_of(new)[:-1]
+        entries = [copied(axis) for axis in range(axes)] if same else _inferred(shape[:axes])
+        reshape = ReshapeOp(new, TargetShapeAttr.of([*entries, *shape[axes:]]))
+        value = Rewriter.replace_value_with_new_type(reshape.result, old.type)
+        self.rows.shapes[value] = self.rows.shapes[old]
+        old.replace_all_uses_with(value)
+        return [reshape]
+
+
+def _inferred(leading: tuple[int, ...]) -> list[int]:
+    """Return leading axes as entries of a reshape target, in which one of unknown size follows from the others."""
+    return [INFERRED if size == DYNAMIC else size for size in leading]

@@ -1,0 +1,1 @@
+"""Passes that permute hidden neurons."""

@@ -1,0 +1,1 @@
+"""Edits of IR that several passes share."""

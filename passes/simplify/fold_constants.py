@@ -1,0 +1,89 @@
+"""Compute at compile time what depends on constants alone.
+
+```mlir
+%a = pebble.constant dense<[1.0, 2.0]> : tensor<2xf32>
+%b = pebble.constant dense<[3.0, 4.0]> : tensor<2xf32>
+%c = pebble.mul %a, %b : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+// ->
+%c = pebble.constant dense<[3.0, 8.0]> : tensor<2xf32>
+```
+
+Ops are evaluated by the dialect's reference semantics in single precision. Foreign nodes stay: only onnxruntime knows
+what they compute. So does what reads a wide sparse weight, as the reference semantics need its zeros.
+"""
+
+from typing import Final
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.transforms.dead_code_elimination import region_dce
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.layers import (
+    BatchNormOp,
+    LayerNormOp,
+    LinearOp,
+    LogSoftmaxOp,
+    ReduceMeanOp,
+    RmsNormOp,
+    SoftmaxOp,
+)
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.passes.rewriting.evaluate import evaluate
+
+MOST_DENSE: Final = 1 << 24
+"""Values of a sparse weight, zeros included, up to which it is worth making dense once."""
+
+FOLDED = (
+    LinearOp
+    | ActivateOp
+    | BinaryOp
+    | SoftmaxOp
+    | LogSoftmaxOp
+    | LayerNormOp
+    | RmsNormOp
+    | BatchNormOp
+    | ReduceMeanOp
+    | ReshapeOp
+    | TransposeOp
+    | ConcatOp
+    | SplitOp
+)
+
+
+class FoldConstants(ModulePass):
+    """Replace ops whose operands are constants by constants."""
+
+    name = "pebble-fold-constants"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        # walk order is block order, so that a chain folds in one go; the list keeps the walk apart from the changes
+        for candidate in list(op.walk()):
+            if isinstance(candidate, FOLDED):
+                _fold(candidate)
+        region_dce(op.body)
+
+
+def _fold(op: Operation) -> None:
+    if not all(isinstance(operand.owner, ConstantOp | SparseConstantOp) for operand in op.operands):
+        return
+    weights = [operand.owner.weight for operand in op.operands if isinstance(operand.owner, SparseConstantOp)]
+    if any(weight.shape[0] * weight.shape[1] > MOST_DENSE for weight in weights):
+        return
+    arrays = [constant_array(operand) for operand in op.operands]
+    results = evaluate(op, tuple(array for array in arrays if array is not None), np.float32)
+    constants = [ConstantOp(result.astype(np.float32)) for result in results]
+    # users check their own types against their operands', so a result of partly unknown shape keeps its op
+    if any(new.result.type != old.type for new, old in zip(constants, op.results, strict=True)):
+        return
+    for constant, result in zip(constants, op.results, strict=True):
+        set_provenance(constant, node_name(op), [value_name(result)])
+    Rewriter.replace_op(op, constants, [constant.result for constant in constants])

@@ -1,0 +1,64 @@
+"""Recognize layers that a model spells out op by op.
+
+```mlir
+%a = pebble.div %x, %sqrt2 : ...
+%b = pebble.activate <erf> %a : ...
+%c = pebble.add %b, %one : ...
+%d = pebble.mul %x, %c : ...
+%y = pebble.mul %d, %half : ...
+// ->
+%y = pebble.activate <gelu> %x : ...
+```
+
+Activations: gelu (erf and tanh), silu, mish, hard swish, and prelu with one slope. Normalisations: layer norm and rms
+norm over the last axis, with the scale and bias behind them. Operands may stand in any order, constants may be scalars
+or one-element tensors; no value inside may have another reader.
+"""
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+)
+from xdsl.transforms.dead_code_elimination import region_dce
+
+from redpebble.dialect.ops.elementwise import BinaryOp
+from redpebble.passes.analysis.activation_patterns import recognized_activation
+from redpebble.passes.analysis.norm_patterns import norm_with_parameters, recognized_norm
+
+
+class RecognizeActivation(RewritePattern):
+    """A product of x and a gate of x -> one activation."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        activation = recognized_activation(op) if isinstance(op, BinaryOp) else None
+        if activation is not None:
+            rewriter.replace(op, activation)
+
+
+class RecognizeNorm(RewritePattern):
+    """A division by the root of a mean of squares -> one norm, which then takes the constants behind it."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        replacement = recognized_norm(op) or norm_with_parameters(op)
+        if replacement:
+            rewriter.replace(op, replacement)
+
+
+class RecognizeLayers(ModulePass):
+    """Replace spelled-out activations and normalisations by one op each."""
+
+    name = "pebble-recognize-layers"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        # the applier drops what became dead after each match, so that later matches count true readers only
+        patterns = GreedyRewritePatternApplier([RecognizeActivation(), RecognizeNorm()], ctx=ctx)
+        PatternRewriteWalker(patterns).rewrite_module(op)
+        region_dce(op.body)

@@ -1,0 +1,83 @@
+"""Choose how each linear layer's weight is stored: dense, or the connections alone.
+
+```mlir
+%w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]> : tensor<3x2xf32>
+%y = pebble.linear %x, %w : ...
+// ->
+%w = pebble.sparse_constant pointers ... : tensor<3x2xf32, #pebble.sparsity<csc, nonzeros = 1>>
+%y = pebble.linear %x, %w : ...
+```
+
+A weight whose density is below `threshold` becomes sparse, another one dense; with `densify` all become dense, and so
+do those of layers that may read NaN or inf, as 0 * NaN is NaN. A weight that several layers share is shared afterwards;
+where something else reads it, that keeps the constant as it was.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue, Use
+from xdsl.passes import ModulePass
+from xdsl.transforms.dead_code_elimination import region_dce
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import copy_provenance
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.passes.analysis.finiteness import nonfinite_values
+from redpebble.passes.analysis.weights import density, weight_of
+
+DEFAULT_THRESHOLD: Final = 0.62
+"""Density; above it no sparse kernel is faster than a dense one, see `redpebble.passes.kernels.choose_kernels`."""
+
+WEIGHT_OPERAND: Final = 1
+
+
+@dataclass(frozen=True)
+class Sparsify(ModulePass):
+    """Store weights below a density as sparse constants, others as dense ones."""
+
+    name = "pebble-sparsify"
+
+    threshold: float = DEFAULT_THRESHOLD
+    """Density below which a weight becomes sparse, 0 to 1."""
+    densify: bool = False
+    """Store every weight dense."""
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not 0.0 <= self.threshold <= 1.0:
+            raise PassFailedException(f"{self.name}: threshold {self.threshold}, expected 0 to 1")
+        layers = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        nonfinite = nonfinite_values(op)
+        whole = {linear.weight for linear in layers if linear.x in nonfinite}
+        for value in dict.fromkeys(linear.weight for linear in layers):
+            self._store(value, dense=self.densify or value in whole)
+        region_dce(op.body)
+
+    def _store(self, value: SSAValue, *, dense: bool) -> None:
+        constant, weight = value.owner, weight_of(value)
+        if weight is None or not isinstance(constant, ConstantOp | SparseConstantOp) or constant.parent is None:
+            return
+        sparse = not dense and density(weight) < self.threshold
+        if sparse == isinstance(weight, CscMatrix):
+            return
+        if isinstance(weight, CscMatrix):
+            stored = ConstantOp(weight.to_dense())
+        else:
+            stored = SparseConstantOp(CscMatrix.from_dense(weight))
+        readers = [use for use in value.uses if _is_weight(use)]
+        if len(readers) == value.uses.get_length():
+            copy_provenance(constant, stored)
+            stored.result.name_hint = value.name_hint
+        constant.parent.insert_op_after(stored, constant)
+        for use in readers:
+            use.operation.operands[use.index] = stored.result
+
+
+def _is_weight(use: Use) -> bool:
+    return isinstance(use.operation, LinearOp) and use.index == WEIGHT_OPERAND

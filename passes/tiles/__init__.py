@@ -1,0 +1,1 @@
+"""Passes that lowering needs: tiles, their split over threads, their schedule."""

@@ -1,0 +1,79 @@
+"""Drop rows of the batch that have come to nothing, where nothing can come of them any more.
+
+```mlir
+%y = pebble.tile %x ... schedule <layer_by_layer, ...> : (tensor<?x1024xf32>) -> tensor<?x1024xf32> { 120 layers }
+// ->
+%y = pebble.tile %x ... schedule <layer_by_layer, ...> dead_rows <dropped after [0, 1, 2, 3, 5, ...], tiles of 96> ...
+```
+
+Where every layer from some place on makes zeros of zeros, as clamped layers with negative biases do, a row that is zero
+there is zero at the end. How many rows die depends on the data, so this is done on request only. Dropping costs a look
+at every value: it is done behind each of the first layers, where most rows die, and then ever more rarely.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_chain import chain_of
+from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr, first_kept_zero
+from redpebble.dialect.tensors import shape_of
+
+WIDTHS: Final = (48, 32, 16)
+"""Columns of a tile, the most first: three or two vectors of 16 fill the registers beside those of eight rows."""
+
+TILE_SHARE: Final = 0.8
+"""Of the second-level cache that the values on both sides of a layer may take."""
+
+EVERY: Final = 4
+"""Layers behind each of which rows are dropped; then after a quarter more layers each time."""
+
+
+@dataclass(frozen=True)
+class DropDeadRows(ModulePass):
+    """Let tiles that are chains of layers drop the rows that are zero."""
+
+    name = "pebble-drop-dead-rows"
+
+    l2_bytes: int = 2 << 20
+    """Of a core."""
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.l2_bytes < 1:
+            raise PassFailedException(f"{self.name}: l2_bytes is {self.l2_bytes}, expected 1 or more")
+        for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
+            # layers that run depth first have nothing between them
+            tile.dead_rows = self._dropped(tile) if tile.depth_first is None else None
+
+    def _dropped(self, tile: TileOp) -> DeadRowsAttr | None:
+        layers = chain_of(tile.body.block)
+        places = drop_places(first_kept_zero(layers), len(layers))
+        # the memory of results is cleared by who calls; values in between have nobody who does
+        returned = any(isinstance(use.operation, ReturnOp) for use in tile.outputs[0].uses)
+        return DeadRowsAttr.of(places, self._width(layers)) if places and returned else None
+
+    def _width(self, layers: Sequence[LinearOp]) -> int:
+        rows = max(sum(shape_of(layer.weight)) for layer in layers)
+        fitting = (width for width in WIDTHS if 4 * width * rows <= TILE_SHARE * self.l2_bytes)
+        return next(fitting, WIDTHS[-1])
+
+
+def drop_places(first: int, count: int) -> list[int]:
+    """Return the layers of `count` behind which rows are dropped, when all from `first` on keep zeros."""
+    places: list[int] = []
+    place = max(0, first - 1)
+    while place < count - 1:
+        places.append(place)
+        done = place - places[0] + 1
+        place += max(1, done // EVERY)
+    return places

@@ -1,0 +1,169 @@
+"""Group row-wise ops into tiles, which run layer by layer on a few rows at a time.
+
+```mlir
+%h = pebble.linear %x, %w activation <relu> : (tensor<?x4xf32>, ...) -> tensor<?x3xf32>
+%y = pebble.linear %h, %v : (tensor<?x3xf32>, ...) -> tensor<?x2xf32>
+// ->
+%y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
+    : (tensor<?x4xf32>) -> tensor<?x2xf32> {
+^bb0(%tile : tensor<?x4xf32>):
+  %h = pebble.linear %tile, %w activation <relu> : ...
+  %y_tile = pebble.linear %h, %v : ...
+  pebble.yield %y_tile : tensor<?x2xf32>
+}
+```
+
+Row-wise are layers, activations, softmax, normalisations, means, concat and split of features, and arithmetic of values
+with the same rows or with constants that have one entry a feature (inside a tile these are of rank 1). A reshape that
+only merges or splits leading axes does nothing inside a tile. Transposes, other reshapes, concat and split, and
+arithmetic that broadcasts over rows stay outside. Which ops come together: see `redpebble.passes.analysis.clusters`.
+
+A width is left out where a column is predicted to take longer than in narrower tiles, its linear layers and its way in
+and out, which happens when few connections are left and a wide tile is mostly the moving of its values. Tiles of 48 are
+there only where they are faster than the widest ones. Dense kernels do as many rows as there are: further widths are
+there where a number of rows takes less time by them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.transforms.dead_code_elimination import region_dce
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import (
+    LayerNormOp,
+    LinearOp,
+    LogSoftmaxOp,
+    ReduceMeanOp,
+    RmsNormOp,
+    SoftmaxOp,
+)
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.provenance import node_name
+from redpebble.kernels.machine import DENSE_FAMILY, REPLACING, TILE_WIDTHS, WIDTHS
+from redpebble.kernels.tile_widths import widths_in_use
+from redpebble.passes.analysis.clusters import clusters_of
+from redpebble.passes.analysis.dominance import moving_ops
+from redpebble.passes.analysis.rowwise import ROW_MAJOR, Rows
+from redpebble.passes.analysis.tile_costs import features_at_the_edge, turn_us
+from redpebble.passes.rewriting.tile_building import TileBuilder
+
+TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp | NetworkOp
+"""Ops that run in tiles only."""
+
+WORTH_REPLACING: Final = 0.97
+"""Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""
+
+LEAST_US: Final = 2.0
+"""Of the widest tile, from which on further widths pay: to tell many apart takes some 20 ns for each in a call."""
+
+ABOUT_EQUAL: Final = 1.02
+"""Of the least time of a column, up to which the widest tiles are preferred: they read weights the fewest times."""
+
+
+@dataclass(frozen=True)
+class FormTiles(ModulePass):
+    """Move row-wise ops into tiles."""
+
+    name = "pebble-form-tiles"
+
+    widths: tuple[int, ...] = ()
+    """Batch columns of a tile, ascending; by themselves those of `WIDTHS` that the linear layers make worth it."""
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        with moving_ops(self.name, op) as functions:
+            ScheduleAttr.of("layer_by_layer", self.widths or WIDTHS)  # refuses widths even where there is no tile
+            for func in functions:
+                _refuse_unknown(func)
+                _form_tiles(func, self.widths)
+            region_dce(op.body)
+
+
+def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
+    """Return the widths at which a column takes less time than in narrower tiles, as far as times are known."""
+    kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
+    times = [kernel.predicted.by_width | kernel.measured.by_width for kernel in kernels]
+    turned = features_at_the_edge(ops)
+    columns = {width: _column_us(times, turned, width) for width in WIDTHS}
+    kept: list[int] = []
+    fastest = float("inf")
+    for width, column in columns.items():
+        if width == REPLACING and not 0 < column < WORTH_REPLACING * columns[WIDTHS[-1]]:
+            continue
+        if column < fastest or not kept:
+            kept.append(width)
+            fastest = column or fastest
+    dense = [width for width in TILE_WIDTHS if all(kernel.family_at(width) == DENSE_FAMILY for kernel in kernels)]
+    return _with_further(kept, {width: _column_us(times, turned, width) for width in (*kept, *dense)})
+
+
+def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[int, ...]:
+    """Return widths, and of all those of `columns` the others by which a number of rows takes less time."""
+    if not all(columns[width] for width in kept) or kept[-1] * columns[kept[-1]] < LEAST_US:
+        return tuple(kept)
+    least = min(column for column in columns.values() if column)
+    widest = max(width for width, column in columns.items() if 0 < column <= ABOUT_EQUAL * least)
+    widths = sorted(width for width in columns if width <= widest and columns[width])
+    used = widths_in_use({width: width * columns[width] for width in widths})
+    return tuple(width for width in widths if width in used)
+
+
+def _column_us(times: Sequence[Mapping[int, float]], turned: int, width: int) -> float:
+    """Return the time of a column in tiles of `width`; 0 where that of a layer is not known, or there is no layer."""
+    known = [time[width] for time in times if width in time]
+    return (sum(known) + turn_us(turned, width)) / width if known and len(known) == len(times) else 0.0
+
+
+def _body(func: FuncOp) -> list[Operation]:
+    """Return the ops of a function that compute something: all but its constants and its end."""
+    *ops, _ = func.body.block.ops
+    return [op for op in ops if not isinstance(op, ConstantOp | SparseConstantOp)]
+
+
+def _refuse_unknown(func: FuncOp) -> None:
+    for op in _body(func):
+        if not isinstance(op, TILED | ROW_MAJOR | TileOp):
+            raise VerifyException(f"{_described(op)} runs neither in a tile nor outside")
+
+
+def _described(op: Operation) -> str:
+    return f"node {node_name(op)!r}: {op.name}" if node_name(op) else op.name
+
+
+def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
+    block = func.body.block
+    ops, rows = _body(func), Rows.of(func)
+    counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
+    for op in ops:
+        if isinstance(op, TILED) and op not in counts:
+            raise VerifyException(f"{_described(op)} needs a known last axis and constant parameters")
+    builder = TileBuilder(rows)
+    ordered: list[Operation] = []
+    replaced: list[Operation] = []
+    for cluster in clusters_of(ops, counts):
+        if cluster.is_tile:
+            schedule = ScheduleAttr.of("layer_by_layer", widths or worthwhile_widths(cluster.ops))
+            ordered += builder.build(cluster.ops, schedule)
+            replaced += cluster.ops
+        else:
+            ordered += cluster.ops
+    for op in reversed(replaced):
+        block.erase_op(op)
+    constants = [op for op in block.ops if isinstance(op, ConstantOp | SparseConstantOp)]
+    end = block.last_op
+    for op in [*constants, *builder.flat_constants.values(), *ordered]:
+        if op.parent is not None:
+            op.detach()
+        if end is not None:
+            block.insert_op_before(op, end)

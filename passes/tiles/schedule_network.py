@@ -1,0 +1,277 @@
+"""Choose between running layers one after the other and depth first, where their values leave the cache.
+
+```mlir
+%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 16]> ... { 12 layers of 65536 neurons }
+// ->
+%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 16, 64]>
+    depth_first <from 64, [<layers 0 to 11, predicted [64: 20390.0], kilobytes [64: 51000.0], "3196 slots; ...",
+        runs dense<...>, order dense<...>, slots dense<...>>]>
+```
+
+Layer by layer, every value of a tile is written and read again. Where a layer's values do not fit the second-level
+cache and neurons read others near them, wherever these stand, a group of layers runs depth first instead: see
+`redpebble.theory.depth_first.neuron_order`. A group is as long as the values that are alive at a time fit the cache:
+all layers of a band, half of those of a butterfly, whose second half has other neighbours. Random layers have no such
+order; two pairs of them in a row, and nothing more is tried. How wide tiles are, and from which width on it pays, what
+moves between the caches decides, counted for both schedules. One row is always better off layer by layer.
+
+A group runs in blocks of outputs, and a few levels of a block part by part, where parts that read nothing of each other
+fit a nearer cache. How threads split a batch follows from the predicted times of all widths, as everywhere. On request
+groups, the sizes, order and parts of their blocks, and the width are annealed from there: see
+`redpebble.theory.depth_first.annealing`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.neuron_order import MOST_SLOTS, Turned, WavefrontAttr
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_chain import chain_of
+from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, GroupNumbers, LayerGroupAttr
+from redpebble.dialect.provenance import SEARCH
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.tile_widths import widths_in_use
+from redpebble.passes.analysis.tile_costs import turn_us
+from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
+from redpebble.theory.depth_first.neuron_order import BLOCK
+from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, SparseLayer
+
+WIDTHS: Final = (64, 32, 16)
+"""Batch columns of tiles that may run depth first: the weights are streamed once for each tile."""
+
+USUAL: Final = 64
+"""The width of tiles that run layer by layer."""
+
+SLOT_SHARE: Final = 0.45
+"""Of the second-level cache that the values alive in a group may take; the stream passes by."""
+
+LARGER: Final = (1, 2, 8)
+"""Times the size of usual blocks: the largest hold the outputs that leave together where these stand far apart."""
+
+LEVELS: Final = 4
+"""Of a block that run part by part, where that is predicted to pay."""
+
+WORTHWHILE: Final = 0.9
+"""Share of the time layer by layer below which another schedule is worth it."""
+
+WORTH_TAKING: Final = 0.97
+"""Share of the time below which a schedule that a search found is taken: predictions are not better than that."""
+
+MOST_FAILURES: Final = 2
+"""Pairs of layers in a row without an order after which none is looked for."""
+
+
+@dataclass(frozen=True)
+class ScheduleNetwork(ModulePass):
+    """Write groups of layers that run depth first on tiles."""
+
+    name = "pebble-schedule-network"
+
+    l1_bytes: int = 48 << 10
+    l2_bytes: int = 2 << 20
+    """Of a core."""
+    seconds: float = 0.0
+    """How long to anneal, about; the same number gives the same schedule on every machine."""
+    seed: int = 0
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not 0 < self.l1_bytes <= self.l2_bytes:
+            raise PassFailedException(
+                f"{self.name}: caches of {self.l1_bytes}, {self.l2_bytes} bytes, expected ascending positive sizes"
+            )
+        if not 0 <= self.seconds < float("inf"):
+            raise PassFailedException(f"{self.name}: a search of {self.seconds} seconds, accepted are 0 and more")
+        op.attributes.pop(SEARCH, None)
+        traces = [self._schedule(found) for found in op.walk() if isinstance(found, TileOp)]
+        if any(traces):
+            op.attributes[SEARCH] = StringAttr("; ".join(filter(None, traces)))
+
+    def _schedule(self, tile: TileOp) -> str:
+        """Schedule a tile; return what a search found."""
+        layers = chain_of(tile.body.block)
+        sparse = layers and all(isinstance(layer.weight.owner, SparseConstantOp) for layer in layers)
+        # where rows are dropped, that is done between layers
+        if tile.dead_rows is not None or not sparse or not self._leaves_cache(layers):
+            return ""
+        costs = ScheduleCosts(list(map(_sparse_layer, layers)), Caches(self.l1_bytes, self.l2_bytes), WIDTHS)
+        prices = Prices(costs, turn_us, MOST_SLOTS)
+        chosen, trace = _best_width(prices, self._groups(costs)), ""
+        if self.seconds > 0:
+            chosen, trace = self._annealed(prices, chosen)
+        start, alone = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
+        # kernels know caches that layers hardly leave better than a count of rows does
+        limit = min((time / width for width, time in alone.items()), default=float("inf"))
+        if start is not None and prices.row_us(chosen) < limit:
+            _write(tile, _Written(prices, chosen, start))
+        return trace
+
+    def _annealed(self, prices: Prices, start: Schedule) -> tuple[Schedule, str]:
+        """Return the schedule that a search found, or that of the start, and what was found."""
+        found = anneal_schedule(prices, start, self.seconds, np.random.default_rng(self.seed))
+        before, after = prices.row_us(start), 1e-6 * found.cost
+        trace = f"{before:.4g} -> {after:.4g} us a row in {found.trace[-1].proposals} proposals"
+        if after <= WORTH_TAKING * before:
+            return found.best, trace
+        return start, f"{trace}, too little to be taken"
+
+    def _groups(self, costs: ScheduleCosts) -> list[Group]:
+        """Return groups whose values fit the second-level cache in tiles as wide as there are any for."""
+        found = (_Groups(costs, int(SLOT_SHARE * self.l2_bytes) // (4 * width)).find() for width in WIDTHS)
+        return next(filter(None, found), [])
+
+    def _leaves_cache(self, layers: Sequence[LinearOp]) -> bool:
+        most = max(sum(shape_of(layer.weight)) for layer in layers)
+        return 4 * USUAL * most > self.l2_bytes
+
+
+def _sparse_layer(layer: LinearOp) -> SparseLayer:
+    constant = layer.weight.owner
+    assert isinstance(constant, SparseConstantOp)
+    return SparseLayer(shape_of(layer.weight)[0], constant.weight.pointers, constant.weight.rows)
+
+
+def _features(layers: Sequence[LinearOp]) -> int:
+    """Return the values of a row that come into a chain, and that leave it."""
+    return shape_of(layers[0].weight)[0] + shape_of(layers[-1].weight)[1]
+
+
+def _best_width(prices: Prices, groups: Sequence[Group]) -> Schedule:
+    """Return those groups that pay in tiles of the width at which a row takes the least time."""
+
+    def at(width: int) -> Schedule:
+        chosen = (_with_best_block(prices, group, width) for group in groups)
+        return Schedule(tuple(group for group in chosen if _pays(prices, (group,), width)), width)
+
+    return min(map(at, WIDTHS), key=prices.row_us) if groups else Schedule((), USUAL)
+
+
+def _with_best_block(prices: Prices, group: Group, width: int) -> Group:
+    """Return a group in blocks as they are, or larger ones: more neighbours share values, and more live at once."""
+    choices = [group._replace(block=times * group.block) for times in LARGER]
+    best = min(choices, key=lambda one: prices.together(one, width))
+    return min((best, best._replace(levels=LEVELS)), key=lambda one: prices.together(one, width))
+
+
+def _pays(prices: Prices, groups: tuple[Group, ...], width: int) -> bool:
+    """Return whether groups are faster than the same layers one after the other."""
+    alone = sum(prices.one_by_one(group.first, group.end, width) for group in groups)
+    together = sum(prices.together(group, width) for group in groups)
+    return together < WORTHWHILE * alone
+
+
+def _least_width(prices: Prices, schedule: Schedule) -> int | None:
+    """Return the width from which on a schedule pays; None where it has no groups, or they do not."""
+    start = None
+    for width in (width for width in WIDTHS if width <= schedule.width):
+        if not schedule.groups or not _pays(prices, schedule.groups, width):
+            break
+        start = width
+    return start
+
+
+class _Written(NamedTuple):
+    """A schedule to write, and the width from which on it pays."""
+
+    prices: Prices
+    schedule: Schedule
+    start: int
+
+    @property
+    def widths(self) -> list[int]:
+        """The widths of its tiles, ascending."""
+        return [width for width in reversed(WIDTHS) if self.start <= width <= self.schedule.width]
+
+    def attribute(self, group: Group) -> LayerGroupAttr:
+        """Return what is written for a group."""
+        prices, width = self.prices, self.schedule.width
+        cost, found = prices.costs.group(group), prices.costs.found(group)
+        alone = prices.costs.one_by_one(group.first, group.end)[width]
+        traffic = {one: cost.traffic[one] for one in self.widths}
+        times = {one: moved.microseconds(one) for one, moved in traffic.items()}
+        order = " in an annealed order" if group.blocks else ""
+        order += f", {group.levels} levels of a part at a time" if group.levels else ""
+        reason = (
+            f"{cost.slots} slots, blocks of {group.block}{order}; at {width} "
+            f"{traffic[width].far_bytes / 1e6:.1f} MB from beyond the second-level cache and {times[width]:.0f} us "
+            f"against {alone.far_bytes / 1e6:.1f} MB and {alone.microseconds(width):.0f} us"
+        )
+        numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
+        wavefront = WavefrontAttr.of(found.order, found.slots, found.runs)
+        return LayerGroupAttr.of((group.first, group.end - 1), reason, (wavefront, Turned(*cost.turned)), numbers)
+
+
+def _write(tile: TileOp, written: _Written) -> None:
+    """Write the schedule; threads share no tiles of such a network, whose layers are wide and rows many."""
+    layers, prices = chain_of(tile.body.block), written.prices
+    for layer in layers:
+        layer.cut = None
+    narrow = [width for width in tile.schedule.tile_widths if width < written.start]
+    alone = _predicted_times(layers, narrow) | {
+        width: prices.microseconds(written.schedule.groups, width) for width in written.widths
+    }
+    widths = sorted({*narrow, *written.widths})
+    if set(alone) == set(widths):
+        used = widths_in_use(alone) | {written.schedule.width}
+        widths = [width for width in widths if width in used]
+        alone = {width: alone[width] for width in widths}
+    tile.schedule = ScheduleAttr.of(tile.schedule.order.data, widths, Sharing(1, alone, {}))
+    tile.depth_first = DepthFirstAttr.of(written.start, list(map(written.attribute, written.schedule.groups)))
+
+
+def _predicted_times(layers: Sequence[LinearOp], widths: Iterable[int]) -> dict[int, float]:
+    """Return the times of tiles that run layer by layer, where they are predicted."""
+    predicted = [{} if layer.kernel is None else layer.kernel.predicted.by_width for layer in layers]
+    known = (width for width in widths if all(width in times for times in predicted))
+    return {width: sum(times[width] for times in predicted) + turn_us(_features(layers), width) for width in known}
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The search for groups of layers whose wavefront has at most some slots."""
+
+    costs: ScheduleCosts
+    slots: int
+
+    def find(self) -> list[Group]:
+        """Return groups of two or more layers, each as long as it fits."""
+        groups: list[Group] = []
+        start = failures = 0
+        while start < len(self.costs.layers) - 1 and failures < MOST_FAILURES:
+            found = self._longest(start)
+            if found is None:
+                failures, start = failures + 1, start + 2
+                continue
+            groups.append(found)
+            failures, start = 0, found.end
+        return groups
+
+    def _longest(self, start: int) -> Group | None:
+        """Return the longest group from a layer on: all that are left if they fit, else as halving finds it."""
+        count = len(self.costs.layers)
+        best, limit = self._tried(start, start + 2), count + 1
+        end = limit - 1
+        while best is not None and best.end < limit - 1:
+            found = self._tried(start, end)
+            if found is None:
+                limit = end
+            else:
+                best = found
+            end = (best.end + limit) // 2
+        return best
+
+    def _tried(self, start: int, end: int) -> Group | None:
+        group = Group(start, end, BLOCK)
+        connected = any(len(layer.sources) for layer in self.costs.layers[start:end])  # not biases alone
+        return group if connected and self.costs.slots(group) <= self.slots else None

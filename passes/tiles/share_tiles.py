@@ -1,0 +1,168 @@
+"""Cut the layers of a tile so that threads can do one tile together, and say how long tiles take.
+
+```mlir
+%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 64]> ... {
+  %h = pebble.linear %tile, %w kernel <...> : (tensor<?x1024xf32>, ...) -> tensor<?x1024xf32>
+// pebble-share-tiles{threads=2} ->
+%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 64], pieces = 2, alone [1: 5.3, 8: 33.2, ...],
+    together [8: 20.1, ...]> ... {
+  %h = pebble.linear %tile, %w kernel <...> cut [0, 512, 1024] : (tensor<?x1024xf32>, ...) -> tensor<?x1024xf32>
+```
+
+A batch of a few rows has fewer tiles than there are threads. Then they work on the same tile, each on some outputs of
+every layer, and meet in between. A layer is cut where its pieces have about as many connections, and no panel is torn,
+unless that costs more than it saves. The times of layers are those of their kernels; to them come rows turned into
+columns and back, features that another thread has just written, which come slowly, and meetings. They were measured on
+two cores whose second-level caches are their own.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
+from xdsl.ir import BlockArgument, Operation
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.passes.analysis.tile_costs import features_of, turn_us
+from redpebble.passes.analysis.weights import Weight, weight_of
+
+CONNECTION_US: Final = (0.12e-3, 0.018e-3)
+"""Of a connection, where its kernel's time is not known: for reading its weight, and for each batch column."""
+
+VALUE_US: Final = 0.3e-3
+"""Of a value in a normalisation or softmax."""
+
+FETCH_US: Final = 0.8e-3
+"""Of a value that another thread has written."""
+
+MEETING_US: Final = 0.3
+
+WORTHWHILE: Final = 0.9
+"""Share of the time of one thread below which several are worth their trouble."""
+
+CELL: Final = 16
+"""Outputs of which pieces are multiples: cache lines in tiles of one column."""
+
+DENSE_CELL: Final = 64
+"""The same for `dense_outputs`, which does four panels of 16 outputs at a time."""
+
+ROW_CONNECTIONS: Final = 2
+"""Connections that take as long as an output row does by itself."""
+
+
+@dataclass(frozen=True)
+class ShareTiles(ModulePass):
+    """Write on tiles how long they take, and on tiles and layers how threads share them."""
+
+    name = "pebble-share-tiles"
+
+    threads: int = 1
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.threads < 1:
+            raise PassFailedException(f"{self.name}: threads is {self.threads}, expected 1 or more")
+        for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
+            self._share(tile)
+
+    def _share(self, tile: TileOp) -> None:
+        widths, ops = tile.schedule.tile_widths, list(tile.body.block.ops)
+        layers = [op for op in ops if isinstance(op, LinearOp)]
+        borders = {op: self._borders(op, widths[-1]) for op in layers}
+        cut = {op: places for op, places in borders.items() if len(set(places)) > 2}
+        alone = {width: _alone_us(tile, width) for width in widths}
+        together = {width: self._together_us(tile, cut, width) for width in widths} if cut else {}
+        slow = max((width for width, time in together.items() if time >= WORTHWHILE * alone[width]), default=0)
+        together = {width: time for width, time in together.items() if width > slow}
+        for op in layers:
+            op.cut = DenseArrayBase.from_list(i64, cut[op]) if together and op in cut else None
+        sharing = Sharing(self.threads if together else 1, alone, together)
+        tile.schedule = ScheduleAttr.of(tile.schedule.order.data, widths, sharing)
+
+    def _borders(self, op: LinearOp, width: int) -> list[int]:
+        """Return where to cut a layer; nowhere when that takes longer than it saves."""
+        weight = weight_of(op.weight)
+        if weight is None or self.threads == 1:
+            return []
+        return _balanced(op, weight, self.threads) if self._saved_us(op, width) > 0 else []
+
+    def _together_us(self, tile: TileOp, cut: Collection[Operation], width: int) -> float:
+        """Return the time of a tile that all threads do together; each turns rows that come in for itself."""
+        turned, out = _turned(tile), sum(features_of(value) for value in tile.yielded)
+        rows_out = turn_us(turned, width) * out / max(turned, 1)
+        saved = sum(self._saved_us(op, width) for op in cut if isinstance(op, LinearOp))
+        return _alone_us(tile, width) - saved - (1 - 1 / self.threads) * rows_out
+
+    def _saved_us(self, op: LinearOp, width: int) -> float:
+        """Return what threads save on a layer."""
+        others = 1 - 1 / self.threads
+        comes_in = isinstance(op.x, BlockArgument)
+        fetched = 0.0 if comes_in else others * FETCH_US * features_of(op.x) * width
+        return others * _microseconds(op, width) - fetched - MEETING_US
+
+
+def _turned(tile: TileOp) -> int:
+    """Return the features that come in and leave."""
+    return sum(features_of(value) for value in (*tile.body.block.args, *tile.yielded))
+
+
+def _alone_us(tile: TileOp, width: int) -> float:
+    """Return the time in which one thread does a tile."""
+    return turn_us(_turned(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
+
+
+def _microseconds(op: Operation, width: int) -> float:
+    """Return an estimate of the time that one thread needs for an op of a tile."""
+    match op:
+        case LinearOp():
+            return _linear_us(op, width)
+        case SoftmaxOp() | LogSoftmaxOp() | LayerNormOp() | RmsNormOp() | ReduceMeanOp():
+            return VALUE_US * features_of(op.x) * width
+        case _:
+            return 0.0
+
+
+def _linear_us(op: LinearOp, width: int) -> float:
+    if op.kernel is not None:
+        known = op.kernel.predicted.by_width | op.kernel.measured.by_width
+        if width in known:
+            return known[width]
+    weight = weight_of(op.weight)
+    connections = 0 if weight is None else len(weight.values) if isinstance(weight, CscMatrix) else weight.size
+    fixed, each = CONNECTION_US
+    return connections * (fixed + each * width)
+
+
+def _balanced(op: LinearOp, weight: Weight, pieces: int) -> list[int]:
+    """Return borders of pieces of about as many connections, which cut no panel."""
+    outputs = weight.shape[1]
+    counts = np.diff(weight.pointers) if isinstance(weight, CscMatrix) else np.full(outputs, weight.shape[0])
+    before = np.append(0, np.cumsum(counts + ROW_CONNECTIONS))
+    dense = op.kernel is not None and "dense_outputs" in op.kernel.choices.values()
+    places = np.arange(0, outputs, DENSE_CELL if dense else CELL)
+    places = places[~_inside_panels(op)[places]]
+    wanted = before[-1] * np.arange(1, pieces) / pieces
+    nearest = np.abs(before[places][:, None] - wanted[None, :]).argmin(axis=0)
+    return [0, *places[nearest].tolist(), outputs]
+
+
+def _inside_panels(op: LinearOp) -> NDArray[np.bool_]:
+    """Return for each output whether a panel has outputs both before it and from it on; they share their inputs."""
+    outputs = shape_of(op.weight)[1]
+    depth = np.zeros(outputs + 1, dtype=np.int64)
+    panels = op.weight.owner.panels if isinstance(op.weight.owner, SparseConstantOp) else None
+    for _, members in panels.panels if panels is not None else []:
+        np.add.at(depth, members.min(axis=1) + 1, 1)
+        np.add.at(depth, members.max(axis=1) + 1, -1)
+    return np.cumsum(depth)[:outputs] > 0

@@ -1,0 +1,82 @@
+"""From LLVM IR to callable machine code in this process."""
+
+import ctypes
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from llvmlite import binding
+
+from redpebble.lowering.cpu_target import CpuTarget
+
+StepFunction = Callable[..., None]
+
+
+@cache
+def _initialize() -> None:
+    """Make LLVM's code generator for this architecture available; the second call does nothing."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()  # for inline assembly; LLVM ends the process without it
+
+
+def host_target() -> CpuTarget:
+    """Return this machine's CPU with all its features."""
+    return CpuTarget.from_features(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+
+
+def missing_features(target: CpuTarget) -> tuple[str, ...]:
+    """Return the features that code for `target` needs and this machine lacks."""
+    host = binding.get_host_cpu_features()
+    needed = [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]
+    return tuple(feature for feature in needed if not host.get(feature, False))
+
+
+@cache
+def _jit() -> tuple[binding.LLJIT, Iterator[int]]:
+    """Return what loads objects, and numbers for their names; making one costs more than a load."""
+    return binding.create_lljit_compiler(), itertools.count()
+
+
+def emit_object(llvm_ir: str, target: CpuTarget) -> bytes:
+    """Return the object file of a module.
+
+    The IR is final: kernels are emitted as they should be scheduled, so LLVM's optimiser pipeline is left out.
+    """
+    _initialize()
+    module = binding.parse_assembly(llvm_ir)
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default"
+    )
+    return machine.emit_object(module)
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """Loaded functions by name; they stay loaded as long as this object lives."""
+
+    functions: Mapping[str, StepFunction]
+    addresses: Mapping[str, int]
+    owners: tuple[object, ...]
+
+
+def load_object(image: bytes, arities: Mapping[str, tuple[int, int]]) -> MachineCode:
+    """Load an object file; `arities` gives each function's number of pointer and of 64-bit arguments.
+
+    Calls through the result release Python's global lock.
+    """
+    _initialize()
+    jit, numbers = _jit()
+    builder = binding.JITLibraryBuilder().add_object_img(image)
+    for name in arities:
+        builder = builder.export_symbol(name)
+    tracker = builder.link(jit, f"redpebble{next(numbers)}")
+    addresses = {name: tracker[name] for name in arities}
+    functions = {name: _function(addresses[name], *arity) for name, arity in arities.items()}
+    return MachineCode(functions, addresses, (tracker,))
+
+
+def _function(address: int, pointers: int, sizes: int) -> StepFunction:
+    arguments: Sequence[type[ctypes.c_void_p | ctypes.c_int64]] = [ctypes.c_void_p] * pointers
+    return ctypes.CFUNCTYPE(None, *arguments, *[ctypes.c_int64] * sizes)(address)

@@ -1,0 +1,1 @@
+"""Files: artefacts, the cache, JSON, atomic writing."""

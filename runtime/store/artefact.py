@@ -1,0 +1,229 @@
+"""A compiled network as one file: a header in JSON, the object code, and the packed weights, mapped on load.
+
+Layout: magic, length of the header (u64, little endian), sha256 of all that follows, header, sections at multiples of
+64 bytes. The LLVM IR is not kept: the object is what it became.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.dialect.reports.layer_report import LayerReport, Report
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm.builder import ALIGNMENT
+from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
+from redpebble.runtime.jit import missing_features
+
+MAGIC = b"pebble\x00\x01"
+DIGEST_BYTES = 32
+PROLOGUE_BYTES = len(MAGIC) + 8 + DIGEST_BYTES
+
+Json = Any
+"""What the json module reads and writes."""
+
+
+class ArtefactError(Exception):
+    """A file of native code that cannot be used here; the message says why."""
+
+
+class Artefact(NamedTuple):
+    """A program without its LLVM IR, and the object file that the IR became."""
+
+    program: Program
+    image: bytes
+
+
+def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> None:
+    """Write `artefact` to `path`, with some bytes beside it: to a temporary file first, then under its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(sealed(artefact, attachment))
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
+    """Return the parts of a file of native code, which follow each other."""
+    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *artefact.program.constants]
+    header = json.dumps(_header(artefact, sections) | {"attachment": len(attachment)}).encode()
+    header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)
+    parts = [header]
+    for data in (attachment, *(section.tobytes() for section in sections)):
+        parts += [data, bytes(-len(data) % ALIGNMENT)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return [MAGIC + len(header).to_bytes(8, "little") + digest.digest(), *parts]
+
+
+def read_artefact(path: Path) -> Artefact:
+    """Return what `write_artefact` wrote; the packed weights are views into the mapped file.
+
+    Raises:
+        ArtefactError: the file is damaged, of another format version, or needs CPU features that are missing here.
+        FileNotFoundError: there is no such file.
+    """
+    return open_file(path).artefact()
+
+
+def open_file(path: Path) -> "Sealed":
+    """Return what `write_artefact` wrote, with nothing but its checksum looked at.
+
+    Raises:
+        ArtefactError: the file is damaged.
+        FileNotFoundError: there is no such file.
+    """
+    if path.stat().st_size < PROLOGUE_BYTES:
+        raise ArtefactError(f"{path.name} is no compiled network")
+    # read, not looked at where it is mapped: weights that no call uses never come into this process's memory
+    with path.open("rb") as file:
+        file.seek(PROLOGUE_BYTES)
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return _checked(np.memmap(path, dtype=np.uint8, mode="r"), path.name, digest)
+
+
+def opened(data: NDArray[np.uint8], name: str) -> "Sealed":
+    """Return what `sealed` made, with nothing but its checksum looked at; `name` says where it is from.
+
+    Raises:
+        ArtefactError: the data are damaged.
+    """
+    return _checked(data, name, hashlib.sha256(data[PROLOGUE_BYTES:].data).digest())
+
+
+def _checked(data: NDArray[np.uint8], name: str, found: bytes) -> "Sealed":
+    if len(data) < PROLOGUE_BYTES or data[: len(MAGIC)].tobytes() != MAGIC:
+        raise ArtefactError(f"{name} is no compiled network")
+    length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8].tobytes(), "little")
+    digest = data[len(MAGIC) + 8 : PROLOGUE_BYTES].tobytes()
+    if found != digest:
+        raise ArtefactError(f"{name} is damaged: its checksum does not match")
+    try:
+        header: Json = json.loads(data[PROLOGUE_BYTES : PROLOGUE_BYTES + length].tobytes())
+        beside, first = int(header["attachment"]), PROLOGUE_BYTES + length
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtefactError(f"{name} is damaged: its header cannot be read") from error
+    behind = first + beside + -beside % ALIGNMENT
+    return Sealed(name, header, data[first : first + beside], data[behind:])
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A file of native code whose checksum matches; whether the code can be used here is another question."""
+
+    name: str
+    header: Json
+    attachment: NDArray[np.uint8]
+    """The bytes beside the code."""
+    sections: NDArray[np.uint8]
+
+    def artefact(self) -> Artefact:
+        """Return the code; the packed weights are views.
+
+        Raises:
+            ArtefactError: it has another format version, or is for another kind of CPU, or one with more features.
+        """
+        header = self.header
+        if header["format"] != FORMAT_VERSION:
+            raise ArtefactError(f"{self.name} has format {header['format']}, expected {FORMAT_VERSION}")
+        if header["machine"] != machine():
+            raise ArtefactError(f"{self.name} is for {header['machine']}, this machine is {machine()}")
+        target = CpuTarget(**header["target"])
+        if missing := missing_features(target):
+            raise ArtefactError(f"{self.name} needs {', '.join(missing)}, which this machine lacks")
+        image, *constants = _arrays(self.sections, header["sections"])
+        return Artefact(_program(header, target, constants), image.tobytes())
+
+
+def machine() -> str:
+    """Return the kind of this CPU."""
+    name = platform.machine().lower()
+    return "x86_64" if name == "amd64" else name
+
+
+def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
+    program = artefact.program
+    return {
+        "format": FORMAT_VERSION,
+        "machine": machine(),
+        "target": vars(program.target),
+        "inputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.inputs],
+        "outputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.outputs],
+        "temporaries": [[_size_json(t.size), t.first_step, t.last_step] for t in program.temporaries],
+        "sizes": [_size_json(size) for size in program.sizes],
+        "equal": [[_size_json(first), _size_json(second)] for first, second in program.equal],
+        "scratch_bytes": program.scratch_bytes,
+        "steps": [_step_json(step) for step in program.steps],
+        "sections": [[str(section.dtype), list(section.shape)] for section in sections],
+        "report": vars(program.report) | {"layers": [vars(layer) for layer in program.report]},
+        "zeroed": program.zeroed,
+    }
+
+
+def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic]]) -> Program:
+    return Program(
+        llvm_ir="",
+        target=target,
+        inputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["inputs"]),
+        outputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["outputs"]),
+        temporaries=tuple(Temporary(_size(size), first, last) for size, first, last in header["temporaries"]),
+        sizes=tuple(map(_size, header["sizes"])),
+        equal=tuple((_size(first), _size(second)) for first, second in header["equal"]),
+        constants=tuple(constants),
+        scratch_bytes=header["scratch_bytes"],
+        steps=tuple(map(_step, header["steps"])),
+        report=_report(header["report"]),
+        zeroed=tuple(header["zeroed"]),
+    )
+
+
+def _report(json_report: Json) -> Report:
+    layers = (LayerReport(**layer | {"at_most": tuple(layer["at_most"])}) for layer in json_report["layers"])
+    return Report(**json_report | {"layers": tuple(layers)})
+
+
+def _arrays(data: NDArray[np.uint8], descriptions: Json) -> list[NDArray[np.generic]]:
+    """Return the arrays that lie one after the other."""
+    arrays: list[NDArray[np.generic]] = []
+    offset = 0
+    for dtype_name, shape in descriptions:
+        dtype: np.dtype[np.generic] = np.dtype(dtype_name)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        arrays.append(data[offset : offset + size].view(dtype).reshape(shape))
+        offset += size + -size % ALIGNMENT
+    return arrays
+
+
+def _step_json(step: Step) -> Json:
+    tiled = step.tiled
+    times = [] if tiled is None else [[*vars(time).values()] for time in tiled.times]
+    tiles = None if tiled is None else [times, tiled.same_from, tiled.shared]
+    return [step.symbol, None if step.rows is None else _size_json(step.rows), tiles]
+
+
+def _step(json_step: Json) -> Step:
+    symbol, rows, tiles = json_step
+    tiled = None if tiles is None else TiledRows(tuple(TileTime(*time) for time in tiles[0]), *tiles[1:])
+    return Step(symbol, None if rows is None else _size(rows), tiled)
+
+
+def _size_json(size: Size) -> Json:
+    return [size.coefficient.numerator, size.coefficient.denominator, [list(power) for power in size.powers]]
+
+
+def _size(json_size: Json) -> Size:
+    numerator, denominator, powers = json_size
+    return Size(Fraction(numerator, denominator), tuple((name, power) for name, power in powers))

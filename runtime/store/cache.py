@@ -1,0 +1,68 @@
+"""Compiled networks on disk, found again by what they were made from."""
+
+import hashlib
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import platformdirs
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.store.artefact import Artefact, ArtefactError, read_artefact, write_artefact
+
+DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
+"""Packages whose version can change what the compiler makes of a model."""
+
+
+def default_folder() -> Path:
+    """Return the user's cache folder for compiled networks."""
+    return Path(platformdirs.user_cache_dir("redpebble"))
+
+
+@cache
+def compiler_fingerprint() -> bytes:
+    """Return a digest of the compiler: its sources, the versions of what it builds on, and Python's."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in DEPENDENCIES:
+        digest.update(f"{name}={version(name)};".encode())
+    for name, file in sorted(source_files().items()):
+        digest.update(name.encode())
+        digest.update(file.read_bytes())
+    return digest.digest()
+
+
+def source_files() -> dict[str, Path]:
+    """Return every source file of the package by its place, such as `passes/simplify/sparsify.py`."""
+    import redpebble
+
+    # installed, the layers lie in the package; in a checkout beside `src`
+    home = Path(__file__).parents[2]
+    layers = [folder.parent for folder in home.glob("*/__init__.py") if folder.parent.name != "tests"]
+    roots = [(Path(folder), Path(folder).glob("*.py")) for folder in redpebble.__path__]
+    roots += [(home, layer.rglob("*.py")) for layer in layers]
+    return {str(file.relative_to(root)): file for root, files in roots for file in files}
+
+
+def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:
+    """Return the name under which the network of a model, a target and compiler options is kept."""
+    digest = hashlib.sha256(compiler_fingerprint())
+    for part in (model_digest, target.cpu.encode(), target.features.encode(), options.encode()):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:40]
+
+
+def load(folder: Path, key: str) -> Artefact | None:
+    """Return the network kept under `key`, or None where there is none that can be used."""
+    try:
+        return read_artefact(folder / f"{key}.pebble")
+    except (OSError, ArtefactError):
+        return None
+
+
+def store(folder: Path, key: str, artefact: Artefact) -> None:
+    """Keep a network under `key`; a folder that cannot be written to is no error, the next compile takes longer."""
+    try:
+        write_artefact(folder / f"{key}.pebble", artefact)
+    except OSError:
+        return

@@ -1,0 +1,1 @@
+"""Sparse matrices without values: the CSR pattern, its fingerprint, its structure; numpy only."""

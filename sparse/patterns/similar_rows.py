@@ -1,0 +1,229 @@
+"""Neurons that read the same inputs, or nearly the same: found by hashing, without comparing all pairs.
+
+Equal lists of inputs have equal fingerprints. Nearly equal ones agree in most entries of a MinHash signature (with one
+permutation): the inputs are put in a random order that is cut into ranges, and an entry is the first input of the list
+in a range. Two lists agree in an entry about as often as an input of either is one of both, their Jaccard similarity J:
+the first of all their inputs in the range is equally likely to be any of them. Two entries agree with probability J^2,
+r of them with J^r, so that bands of r entries separate similar lists from those of random masks, whose J is smaller,
+once (number of rows) * (random J)^r < 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.fingerprints import equal_lists, first_equal, scrambled, sums_between
+from redpebble.sparse.patterns.panel_order import shared_inputs_order
+from redpebble.sparse.patterns.row_overlap import Company
+
+SIGNATURE = 64
+"""Entries of a signature."""
+
+LONGEST_BAND = 8
+
+LOOKED_AT = 16
+"""Inputs of a row by which most rows are told apart."""
+
+LEAST_SIMILARITY = 0.35
+"""J from which rows count as similar: lists that share half of their inputs have a J of a third."""
+
+HEIGHTS = (8, 4, 2)
+"""Rows of a panel, the most first."""
+
+LEAST_GROUPED = 4
+"""Rows of a group that kernels take together."""
+
+LEAST_SHARED = 0.4
+"""Share of the connections that a panel's rows must have in common."""
+
+
+class Panel(NamedTuple):
+    """Rows that are computed together, and how many inputs all of them read."""
+
+    rows: tuple[int, ...]
+    shared: int
+
+
+def panels_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Generator) -> list[Panel]:
+    """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none.
+
+    Equal rows, which `alike` of `first_alike` tells, are always found, others where a sample, `company`, shows that
+    there are some.
+    """
+    left = np.flatnonzero(rows.lengths > 0)
+    panels, rest = _panels_of_equal_rows(rows, left, alike[left])
+    similar = [] if company.is_chance(rest) else similar_rows(rows, rest, rng)
+    panels += _cut([nearest_together(rows, members) for members in similar], rows)
+    ordered: list[Panel] = []
+    for height in HEIGHTS:
+        same = sorted(panel for panel in panels if len(panel.rows) == height)
+        order = shared_inputs_order(rows, np.array([panel.rows[0] for panel in same], dtype=np.int64))
+        ordered += [same[place] for place in order]
+    return ordered
+
+
+def panels_of_groups(rows: Rows, labels: Indices) -> list[Panel]:
+    """Return a panel for each group of rows that read anything, up to a multiple of `LEAST_GROUPED`, the tallest first.
+
+    labels [rows] says which group a row is in.
+    """
+    panels: list[Panel] = []
+    filled = np.flatnonzero(rows.lengths)
+    for members in _classes(labels[filled], filled):
+        taken = members[: len(members) // LEAST_GROUPED * LEAST_GROUPED]
+        if len(taken):
+            panels.append(Panel(tuple(taken.tolist()), len(shared_inputs(rows, taken))))
+    return sorted(panels, key=lambda panel: (-len(panel.rows), panel.rows))
+
+
+def _panels_of_equal_rows(rows: Rows, chosen: Indices, leaders: Indices) -> tuple[list[Panel], Indices]:
+    """Return panels of the tallest height of `chosen` rows with one leader each, and the rows that are left."""
+    height = HEIGHTS[0]
+    order = np.lexsort((chosen, leaders))
+    inside = _are_in_groups(leaders[order], height)
+    members = chosen[order][inside].reshape(-1, height)
+    shared = rows.lengths[members[:, 0]].tolist()
+    panels = [Panel(tuple(one), count) for one, count in zip(members.tolist(), shared, strict=True)]
+    return panels, np.sort(chosen[order][~inside])
+
+
+def _are_in_groups(labels: Indices, size: int) -> NDArray[np.bool_]:
+    """Return which of the entries, equal labels one behind the other, are in a group of `size` of their label."""
+    _, starts, counts = np.unique(labels, return_index=True, return_counts=True)
+    rank = np.arange(len(labels)) - np.repeat(starts, counts)
+    return rank < np.repeat(counts - counts % size, counts)
+
+
+def _cut(classes: list[Indices], rows: Rows) -> list[Panel]:
+    """Return panels of neighbours in each of some classes, as tall as rows share enough."""
+    members = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
+    labels = np.repeat(np.arange(len(classes)), [len(one) for one in classes])
+    lengths, panels = rows.lengths, list[Panel]()
+    for height in HEIGHTS:
+        rest = ~_are_in_groups(labels, height)
+        whole = members[~rest].reshape(-1, height)
+        shared = _shared_counts(rows, whole)
+        fit = height * shared >= LEAST_SHARED * lengths[whole].sum(axis=1)
+        taken = zip(whole[fit].tolist(), shared[fit].tolist(), strict=True)
+        panels += [Panel(tuple(one), count) for one, count in taken]
+        rest[~rest] = np.repeat(~fit, height)
+        members, labels = members[rest], labels[rest]
+    return panels
+
+
+def _shared_counts(rows: Rows, panels: Indices) -> Indices:
+    """Return how many inputs all rows of each panel read, [panels]; panels are row numbers [panels, height]."""
+    count, height = panels.shape
+    owner, inputs = rows.entries(panels.ravel())
+    read, times = np.unique(owner // height * rows.input_count + inputs, return_counts=True)
+    return np.bincount(read[times == height] // rows.input_count, minlength=count)
+
+
+def shared_inputs(rows: Rows, members: Indices) -> Indices:
+    """Return the inputs that all of `members` read, ascending."""
+    together = np.concatenate([rows.of(int(row)) for row in members])
+    inputs, counts = np.unique(together, return_counts=True)
+    return inputs[counts == len(members)]
+
+
+def first_alike(rows: Rows) -> Indices:
+    """Return for each row the first one that reads the same inputs, [rows]."""
+    words = scrambled(rows.input_count)
+    # the number of inputs is a part of the fingerprint; some of the inputs tell most rows apart
+    prints = rows.lengths.astype(np.uint64)
+    filled = np.flatnonzero(rows.lengths)
+    places = rows.pointers[filled, None] + (rows.lengths[filled, None] - 1) * np.arange(LOOKED_AT) // (LOOKED_AT - 1)
+    prints[filled] += words[rows.inputs[places]] @ scrambled(LOOKED_AT)
+    _, inverse, counts = np.unique(prints, return_inverse=True, return_counts=True)
+    candidates = np.flatnonzero(counts[inverse] > 1)
+    _, inputs = rows.entries(candidates)
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.lengths[candidates])))
+    prints[candidates] += sums_between(ends, words[inputs])
+    return first_equal(prints, candidates, lambda pairs: equal_lists(rows.pointers, [rows.inputs], pairs))
+
+
+def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[Indices]:
+    """Return classes of two or more of the `chosen` rows: each row is similar to another one of its class."""
+    if len(chosen) < 2:
+        return []
+    signatures = _signatures(rows, chosen, rng)
+    random = random_similarity(rows)
+    least = min(max(LEAST_SIMILARITY, 1.5 * random), 0.9)
+    length = int(min(LONGEST_BAND, max(1, np.ceil(np.log(len(chosen)) / -np.log(random)))))
+    similar: list[Indices] = []
+    for start in range(0, SIGNATURE - length + 1, length):
+        band = signatures[:, start : start + length]
+        order = np.lexsort(band.T)
+        equal = (band[order[1:]] == band[order[:-1]]).all(axis=1)
+        pairs = np.stack([order[:-1][equal], order[1:][equal]])
+        similarity = (signatures[pairs[0]] == signatures[pairs[1]]).mean(axis=1)
+        similar.append(pairs[:, similarity >= least])
+    ends = tuple(np.concatenate(similar, axis=1))
+    graph = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
+    _, labels = connected_components(graph, directed=False)
+    return [members for members in _classes(labels, chosen) if len(members) > 1]
+
+
+def random_similarity(rows: Rows) -> float:
+    """Return the J of two random rows of this density d: d^2 over 2 d - d^2."""
+    density = len(rows.inputs) / max(1, rows.row_count * rows.input_count)
+    return min(max(density / (2 - density), 1e-6), 0.99)
+
+
+def nearest_together(rows: Rows, members: Indices) -> Indices:
+    """Return the members of a class in an order in which the rows of a panel share many inputs.
+
+    The first row left and those nearest to it come next, as many as the tallest panel has.
+    """
+    height, count = HEIGHTS[0], len(members)
+    if count <= height:
+        return members
+    owner, inputs = rows.entries(members)
+    by_input = np.argsort(inputs, kind="stable")
+    readers, ends = owner[by_input], np.searchsorted(inputs[by_input], np.arange(rows.input_count + 1))
+    lengths, is_left, order = rows.lengths[members], np.ones(count, dtype=np.bool_), list[Indices]()
+    first = 0
+    for _ in range((count - 1) // height):
+        first += int(is_left[first:].argmax())
+        own = rows.of(int(members[first]))
+        around = np.concatenate([readers[:0], *(readers[ends[one] : ends[one + 1]] for one in own)])
+        near, common = np.unique(around[is_left[around]], return_counts=True)
+        similarity = common / (lengths[near] + lengths[first] - common)
+        nearest = near[np.argsort(-similarity, kind="stable")[:height]]
+        is_left[nearest] = False
+        if len(nearest) < height:
+            others = first + np.flatnonzero(is_left[first:])[: height - len(nearest)]
+            nearest, is_left[others] = np.append(nearest, others), False
+        order.append(np.sort(nearest))
+    return members[np.concatenate([*order, np.flatnonzero(is_left)])]
+
+
+def _signatures(rows: Rows, chosen: Indices, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Return the signatures [chosen, SIGNATURE]; a range without inputs takes the entry of the next one that has some.
+
+    Rows without any inputs are alike.
+    """
+    places = rng.permutation(rows.input_count)
+    owner, inputs = rows.entries(chosen)
+    place = places[inputs]
+    cell = owner * SIGNATURE + place * SIGNATURE // rows.input_count
+    signatures = np.full(len(chosen) * SIGNATURE, rows.input_count, dtype=np.int32)
+    # the last write wins: the smallest place is written last
+    order = np.argsort(-place, kind="stable")
+    signatures[cell[order]] = place[order]
+    entries_of = signatures.reshape(len(chosen), SIGNATURE)
+    for entry in (*range(SIGNATURE - 1, -1, -1), *range(SIGNATURE - 1, -1, -1)):
+        empty = entries_of[:, entry] == rows.input_count
+        entries_of[empty, entry] = entries_of[empty, (entry + 1) % SIGNATURE]
+    return entries_of
+
+
+def _classes(labels: Indices, members: Indices) -> list[Indices]:
+    """Return the members of each label, ascending, by the first of them."""
+    order = np.lexsort((members, labels))
+    ends = np.flatnonzero(np.diff(labels[order])) + 1
+    return sorted(np.split(members[order], ends), key=lambda some: int(some[0])) if len(members) else []

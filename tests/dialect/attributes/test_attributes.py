@@ -1,0 +1,184 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
+from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
+from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
+from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
+from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.dialect.attributes.structure_facts import SENTENCES, FactAttr
+from redpebble.dialect.ops.movement import TargetShapeAttr
+from tests.dialect.pebble_text import parse_attribute
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#pebble.activation<relu>",
+        "#pebble.activation<clip(-inf, inf)>",
+        "#pebble.activation<hard_sigmoid(0.2, 0.5)>",
+        "#pebble.activation<leaky_relu(-1.0e-30)>",
+        "#pebble.sparsity<csc, nonzeros = 205>",
+        '#pebble.kernel<sparse_rows, "density 0.050 below 0.40">',
+        '#pebble.kernel<walk from 1, count_blocks from 8, predicted [1: 6.8, 8: 16.25], measured [1: 7.0], "why">',
+        '#pebble.kernel<count_blocks, blocks [count_blocks: 4], "why">',
+        "#pebble.kernel<walk from 1, narrow_blocks from 8, count_blocks from 32, "
+        'blocks [count_blocks: 4, narrow_blocks: 1], predicted [1: 6.8, 8: 16.25], "why">',
+        "#pebble.input_blocks<[count_blocks: 4, narrow_blocks: 1]>",
+        "#pebble.input_blocks<[]>",
+        "#pebble.times<[1: 6.8, 64: 113.0]>",
+        "#pebble.times<[]>",
+        "#pebble.layout<feature_major>",
+        "#pebble.io_bounds<reads = 9 to 12, writes = 2 to 4>",
+        "#pebble.schedule<layer_by_layer, widths = [1, 16, 64]>",
+        "#pebble.target_shape<[d0, _, 64]>",
+        "#pebble.target_shape<[]>",
+        "#pebble.fact<n_of_m, kept = 2, of = 4>",
+        "#pebble.fact<circulant, period = 64, start = 0, stride = 4, radix = 2>",
+        '!pebble.value<"sequence(tensor(int64))">',
+    ],
+)
+def test_an_attribute_prints_as_it_is_written(text: str) -> None:
+    assert str(parse_attribute(text)) == text
+
+
+@settings(deadline=None)
+@given(st.floats(allow_nan=False))
+def test_a_parameter_of_an_activation_reads_back_bit_by_bit(value: float) -> None:
+    activation = ActivationAttr.of("elu", value)
+    read = parse_attribute(str(activation))
+    assert read == activation
+    assert isinstance(read, ActivationAttr)
+    assert math.copysign(1, read.values[0]) == math.copysign(1, value)
+
+
+def test_a_parameter_of_an_activation_may_be_nan() -> None:
+    read = parse_attribute(str(ActivationAttr.of("clip", math.nan, 1.0)))
+    assert isinstance(read, ActivationAttr)
+    assert math.isnan(read.values[0])
+    assert read.values[1] == 1.0
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    known = ", ".join(sorted(ACTIVATION_PARAMETERS))
+    with pytest.raises(VerifyException, match=rf"^unknown activation 'swish', accepted are {known}$"):
+        ActivationAttr.of("swish")
+
+
+def test_an_activation_with_too_few_parameters_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^activation clip has 1 parameters, expected 2$"):
+        ActivationAttr.of("clip", 1.0)
+
+
+def test_an_unknown_sparse_format_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^unknown sparse format 'coo', accepted are csc$"):
+        SparsityAttr.of("coo", 3)
+
+
+def test_fewer_than_no_nonzeros_are_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^-1 nonzeros, expected none or more$"):
+        SparsityAttr.of("csc", -1)
+
+
+def test_an_unknown_layout_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^unknown layout 'batch_major', accepted are feature_major$"):
+        LayoutAttr.of("batch_major")
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^unknown schedule 'depth_first', accepted are layer_by_layer$"):
+        ScheduleAttr.of("depth_first", [16])
+
+
+@pytest.mark.parametrize("widths", [[], [16, 16], [64, 16], [0, 16]])
+def test_tile_widths_that_do_not_ascend_from_one_are_refused(widths: list[int]) -> None:
+    with pytest.raises(VerifyException, match=r"^tile widths \[.*\], expected ascending positive numbers$"):
+        ScheduleAttr.of("layer_by_layer", widths)
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "message"),
+    [
+        ((12, 9), (2, 4), "reads from 12 to 9, expected 0 <= lower <= upper"),
+        ((9, 12), (-1, 4), "writes from -1 to 4, expected 0 <= lower <= upper"),
+    ],
+)
+def test_bounds_that_cross_are_refused(reads: tuple[int, int], writes: tuple[int, int], message: str) -> None:
+    with pytest.raises(VerifyException, match=rf"^{message}$"):
+        IoBoundsAttr.of(reads, writes)
+
+
+def test_a_target_with_two_axes_left_over_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^2 axes are left over, expected one at most$"):
+        TargetShapeAttr.of([-1, -1])
+
+
+def test_a_target_that_copies_an_axis_twice_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^target \[d0, d0\] copies an axis twice$"):
+        TargetShapeAttr.of([-2, -2])
+
+
+def test_a_target_entry_that_is_no_size_is_refused() -> None:
+    with pytest.raises(ParseError, match=r"expected a size, _ or d0, d1, \.\.\., got batch"):
+        parse_attribute("#pebble.target_shape<[batch, 4]>")
+
+
+def test_a_kernel_keeps_its_reason() -> None:
+    assert KernelAttr.of("dense", "density 0.9").reason.data == "density 0.9"
+
+
+def test_a_kernel_has_blocks_of_its_own_families_only() -> None:
+    kernel = KernelAttr.of({1: "walk", 8: "count_blocks", 64: "walk"}, "why")
+    assert kernel.blocks.by_family == {}
+    assert kernel.with_blocks({"count_blocks": 4}).blocks.by_family == {"count_blocks": 4}
+    with pytest.raises(
+        VerifyException, match=r"^blocks of narrow_blocks, accepted are the families walk, count_blocks$"
+    ):
+        kernel.with_blocks({"narrow_blocks": 4})
+
+
+@pytest.mark.parametrize("blocks", [0, -3])
+def test_fewer_than_one_block_is_refused(blocks: int) -> None:
+    with pytest.raises(VerifyException, match=rf"^count_blocks has {blocks} blocks, expected 1 or more$"):
+        InputBlocksAttr.of({"count_blocks": blocks})
+
+
+def test_blocks_given_twice_are_refused() -> None:
+    message = r"^blocks of walk, walk, expected different families with a number each$"
+    with pytest.raises(VerifyException, match=message):
+        parse_attribute("#pebble.input_blocks<[walk: 1, walk: 2]>")
+
+
+@pytest.mark.parametrize("times", [{8: 1.0, 1: 2.0}, {0: 1.0}])
+def test_times_at_widths_that_do_not_ascend_are_refused(times: dict[int, float]) -> None:
+    with pytest.raises(VerifyException, match=r"^times at widths \[.*\], expected ascending positive ones with a time"):
+        TimesAttr.of(times)
+
+
+@pytest.mark.parametrize("time", [-1.0, math.nan])
+def test_times_below_zero_are_refused(time: float) -> None:
+    with pytest.raises(VerifyException, match=rf"^a time of {time} us at width 8, expected 0 or more$"):
+        TimesAttr.of({8: time})
+
+
+def test_an_unknown_fact_is_refused() -> None:
+    with pytest.raises(VerifyException, match=rf"^unknown fact 'magic', accepted are {', '.join(SENTENCES)}$"):
+        FactAttr.of("magic")
+
+
+def test_a_fact_without_its_numbers_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^fact n_of_m of kept, expected kept, of$"):
+        FactAttr.of("n_of_m", kept=2)
+
+
+def test_a_fact_with_a_negative_number_is_refused() -> None:
+    with pytest.raises(VerifyException, match=r"^fact band with a negative number$"):
+        FactAttr.of("band", before=3, after=-1)
+
+
+def test_a_fact_is_a_sentence() -> None:
+    assert FactAttr.of("n_of_m", kept=2, of=4).sentence == "each output reads 2 of every 4 inputs"

@@ -1,0 +1,58 @@
+"""What the dialect says about threads that share a tile."""
+
+import pytest
+from numpy import float32, ones
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, DenseArrayBase, i64
+from xdsl.dialects.func import Func
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.pebble import Pebble
+from tests.support.lowering_modules import linear_layer
+
+WIDTHS = [1, 16, 64]
+
+
+def test_a_shared_tile_is_read_as_it_is_written() -> None:
+    module = linear_layer(ones((4, 64), dtype=float32), None, "count_blocks")
+    for op in module.walk():
+        if isinstance(op, TileOp):
+            sharing = Sharing(2, {1: 0.5, 16: 3.0, 64: 12.5}, {16: 2.0, 64: 7.0})
+            op.schedule = ScheduleAttr.of("layer_by_layer", WIDTHS, sharing)
+        elif isinstance(op, LinearOp):
+            op.cut = DenseArrayBase.from_list(i64, [0, 32, 64])
+    module.verify()
+    context = Context()
+    for dialect in (Builtin, Func, Pebble):
+        context.load_dialect(dialect)
+    again = Parser(context, str(module)).parse_module()
+    assert again.is_structurally_equivalent(module)
+    (layer,) = [op for op in again.walk() if isinstance(op, LinearOp)]
+    assert layer.borders == (0, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "message"),
+    [
+        (Sharing(0, {}, {}), r"^0 pieces, expected 1 or more, and several to do together$"),
+        (Sharing(1, {}, {64: 1.0}), r"^1 pieces, expected 1 or more, and several to do together$"),
+        (Sharing(2, {8: 1.0}, {}), r"^a time at width 8, expected one of \[1, 16, 64\]$"),
+        (Sharing(2, {}, {16: 1.0}), r"^times together at widths \[16\], expected the widest of \[1, 16, 64\]$"),
+    ],
+)
+def test_times_that_fit_no_tile_are_refused(sharing: Sharing, message: str) -> None:
+    with pytest.raises(VerifyException, match=message):
+        ScheduleAttr.of("layer_by_layer", WIDTHS, sharing)
+
+
+@pytest.mark.parametrize("borders", [[1, 64], [0, 63], [0, 40, 20, 64]])
+def test_a_cut_that_leaves_outputs_out_is_refused(borders: list[int]) -> None:
+    module = linear_layer(ones((4, 64), dtype=float32), None, "count_blocks")
+    (layer,) = [op for op in module.walk() if isinstance(op, LinearOp)]
+    layer.cut = DenseArrayBase.from_list(i64, borders)
+    with pytest.raises(VerifyException, match=r"cut at \[.*\], expected ascending outputs from 0 to 64"):
+        layer.verify()

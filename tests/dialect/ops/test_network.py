@@ -1,0 +1,100 @@
+"""What `pebble.network` computes, and that orders, counts and steps on it always belong together."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, verify_steps
+from redpebble.dialect.ops.network import NetworkArrays
+from redpebble.dialect.semantics.activations import activate
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.dialect.tensors import dense_indices, indices_of
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.neuron_graph import Network
+from tests.dialect.pebble_text import parse
+from tests.support.network_strategies import SEEDS, networks
+from tests.support.random_orders import random_order
+from tests.support.scheduled_modules import arrays_for, network_module, network_op, numbered, set_order
+
+
+def drawn(network: Network, seed: int) -> tuple[Network, NetworkArrays]:
+    graph = numbered(network)
+    return graph, arrays_for(graph, np.random.default_rng(seed))
+
+
+@settings(max_examples=30, deadline=None)
+@given(network=networks().filter(lambda one: len(one.inputs) > 0), seed=SEEDS)
+def test_it_computes_one_neuron_after_the_other(network: Network, seed: int) -> None:
+    graph, arrays = drawn(network, seed)
+    x = np.random.default_rng(seed).standard_normal((5, len(graph.inputs)))
+    values = {number: x[:, number] for number in range(len(graph.inputs))}
+    for neuron in range(len(graph.inputs), graph.neuron_count):
+        inner = neuron - len(graph.inputs)
+        total = np.full(5, float(arrays.biases[inner]))
+        for connection in graph.incoming.of(neuron).tolist():
+            total += float(arrays.weights[connection]) * values[int(graph.sources[connection])]
+        number = int(arrays.activation_of[inner])
+        activated = total if number < 0 else activate(arrays.activations[number], total)
+        values[neuron] = activated.astype(np.float64)
+    (y,) = interpret(network_module(arrays, [len(graph.inputs)], [len(graph.outputs)]), {"x0": x})
+    np.testing.assert_allclose(y, np.stack([values[one] for one in graph.outputs.tolist()], axis=1), rtol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(network=networks().filter(lambda one: one.connection_count > 1 and len(one.inputs) > 0), seed=SEEDS)
+def test_counts_do_not_survive_another_order_or_another_count(network: Network, seed: int) -> None:
+    graph, arrays = drawn(network, seed)
+    rng = np.random.default_rng(seed)
+    order = random_order(graph, rng)
+    module = network_module(arrays, [len(graph.inputs)], [len(graph.outputs)])
+    op = set_order(module, graph, order, Memory(3))
+    module.verify()
+    assert op.transfers is not None
+    counts = op.transfers.counts
+    other = random_order(graph, rng)
+    if not np.array_equal(other, order):
+        op.steps, op.order = None, dense_indices(other)
+        with pytest.raises(VerifyException, match="transfers were counted for another order"):
+            op.verify()
+    op.set_order(order, (3, "min"), counts)
+    op.transfers = op.transfers.of(3, "min", (*counts[:3], counts[3] + 1), op.transfers.order.data)
+    with pytest.raises(VerifyException, match="transfers were counted for another order"):
+        op.verify()
+
+
+@settings(max_examples=70, deadline=None)
+@given(network=networks().filter(lambda one: one.connection_count > 0), seed=SEEDS, data=st.data())
+def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(
+    network: Network, seed: int, data: st.DataObject
+) -> None:
+    assume(len(network.inputs) > 0)
+    graph, arrays = drawn(network, seed)
+    capacity = data.draw(st.integers(3, 8))
+    module = network_module(arrays, [len(graph.inputs)], [len(graph.outputs)])
+    op = set_order(module, graph, random_order(graph, np.random.default_rng(seed)), Memory(capacity))
+    assert op.order is not None
+    assert op.steps is not None
+    assert op.transfers is not None
+    steps = indices_of(op.steps).copy()
+    place = data.draw(st.integers(0, len(steps) - 1))
+    column = data.draw(st.sampled_from([0, 1, 3] if steps[place, 0] != CONNECT else [0, 1, 2, 3]))
+    changed = np.delete(steps, place, axis=0)
+    unread = steps[place, 0] == ACTIVATE and graph.out_degrees[steps[place, 3]] == 0
+    if unread or data.draw(st.booleans()):  # the activation of a value that nobody reads may well be missing
+        changed = steps.copy()
+        changed[place, column] += data.draw(st.sampled_from([-1, 1]))
+    with pytest.raises(VerifyException):
+        verify_steps((op.input_count, op.arrays), indices_of(op.order), op.transfers, changed)
+
+
+def test_the_text_of_a_schedule_reads_back() -> None:
+    rng = np.random.default_rng(0)
+    graph = numbered(Network(4, *(np.array(ends) for ends in ([0, 1, 2], [2, 2, 3], [0, 1], [3]))))
+    module = network_module(arrays_for(graph, rng), [2], [1])
+    set_order(module, graph, np.arange(3), Memory(3, "lru"))
+    again = parse(str(module))
+    again.verify()
+    assert again.is_structurally_equivalent(module)
+    assert network_op(again).transfers == network_op(module).transfers

@@ -1,0 +1,162 @@
+"""A folder of parts: what is written is read back, complete or not at all, and what cannot be split is refused."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from redpebble.compiler import build_module, context
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.parts.module_text import module_of, put_constants, take_constants, text_of
+from redpebble.distributed.parts.part_file import FORMAT_VERSION, Part, read_part, write_part
+from redpebble.distributed.parts.plan_file import read_plan
+from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
+from redpebble.distributed.run.network import RunOptions
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.zoo import build
+from tests.distributed.simple_partitions import contiguous_rows
+
+SPEC = "ffnn(depth=2, width=20, density=0.5)"
+
+
+def rows_request(parts: int = 2) -> PartsRequest:
+    graph = RowGraph.of(build_module(build(SPEC)))
+    return PartsRequest("rows", parts, contiguous_rows(graph, parts), "12ab")
+
+
+def test_a_module_keeps_its_text_and_its_numbers_apart() -> None:
+    module = build_module(build("resmlp(depth=1, width=32)"))
+    arrays = take_constants(original := module.clone())
+    assert "dense<" not in text_of(original)
+    restored = module_of(text_of(original), context())
+    put_constants(restored, arrays)
+    restored.verify()
+    # names and places of constants are no part of what a module computes
+    assert sorted(op.name for op in restored.walk()) == sorted(op.name for op in module.walk())
+    kept = [array.tobytes() for array in take_constants(restored)]
+    assert kept == [array.tobytes() for array in arrays]
+
+
+def test_parts_are_read_back(tmp_path: Path) -> None:
+    plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
+    found, _ = read_plan(tmp_path / "parts")
+    assert found == plan
+    assert found.model == "12ab"
+    for rank, entry in enumerate(found.parts):
+        path = tmp_path / "parts" / entry.file
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
+        part = read_part(path)
+        assert (part.rank, part.part_count) == (rank, 2)
+        assert not any(array.flags.writeable for array in part.constants)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
+
+
+def test_a_part_holds_its_own_weights_only(tmp_path: Path) -> None:
+    model = build("ffnn(depth=2, width=400, density=0.2)")
+    graph = RowGraph.of(build_module(model))
+    sizes = dict[int, int]()
+    for parts in (1, 4):
+        folder = tmp_path / str(parts)
+        request = PartsRequest("rows", parts, contiguous_rows(graph, parts))
+        plan = write_parts(build_module(model), request, folder)
+        sizes[parts] = max((folder / entry.file).stat().st_size for entry in plan.parts)
+    assert sizes[4] < 0.4 * sizes[1]
+
+
+def test_parts_take_the_place_of_parts_but_of_nothing_else(tmp_path: Path) -> None:
+    module = build_module(build(SPEC))
+    write_parts(module, rows_request(3), tmp_path / "parts")
+    write_parts(module, rows_request(2), tmp_path / "parts")
+    assert read_plan(tmp_path / "parts")[0].part_count == 2
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match="exists and holds no parts, accepted is a new folder or one of parts"):
+        write_parts(module, rows_request(), tmp_path / "other")
+    assert (tmp_path / "other" / "thesis.tex").exists()
+
+
+def test_nothing_is_left_of_parts_that_cannot_be_made(tmp_path: Path) -> None:
+    request = rows_request()
+    with pytest.raises(ValueError, match="a partition of levels of"):
+        write_parts(build_module(build("digits")), request, tmp_path / "parts")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="is no folder"):
+        write_parts(build_module(build(SPEC)), request, tmp_path / "nowhere" / "parts")
+
+
+def test_other_files_are_no_parts(tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    for content in (b"short", b"x" * 100):
+        path.write_bytes(content)
+        with pytest.raises(PartError, match="part is no part of a network"):
+            read_part(path)
+    write_part(path, Part(0, 1, whole=False, text="", constants=()))
+    path.write_bytes(path.read_bytes().replace(f'"format": {FORMAT_VERSION}'.encode(), b'"format": 9'))
+    with pytest.raises(PartError, match=f"part has format 9, expected {FORMAT_VERSION}"):
+        read_part(path)
+
+
+def movement_model(kind: str) -> ir.Model:
+    builder = GraphBuilder()
+    x = builder.input("x", ("batch", 4, 6))
+    order = [0, 2, 1] if kind == "inside" else [1, 0, 2]
+    y = builder.op("Transpose", [x], "turn", {"perm": order})
+    dims = ("batch", 6, 4) if kind == "inside" else (4, "batch", 6)
+    return builder.model("movement", {"y": (y, dims)})
+
+
+def two_inputs() -> ir.Model:
+    builder = GraphBuilder()
+    parts = [builder.input(name, ("batch", 6)) for name in ("a", "b")]
+    return builder.model("two", {"y": (builder.op("Add", parts, "sum"), ("batch", 6))})
+
+
+def test_what_mixes_rows_is_not_cut_by_neurons() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"node 'turn': pebble.transpose mixes rows, accepted by the plans"):
+        RowGraph.of(build_module(movement_model("inside")))
+
+
+def test_what_mixes_samples_is_not_cut_by_samples(tmp_path: Path) -> None:
+    write_parts(build_module(movement_model("inside")), PartsRequest("batch", 2), tmp_path / "inside")
+    with pytest.raises(UnsupportedModelError, match="the first axis of 'y' has size 4, accepted by the plan batch is"):
+        write_parts(build_module(movement_model("outside")), PartsRequest("batch", 2), tmp_path / "outside")
+
+
+def test_files_are_named_for_every_port(tmp_path: Path) -> None:
+    write_parts(build_module(two_inputs()), PartsRequest("batch", 1), tmp_path / "parts")
+    plan, _ = read_plan(tmp_path / "parts")
+    names = [port.name for port in plan.inputs]
+    files = files_by_name([f"{name}={name}.npy" for name in names], plan.inputs, "input")
+    assert files == {name: Path(f"{name}.npy") for name in names}
+    with pytest.raises(PartError, match=r"cannot read --input 'x.npy', accepted is NAME=FILE with a name of"):
+        files_by_name(["x.npy"], plan.inputs, "input")
+    with pytest.raises(PartError, match=f"input '{names[1]}' has no file, expected --input {names[1]}=FILE"):
+        files_by_name([f"{names[0]}=x.npy"], plan.inputs, "input")
+
+
+def test_inputs_are_floats_of_the_right_shape(tmp_path: Path) -> None:
+    plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
+    np.save(tmp_path / "x.npy", np.zeros((3, 20)))
+    with pytest.raises(PartError, match=r"x.npy holds float64, expected float32 in C order"):
+        open_input(tmp_path / "x.npy")
+    np.save(tmp_path / "x.npy", np.zeros((3, 20), dtype=np.float32, order="F"))
+    with pytest.raises(PartError, match=r"x.npy holds float32 in Fortran order, expected float32 in C order"):
+        open_input(tmp_path / "x.npy")
+    (tmp_path / "x.npy").write_text("no array")
+    with pytest.raises(PartError, match=r"x.npy cannot be read as .npy"):
+        open_input(tmp_path / "x.npy")
+    assert sizes_of(plan.inputs, {"x": np.zeros((3, 20), dtype=np.float32)}) == {"batch": 3}
+    with pytest.raises(PartError, match=r"input 'x' has shape \[3\], expected \[batch, 20\]"):
+        sizes_of(plan.inputs, {"x": np.zeros(3, dtype=np.float32)})
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="threads is 0, expected 1 or more"):
+        RunOptions(threads=0)
+    with pytest.raises(ValueError, match="batch tile is 0, expected 1 or more"):
+        RunOptions(batch_tile=0)

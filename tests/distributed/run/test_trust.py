@@ -1,0 +1,198 @@
+"""When something is wrong with parts or ranks, all ranks end with one line, and no output is half-written."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redpebble.distributed.parts.part_file import FORMAT_VERSION
+from redpebble.models.zoo import build
+from tests.distributed.launching import MPIEXEC, Case, mpiexec, write_case
+
+REDPEBBLE = Path(sys.executable).with_name("redpebble")
+REFUSED = Path(__file__).with_name("refused_program.py")
+ENDLESS = Path(__file__).with_name("endless_program.py")
+LATE = Path(__file__).with_name("late_program.py")
+MODEL = "ffnn(depth=2, width=20, density=0.5)"
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parts for two ranks, and an input."""
+    folder = tmp_path_factory.mktemp("trust")
+    write_case(folder / "case", build(MODEL), Case("rows", 2, batches=(7,)))
+    np.save(folder / "case" / "x.npy", np.load(folder / "case" / "feeds.npz")["in0.7"])
+    return folder / "case"
+
+
+def run(parts: Path, x: Path, y: Path, ranks: int = 2) -> subprocess.CompletedProcess[str]:
+    return mpiexec(ranks, REDPEBBLE, "run", parts, "--input", x, "--output", y)
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], message: str, y: Path) -> None:
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert done.returncode == 2
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert "Traceback" not in done.stderr
+    assert not y.exists()
+    assert not list(y.parent.glob(".*.part"))
+
+
+def test_parts_that_fit_are_run(case: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = ("run", case / "parts", "--input", case / "x.npy", "--output", tmp_path / "y.npy", "--report", report)
+    done = mpiexec(2, REDPEBBLE, *words)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), np.load(case / "feeds.npz")["out0.7"], 1e-4, 1e-5)
+    ranks = json.loads(report.read_text())["ranks"]
+    assert sum(rank["row_bytes_sent"] for rank in ranks) == sum(rank["row_bytes_received"] for rank in ranks) > 0
+
+
+def broken(case: Path, folder: Path, how: str) -> Path:
+    """A copy of the parts with something wrong."""
+    parts = folder / "parts"
+    shutil.copytree(case / "parts", parts)
+    first, second = parts / "part-0000.pebble", parts / "part-0001.pebble"
+    match how:
+        case "missing":
+            second.unlink()
+        case "damaged":
+            data = bytearray(second.read_bytes())
+            data[-5] ^= 1
+            second.write_bytes(data)
+        case "cut short":
+            second.write_bytes(second.read_bytes()[:100])
+        case "swapped":
+            data = first.read_bytes()
+            first.write_bytes(second.read_bytes())
+            second.write_bytes(data)
+        case "no plan":
+            (parts / "plan.json").unlink()
+        case "plan of another format":
+            plan = json.loads((parts / "plan.json").read_text())
+            (parts / "plan.json").write_text(json.dumps(plan | {"format": 999}))
+        case _:
+            (parts / "plan.json").write_text("{")
+    return parts
+
+
+def test_damaged_parts_are_refused(case: Path, tmp_path: Path) -> None:
+    done = run(broken(case, tmp_path, "damaged"), case / "x.npy", tmp_path / "y.npy")
+    assert_refused(done, "part-0001.pebble, is damaged or of another plan", tmp_path / "y.npy")
+
+
+REFUSALS = {
+    "cut short": "part-0001.pebble, is damaged or of another plan",
+    "missing": "part-0001.pebble, cannot be read: no such file",
+    "no json": "plan.json is no plan of parts, or damaged",
+    "no plan": "plan.json cannot be read: no such file",
+    "plan of another format": f"plan.json has format 999, expected {FORMAT_VERSION}",
+    "swapped": "part-0000.pebble, is damaged or of another plan",
+}
+
+
+def test_broken_parts_are_refused_by_all_ranks_alike(case: Path, tmp_path: Path) -> None:
+    folders = [broken(case, tmp_path / how, how) for how in REFUSALS]
+    done = mpiexec(2, sys.executable, REFUSED, "load", *folders)
+    for how, message in REFUSALS.items():
+        lines = [line for line in done.stdout.splitlines() if line.startswith(f"{how}: ")]
+        assert len(lines) == 2, done.stdout + done.stderr
+        assert lines[0] == lines[1]
+        assert message in lines[0]
+
+
+def test_what_does_not_fit_is_refused_with_one_line(case: Path, tmp_path: Path) -> None:
+    x, y, wide, three = case / "x.npy", tmp_path / "y.npy", tmp_path / "wide.npy", tmp_path / "three"
+    np.save(wide, np.zeros((7, 21), dtype=np.float32))
+    write_case(three, build(MODEL), Case("rows", 3, batches=()))
+    attempts = (
+        (three / "parts", x, y, 10, "holds 3 parts, and there are 2 ranks: expected as many"),
+        (case / "parts", wide, y, 10, "input 'x' has size 21 along axis 1, expected 20"),
+        (case / "parts", x, tmp_path / "nowhere" / "y.npy", 10, "cannot write"),
+        (case / "parts", x, y, 0.5, "patience is 0.5 s, expected 1.0 or more"),
+    )
+    words = [",".join(map(str, attempt[:-1])) for attempt in attempts]
+    done = mpiexec(2, sys.executable, REFUSED, "files", *words)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 3, done.stderr
+    assert all(attempt[-1] in line for attempt, line in zip(attempts, errors, strict=False))
+    assert sorted(done.stdout.splitlines()) == sorted([*["exit code 2"] * 6, *[attempts[-1][-1]] * 2])
+    assert not list(tmp_path.glob("*y.npy*"))
+
+
+def test_an_error_of_one_rank_alone_ends_all(case: Path, tmp_path: Path) -> None:
+    words = ("--input", case / "x.npy", "--output", tmp_path / "y.npy", "--report", tmp_path / "nowhere" / "r.json")
+    done = mpiexec(2, REDPEBBLE, "run", case / "parts", *words)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert done.returncode == 2
+    assert len(errors) == 1
+    assert errors[0].startswith("error: rank 0: cannot write")
+
+
+MISFIT_MESSAGES = (
+    "2 slices of inputs on rank 0, expected 1",
+    "slice of input 'x' on rank 1 has dtype float64, expected float32",
+    "slice of input 'x' on rank 0 has shape [3, 12], expected 11 columns",
+    "ranks disagree on the number of samples: [3] on rank 0, [4] on rank 1",
+)
+
+
+def test_slices_that_do_not_fit_are_refused_on_all_ranks(case: Path) -> None:
+    done = mpiexec(2, sys.executable, REFUSED, "run", case / "parts")
+    assert sorted(done.stdout.splitlines()) == sorted(2 * MISFIT_MESSAGES), done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_all_ranks_end_when_one_hangs_before_mpi_starts(case: Path, tmp_path: Path) -> None:
+    done = mpiexec(2, sys.executable, LATE, case / "parts", case / "x.npy", tmp_path / "y.npy", "2")
+    assert done.returncode != 0
+    assert "error: not all ranks have started within 6 s" in done.stderr
+    assert not (tmp_path / "y.npy").exists()
+
+
+@pytest.fixture
+def endless(case: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Two ranks that run again and again, with the output y.npy in the test's folder."""
+    words = [sys.executable, ENDLESS, case / "parts", case / "x.npy", tmp_path / "y.npy", tmp_path, "2"]
+    process = subprocess.Popen(
+        [str(MPIEXEC), "-n", "2", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def process_of(rank: int, folder: Path) -> int:
+    """The process of a rank, once all of them have run."""
+    deadline = time.monotonic() + 60
+    while not all((folder / f"rank{other}").exists() for other in (0, 1)):
+        assert time.monotonic() < deadline, "ranks do not run"
+        time.sleep(0.05)
+    return int((folder / f"rank{rank}").read_text())
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_all_ranks_end_when_one_does_not_answer(
+    how: signal.Signals, endless: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    processes = [process_of(rank, tmp_path) for rank in (0, 1)]
+    np.load(tmp_path / "y.npy")
+    os.kill(processes[1], how)
+    _, errors = endless.communicate(timeout=60)
+    assert endless.returncode != 0
+    if how == signal.SIGSTOP:
+        assert "error: rank 1 has not answered for 2 s" in errors
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+    # what has its name is whole
+    assert np.load(tmp_path / "y.npy").shape == (7, 20)

@@ -1,0 +1,199 @@
+"""Sparse networks as ONNX: every tool takes the file, nothing around them changes, and equal ones share a function."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+
+import redpebble
+from redpebble.export.sparse_networks.node_and_function import DOMAIN
+from tests.export.export_oracle import answers
+from tests.support.sparse_network_models import attributes_of, network_nodes, run_natively, with_networks
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
+
+MLP = (
+    HEAD
+    + """ mlp (float[batch,16] x) => (float[batch,12] y) <float[batch,20] a, float[batch,20] b> {
+    [fc1] a = Gemm<transB = 1>(x, W1, B1)
+    [relu] b = Relu(a)
+    [fc2] y = MatMul(b, W2)
+}"""
+)
+MLP_WEIGHTS = {"W1": (20, 16), "B1": (20,), "W2": (20, 12)}
+
+TWINS = (
+    HEAD
+    + """ twins (float[batch,seq,16] x) => (float[batch,seq,16] y, float[batch,seq,16] h) {
+    [fc1] a = MatMul(x, W1)
+    [add1] b = Add(a, B1)
+    [cos] c = Cos(b)
+    [fc2] d = MatMul(c, W2)
+    [add2] h = Add(d, B2)
+    [sin] y = Sin(h)
+}"""
+)
+TWIN_WEIGHTS = {"W1": (16, 16), "B1": (16,), "W2": (16, 16), "B2": (16,)}
+
+
+def proto_of(text: str, weights: dict[str, tuple[int, ...]], density: float = 0.2) -> onnx.ModelProto:
+    """The model with weights of which every row and column has connections, so that no neuron is dead."""
+    model = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(5)
+    for name, shape in weights.items():
+        mask = rng.random(shape) < density
+        for index in range(max(shape)):
+            mask[tuple(index % size for size in shape)] = True
+        array = rng.standard_normal(shape) * (mask if len(shape) > 1 else 1)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
+    return model
+
+
+def in_networks(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with sparse networks, after ONNX's checker and strict shape inference have accepted it."""
+    proto = ir.to_proto(with_networks(model))
+    onnx.checker.check_model(proto, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    return proto
+
+
+def normal(*shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+def test_a_whole_mlp_becomes_one_node_that_computes_the_same_bits_in_onnxruntime() -> None:
+    model = proto_of(MLP, MLP_WEIGHTS)
+    proto = in_networks(model)
+    assert [node.domain for node in proto.graph.node] == [DOMAIN]
+    for batch in (0, 1, 7):
+        (expected,), (found,) = (answers(each, {"x": normal(batch, 16)}) for each in (model, proto))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_native_code_from_the_node_alone_computes_the_same() -> None:
+    model = proto_of(MLP, MLP_WEIGHTS)
+    proto = in_networks(model)
+    for batch in (0, 1, 7, 17):
+        (expected,) = answers(model, {"x": normal(batch, 16)})
+        (found,) = run_natively(proto, {"x": normal(batch, 16)})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_reference_evaluator_and_the_inliner_take_the_file() -> None:
+    model = proto_of(TWINS, TWIN_WEIGHTS)
+    proto = in_networks(model)
+    feeds = {"x": normal(2, 3, 16)}
+    expected = answers(model, feeds)
+    inlined = onnx.inliner.inline_local_functions(proto)
+    assert not inlined.functions
+    assert not network_nodes(inlined)
+    by_reference = ReferenceEvaluator(proto).run(None, feeds)  # pyright: ignore[reportUnknownMemberType]
+    for found in ([np.asarray(value) for value in by_reference], answers(inlined, feeds)):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_onnxruntime_holds_the_dense_matrix_after_loading(tmp_path: Path) -> None:
+    proto = in_networks(proto_of(MLP, MLP_WEIGHTS))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "loaded.onnx")
+    onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    loaded = onnx.ModelProto.FromString((tmp_path / "loaded.onnx").read_bytes())
+    assert {node.op_type for node in loaded.graph.node} <= {"Gemm", "MatMul", "Relu", "FusedGemm"}
+
+
+def test_networks_with_equal_bodies_share_a_function() -> None:
+    proto = in_networks(proto_of(TWINS, TWIN_WEIGHTS))
+    first, second = network_nodes(proto)
+    assert first.op_type == second.op_type
+    assert [function.name for function in proto.functions] == [first.op_type]
+    one, two = attributes_of(first), attributes_of(second)
+    assert one["network"] == two["network"]
+    assert one["digest"] != two["digest"]
+
+
+def test_networks_with_different_bodies_have_functions_of_their_own() -> None:
+    proto = in_networks(
+        proto_of(TWINS.replace("MatMul(c, W2)", "MatMul(c, W2)").replace("h = Add(d, B2)", "h = Relu(d)"), TWIN_WEIGHTS)
+    )
+    assert sorted(node.op_type for node in network_nodes(proto)) == ["SparseNetwork_0", "SparseNetwork_1"]
+    assert len(proto.functions) == 2
+
+
+def test_a_weight_that_two_networks_share_is_stored_once() -> None:
+    model = proto_of(
+        TWINS.replace("MatMul(c, W2)", "MatMul(c, W1)"), {name: TWIN_WEIGHTS[name] for name in ("W1", "B1", "B2")}
+    )
+    proto = in_networks(model)
+    first, second = network_nodes(proto)
+    assert {*first.input} & {*second.input} == {"W1.values", "W1.gaps"}
+
+
+def test_versions_names_sizes_and_descriptions_stay() -> None:
+    model = proto_of(TWINS, TWIN_WEIGHTS)
+    model.doc_string, model.producer_name = "a model", "someone"
+    model.metadata_props.add(key="licence", value="none")
+    model.graph.input[0].doc_string = "tokens"
+    model.graph.initializer[0].doc_string = "first weight"
+    proto = in_networks(model)
+    assert proto.ir_version == model.ir_version
+    assert {entry.domain: entry.version for entry in proto.opset_import} == {"": 17, DOMAIN: 1}
+    assert {entry.version for function in proto.functions for entry in function.opset_import} == {17}
+    assert (proto.doc_string, proto.producer_name) == ("a model", "someone")
+    assert proto.metadata_props == model.metadata_props
+    assert proto.graph.name == "twins"
+    assert proto.graph.input == model.graph.input
+    assert proto.graph.output == model.graph.output
+    assert [node.name for node in proto.graph.node] == ["fc1", "cos", "fc2", "sin"]
+    assert [list(node.output) for node in proto.graph.node] == [["b"], ["c"], ["h"], ["y"]]
+
+
+@pytest.mark.parametrize(
+    "version, opset, obstacle",
+    [
+        (7, 17, "the model's IR version is 7, a sparse network needs 8"),
+        (8, 10, "the model's opset is 10, a sparse network needs 11"),
+    ],
+)
+def test_a_model_of_older_versions_keeps_to_standard_operators(version: int, opset: int, obstacle: str) -> None:
+    text = MLP.replace("ir_version: 8", f"ir_version: {version}").replace(": 17]", f": {opset}]")
+    result = redpebble.optimize(proto_of(text, MLP_WEIGHTS), target="ort")
+    assert result.obstacle == obstacle
+    assert not result.networks
+    assert DOMAIN not in result.model.opset_imports
+
+
+def test_a_model_without_sparse_layers_says_so() -> None:
+    result = redpebble.optimize(proto_of(MLP, MLP_WEIGHTS, density=1.0), target="ort")
+    assert result.obstacle == "no layer is predicted to gain from sparse kernels"
+
+
+def test_a_model_that_has_networks_already_is_left_as_it_is() -> None:
+    once = in_networks(proto_of(TWINS, TWIN_WEIGHTS))
+    again = in_networks(once)
+    assert again.graph.node == once.graph.node
+    assert again.functions == once.functions
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18, 21])
+def test_bodies_run_at_the_opset_of_the_model(opset: int) -> None:
+    text = MLP.replace(": 17]", f": {opset}]")
+    model = proto_of(text, MLP_WEIGHTS)
+    proto = in_networks(model)
+    (expected,), (found,) = (answers(each, {"x": normal(3, 16)}) for each in (model, proto))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_all_zero_weight_is_decoded_too() -> None:
+    model = proto_of(MLP, MLP_WEIGHTS)
+    zeros = np.zeros((20, 12), np.float32)
+    model.graph.initializer[2].CopyFrom(onnx.numpy_helper.from_array(zeros, "W2"))
+    (expected,), (found,) = (answers(each, {"x": normal(3, 16)}) for each in (model, in_networks(model)))
+    np.testing.assert_array_equal(found, expected)

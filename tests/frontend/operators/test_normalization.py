@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.importing import import_model
+from tests.frontend.import_oracle import Arrays, assert_agrees, model, normal
+
+SAME = "(float[n,3,4] x) => (float[n,3,4] y)"
+ROWS = "(float[n,4] x) => (float[n,4] y)"
+MOMENTS: Arrays = {"s": normal(4), "b": normal(4, seed=1), "m": normal(4, seed=2), "v": np.abs(normal(4, seed=3)) + 0.1}
+
+NORMALIZATIONS: dict[str, tuple[int, str, str, Arrays]] = {
+    "Softmax, last": (13, SAME, "Softmax(x)", {}),
+    "Softmax, axis 1": (13, SAME, "Softmax<axis=1>(x)", {}),
+    "Softmax, axis 0": (13, "(float[3,n,4] x) => (float[3,n,4] y)", "Softmax<axis=0>(x)", {}),
+    "Softmax, old default": (11, SAME, "Softmax(x)", {}),
+    "Softmax, old axis 2": (11, SAME, "Softmax<axis=2>(x)", {}),
+    "Softmax, old axis -1": (11, SAME, "Softmax<axis=-1>(x)", {}),
+    "Softmax, rank 1": (13, "(float[4] x) => (float[4] y)", "Softmax(x)", {}),
+    "LogSoftmax": (13, ROWS, "LogSoftmax(x)", {}),
+    "LogSoftmax, old": (9, SAME, "LogSoftmax<axis=1>(x)", {}),
+    "BatchNormalization": (15, ROWS, "BatchNormalization(x, s, b, m, v)", MOMENTS),
+    "BatchNormalization, epsilon": (9, ROWS, "BatchNormalization<epsilon=0.1>(x, s, b, m, v)", MOMENTS),
+    "BatchNormalization, spatial": (7, ROWS, "BatchNormalization<spatial=1>(x, s, b, m, v)", MOMENTS),
+    "BatchNormalization, rank 3": (
+        14,
+        "(float[n,4,2] x) => (float[n,4,2] y)",
+        "BatchNormalization(x, s, b, m, v)",
+        MOMENTS,
+    ),
+    "LayerNormalization": (17, SAME, "LayerNormalization(x, s, b)", {"s": normal(4), "b": normal(4, seed=1)}),
+    "LayerNormalization, no bias": (17, SAME, "LayerNormalization<epsilon=0.1>(x, s)", {"s": normal(4)}),
+    "LayerNormalization, two axes": (
+        17,
+        SAME,
+        "LayerNormalization<axis=1>(x, s, b)",
+        {"s": normal(3, 4), "b": normal(3, 4, seed=1)},
+    ),
+    "LayerNormalization, scalar scale": (17, SAME, "LayerNormalization<axis=-2>(x, s)", {"s": normal(1)}),
+    "RMSNormalization": (23, SAME, "RMSNormalization(x, s)", {"s": normal(4)}),
+    "RMSNormalization, two axes": (23, SAME, "RMSNormalization<axis=1, epsilon=0.1>(x, s)", {"s": normal(3, 4)}),
+    "SimplifiedLayerNormalization": (17, SAME, "SimplifiedLayerNormalization<epsilon=0.1>(x, s)", {"s": normal(4)}),
+    "ReduceMean, last": (13, "(float[n,3,4] x) => (float[n,3,1] y)", "ReduceMean<axes=[-1]>(x)", {}),
+    "ReduceMean, dropped": (11, "(float[n,3,4] x) => (float[n,3] y)", "ReduceMean<axes=[2], keepdims=0>(x)", {}),
+    "ReduceMean, two axes": (18, "(float[n,3,4] x) => (float[n,1,1] y)", "ReduceMean(x, a)", {"a": np.array([1, 2])}),
+    "ReduceMean, inner": (
+        18,
+        "(float[n,3,4] x) => (float[n,4] y)",
+        "ReduceMean<keepdims=0>(x, a)",
+        {"a": np.array([1])},
+    ),
+    "ReduceMean, inner kept": (18, "(float[n,3,4] x) => (float[n,1,4] y)", "ReduceMean(x, a)", {"a": np.array([1])}),
+    "ReduceMean, all": (18, "(float[2,3] x) => (float y)", "ReduceMean<keepdims=0>(x)", {}),
+    "ReduceMean, none": (18, SAME, "ReduceMean<noop_with_empty_axes=1>(x)", {}),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_a_normalization_agrees(name: str) -> None:
+    opset, signature, node, weights = NORMALIZATIONS[name]
+    assert_agrees(model(signature, f"y = {node}", opset=opset, weights=weights))
+
+
+@pytest.mark.parametrize(
+    ("opset", "node", "message"),
+    [
+        (13, "Softmax<axis=0>(x)", "an input n from axis 0 on, accepted are known sizes there"),
+        (11, "Softmax<axis=0>(x)", "an input n x 4 from axis 0 on, accepted are known sizes there"),
+        (15, "BatchNormalization<training_mode=1>(x, s, b, m, v)", "attribute training_mode=1, accepted is 0"),
+        (7, "BatchNormalization<spatial=0>(x, s, b, m, v)", "attribute spatial=0, accepted is 1"),
+        (15, "BatchNormalization(x, d, b, m, v)", "input 1 is no float constant, accepted is a constant parameter"),
+        (17, "LayerNormalization<stash_type=16>(x, s)", "attribute stash_type=16, accepted is 1"),
+        (17, "LayerNormalization<axis=0>(x, s)", "an input n x 4 from axis 0 on, accepted are known sizes there"),
+        (18, "ReduceMean(x, a)", "the axes are computed from values, accepted are constant axes"),
+        (18, "ReduceMean<keepdims=0>(x)", "an input n x 4 from axis 0 on, accepted are known sizes there"),
+    ],
+)
+def test_a_normalization_that_is_not_covered_is_refused(opset: int, node: str, message: str) -> None:
+    signature = "(float[n,4] x, float[4] d, int64[1] a) => (float[n,4] y)"
+    outputs = "y, mean, var" if "training" in node else "y"
+    proto = model(signature, f"[op] {outputs} = {node}", opset=opset, weights=MOMENTS)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(UnsupportedModelError) as refusal:
+        import_model(proto, foreign="refuse")
+    operator = node.partition("(")[0].partition("<")[0]
+    assert str(refusal.value) == f"node 'op': operator {operator} (ai.onnx {opset}): {message}"
+
+
+def test_a_layer_normalization_whose_mean_is_used_is_refused() -> None:
+    proto = model(
+        "(float[n,4] x) => (float[n,4] y, float[n,1] mean)",
+        "y, mean = LayerNormalization(x, s)",
+        weights={"s": normal(4)},
+    )
+    with pytest.raises(UnsupportedModelError, match=r"output 1 \(mean\) is used, accepted is output 0 alone$"):
+        import_model(proto, foreign="refuse")

@@ -1,0 +1,191 @@
+"""Every family on every target, held to onnxruntime and to float64 over shapes, batches and patterns."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llvmlite import ir
+from xdsl.ir import Block, Operation, SSAValue
+
+from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.kernels.machine import candidates
+from redpebble.kernels.work import Layer
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.kernel_form import LinearForm
+from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
+from redpebble.lowering.llvm.builder import I64, POINTER, Code
+from redpebble.runtime.jit import emit_object, load_object
+from redpebble.runtime.memory import address_of, aligned_copy
+from redpebble.verification.oracle import Oracle
+from tests.support.lowering_modules import HERE, Floats, each_target, native, tiled
+
+Mask = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+
+PATTERNS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Mask]] = {
+    "uniform": lambda rng, shape: rng.random(shape) < 0.15,
+    "thin": lambda rng, shape: rng.random(shape) < 0.02,
+    "full": lambda rng, shape: rng.random(shape) < 2,
+    "all zero": lambda rng, shape: rng.random(shape) > 2,
+    "skewed outputs": lambda rng, shape: rng.random(shape) < rng.random(shape[1]) ** 4,
+    "skewed inputs": lambda rng, shape: rng.random(shape) < rng.random((shape[0], 1)) ** 4,
+    "empty rows and columns": lambda rng, shape: (
+        (rng.random(shape) < 0.3) & (rng.random(shape[1]) < 0.5) & (rng.random((shape[0], 1)) < 0.5)
+    ),
+    "one full row": lambda rng, shape: (rng.random(shape) < 0.03) | (np.arange(shape[1]) == shape[1] // 2),
+    "blocks": lambda rng, shape: np.repeat(np.repeat(rng.random((38, 18)) < 0.2, 8, axis=0), 4, axis=1)[
+        : shape[0], : shape[1]
+    ],
+    "banded": lambda rng, shape: (
+        abs(np.arange(shape[0])[:, None] * shape[1] - np.arange(shape[1]) * shape[0]) <= 3 * max(shape)
+    ),
+}
+
+
+class Case(NamedTuple):
+    """A layer and what runs it."""
+
+    family: str
+    target: CpuTarget
+    shape: tuple[int, int]
+    pattern: str
+    batch: int
+    seed: int
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (1,) if self.family in SINGLE_ROW_FAMILIES else (1, 8, 32)
+
+    def weight(self) -> Floats:
+        rng = np.random.default_rng(self.seed)
+        values = rng.standard_normal(self.shape).astype(np.float32)
+        return np.where(PATTERNS[self.pattern](rng, self.shape), values, np.float32(0))
+
+
+cases = st.builds(
+    Case,
+    family=st.sampled_from(sorted(FAMILIES)),
+    target=st.sampled_from([*HERE.values()]),
+    shape=st.tuples(st.integers(1, 300), st.integers(1, 70)),
+    pattern=st.sampled_from(sorted(PATTERNS)),
+    batch=st.sampled_from([0, 1, 7, 8, 17, 41]),
+    seed=st.integers(0, 2**16),
+)
+
+
+LAYER = """<ir_version: 8, opset_import: ["" : 17]>
+layer (float[m, k] x, float[k, n] w, float[n] b) => (float[m, n] y) {
+  s = Gemm(x, w, b)
+  y = LeakyRelu <alpha = 0.5> (s)
+}"""
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Oracle:
+    return Oracle(onnx_ir.from_onnx_text(LAYER))
+
+
+def run(case: Case, weight: Floats, bias: Floats, x: Floats) -> Floats:
+    """What our code makes of the layer."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        dense = case.family.startswith("dense")
+        constants: list[Operation] = [ConstantOp(weight) if dense else SparseConstantOp(CscMatrix.from_dense(weight))]
+        constants.append(ConstantOp(bias))
+        values = [op.results[0] for op in constants]
+        linear = LinearOp(arguments[0], *values, activation=ActivationAttr.of("leaky_relu", 0.5))
+        linear.kernel = KernelAttr.of(case.family, "by the test")
+        block.add_ops([*constants, linear])
+        return [linear.result]
+
+    module = tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body, case.widths)
+    (result,) = native(module, case.target).run(None, {"x0": x})
+    return result
+
+
+def check(case: Case, oracle: Oracle) -> None:
+    """Hold a layer to onnxruntime, and to float64 up to the rounding of its products and sums in any order."""
+    rng, weight = np.random.default_rng(case.seed + 1), case.weight()
+    bias = rng.standard_normal(case.shape[1]).astype(np.float32)
+    x = rng.standard_normal((case.batch, case.shape[0])).astype(np.float32)
+    result = run(case, weight, bias, x)
+    sums = x.astype(np.float64) @ weight + bias
+    # `narrow_blocks` and `strips` take a connection in parts
+    rounding = (case.shape[0] + 12) * 2.0**-24 * (np.abs(x).astype(np.float64) @ np.abs(weight) + np.abs(bias) + 1)
+    assert np.all(np.abs(result - np.where(sums < 0, 0.5 * sums, sums)) <= rounding)
+    if case.batch > 0:
+        (expected,) = oracle.run({"x": x, "w": weight, "b": bias})
+        assert np.all(np.abs(result - expected) <= 2 * rounding)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(case=cases)
+def test_a_layer_agrees_with_onnxruntime_and_float64(oracle: Oracle, case: Case) -> None:
+    check(case, oracle)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None)
+@given(case=cases)
+def test_many_layers_agree_with_onnxruntime_and_float64(oracle: Oracle, case: Case) -> None:
+    check(case, oracle)
+
+
+@each_target
+@pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks", "sparse_rows", "strips"])
+def test_infinities_pass_a_connection_and_nothing_else(family: str, target: CpuTarget) -> None:
+    weight = np.where(PATTERNS["uniform"](np.random.default_rng(1), (200, 37)), np.float32(0.3), np.float32(0))
+    x = np.ones((5, 200), dtype=np.float32)
+    x[:, 17] = np.inf
+    result = run(Case(family, target, (200, 37), "uniform", 5, 0), weight, np.zeros(37, dtype=np.float32), x)
+    assert np.array_equal(result == np.inf, np.tile(weight[17] != 0, (5, 1)))
+    assert not np.isnan(result).any()
+
+
+def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
+    """The rows of y around those of a layer, which were 7 before its kernel ran for 8 columns."""
+    code = Code(target, ir.Module("piece"))
+    outputs: int = weight.shape[1]
+    kernel = FAMILIES[family].emit(code, LinearForm(8, None))
+    arguments = len(kernel.args) - 2
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        builder.call(kernel, list(args))
+
+    code.function("exported", [POINTER] * arguments + [I64, I64], body, exported=True)
+    machine = load_object(emit_object(str(code.module), target), {"exported": (arguments, 2)})
+    arrays = FAMILIES[family].pack(ConstantOp(weight).result, np.zeros(outputs, dtype=np.float32))
+    packed = [aligned_copy(array) for array in arrays]
+    x, y = aligned_copy(np.ones((len(weight), 8), dtype=np.float32)), np.full((outputs + 16, 8), 7.0, dtype=np.float32)
+    result = aligned_copy(y).astype(np.float32, copy=False)
+    machine.functions["exported"](*(address_of(array) for array in (x, result, *packed)), *weight.shape)
+    return result
+
+
+@each_target
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - SINGLE_ROW_FAMILIES))
+@pytest.mark.parametrize("outputs", [5, 33, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 16, 48))])
+def test_rows_behind_a_layer_are_not_written_as_they_may_be_of_another_thread(
+    family: str, target: CpuTarget, outputs: int
+) -> None:
+    weight = np.where(PATTERNS["uniform"](np.random.default_rng(2), (90, outputs)), np.float32(0.5), np.float32(0))
+    result = call_on_a_piece(family, target, weight)
+    assert np.allclose(result[:outputs], weight.sum(axis=0)[:, None])
+    assert np.all(result[outputs:] == 7.0)
+
+
+@each_target
+def test_good_code_is_code_that_exists(target: CpuTarget) -> None:
+    layer = Layer(64, np.full(64, 8, dtype=np.int64), stored="panels")  # any family can compute it
+    for width in (1, 8, 16, 32, 64):
+        good = [name for name in candidates(layer, width, target.lanes) if name in FAMILIES]
+        assert any(name.startswith("dense") for name in good)
+        assert any(not name.startswith("dense") for name in good)
+        for name in good:
+            FAMILIES[name].emit(Code(target, ir.Module("test")), LinearForm(width, None))

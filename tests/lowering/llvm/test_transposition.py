@@ -1,0 +1,44 @@
+"""Rows that leave a large tile are the same wherever they are written to."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from redpebble.lowering.llvm.builder import I64, POINTER, Code
+from redpebble.lowering.llvm.transposition import columns_to_far_rows
+from redpebble.runtime.jit import MachineCode, emit_object, host_target, load_object
+from redpebble.runtime.memory import address_of, aligned_bytes
+
+WIDTH = 64
+
+
+@pytest.fixture(scope="module")
+def turning() -> MachineCode:
+    code = Code(host_target(), ir.Module("turn"))
+    function = columns_to_far_rows(code, WIDTH)
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        builder.call(function, list(args))
+
+    code.function("turn", [POINTER] * 2 + [I64] * 4, body, exported=True)
+    return load_object(emit_object(str(code.module), host_target()), {"turn": (2, 4)})
+
+
+CASES = [(64, 0, 64), (64, 1, 64), (70, 0, 50), (80, 0, 13), (7, 3, 1)]
+
+
+@pytest.mark.parametrize(("features", "offset", "rows"), CASES)
+def test_columns_become_rows_at_any_address(turning: MachineCode, features: int, offset: int, rows: int) -> None:
+    columns = aligned_bytes(4 * WIDTH * features).view(np.float32)
+    columns[:] = np.arange(len(columns))
+    columns.reshape(features, WIDTH)[:, rows:] = columns.reshape(features, WIDTH)[:, rows - 1 : rows]
+    room = aligned_bytes(4 * (rows * features + 32)).view(np.float32)
+    room[:] = -1
+    turn = turning.functions["turn"]
+    turn(address_of(columns), address_of(room) + 4 * offset, features, features, rows, WIDTH)
+    expected = columns.reshape(features, WIDTH).T[:rows]
+    np.testing.assert_array_equal(room[offset : offset + rows * features].reshape(rows, features), expected)
+    assert (room[:offset] == -1).all()
+    assert (room[offset + rows * features :] == -1).all()

@@ -1,0 +1,174 @@
+"""Threads that do one tile together make the bits that one thread makes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
+from xdsl.ir import Block, Operation, SSAValue
+
+from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
+from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, SoftmaxOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor, shape_of
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.driver import lower
+from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
+from redpebble.lowering.tiles.thread_shares import even_borders
+from redpebble.runtime.jit import host_target
+from tests.support.lowering_modules import Floats, best_target_first, function, native, tiled
+
+BATCHES = (0, 1, 5, 17, 40, 65)
+
+WIDTHS = (1, 8, 32)
+
+TOGETHER = SINGLE_ROW_FAMILIES | {"narrow_blocks", "strips"}
+"""Families in which the order of a row's sum depends on the rows it is packed with, so on where a layer is cut."""
+
+
+def shared(module: ModuleOp, pieces: int) -> ModuleOp:
+    """The module with every layer cut, and times that make threads do all tiles together."""
+    copy = module.clone()
+    for op in copy.walk():
+        if isinstance(op, TileOp):
+            widths = op.schedule.tile_widths
+            alone = {width: 1000.0 * (width + 1) for width in widths}
+            sharing = Sharing(pieces, alone, dict.fromkeys(widths, 1.0))
+            op.schedule = ScheduleAttr.of("layer_by_layer", widths, sharing)
+        elif isinstance(op, LinearOp):
+            borders = even_borders(shape_of(op.weight)[1], pieces)
+            op.cut = DenseArrayBase.from_list(i64, borders)
+    copy.verify()
+    return copy
+
+
+def sparse(shape: tuple[int, int], seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal(shape) * (rng.random(shape) < 0.3)
+    weight[:, 3] = 0
+    return weight.astype(np.float32)
+
+
+def two_layers(family: str) -> ModuleOp:
+    """Two layers of one family, the second one narrower than the first."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        value = arguments[0]
+        for number, shape in enumerate([(70, 150), (150, 90)]):
+            weight = sparse(shape, number)
+            constant = SparseConstantOp(CscMatrix.from_dense(weight)) if family == "panels" else ConstantOp(weight)
+            bias = ConstantOp(np.linspace(-1, 1, shape[1], dtype=np.float32))
+            layer = LinearOp(value, constant.result, bias.result, ActivationAttr.of("relu"))
+            layer.kernel = KernelAttr.of(family, "by the test")
+            block.add_ops([constant, bias, layer])
+            value = layer.result
+        return [value]
+
+    widths = (1,) if family in SINGLE_ROW_FAMILIES else WIDTHS
+    return tiled([f32_tensor((DYNAMIC, 70))], body, widths)
+
+
+def everything() -> ModuleOp:
+    """Layers, and all other ops between them, some in place, on parts of a concat and of a split."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        def add(op: Operation) -> SSAValue:
+            block.add_op(op)
+            return op.results[0]
+
+        def linear(x: SSAValue, outputs: int) -> SSAValue:
+            layer = LinearOp(x, add(ConstantOp(sparse((shape_of(x)[-1], outputs), outputs))))
+            layer.kernel = KernelAttr.of("count_blocks", "by the test").with_blocks({"count_blocks": 2})
+            return add(layer)
+
+        x, other = arguments
+        left, right = linear(x, 64), linear(other, 48)
+        gelu = add(ActivateOp(right, ActivationAttr.of("gelu")))
+        whole = add(ConcatOp([left, gelu, x], 1))
+        normal = add(LayerNormOp(whole, add(ConstantOp(np.linspace(0.5, 2, 144, dtype=np.float32))), None, 1e-5))
+        split = SplitOp(normal, 1, [32, 64, 48])
+        block.add_op(split)
+        first, second, third = split.parts
+        scaled = add(MulOp(second, add(ConstantOp(np.linspace(-1, 1, 64, dtype=np.float32)))))
+        residual = add(AddOp(scaled, left))
+        chance = add(SoftmaxOp(linear(residual, 100)))
+        mean = add(ReduceMeanOp(chance))
+        centred = add(AddOp(linear(third, 100), mean))
+        return [add(LogSoftmaxOp(centred)), chance, add(ActivateOp(first, ActivationAttr.of("tanh"))), other]
+
+    return tiled([f32_tensor((DYNAMIC, 32)), f32_tensor((DYNAMIC, 20))], body, WIDTHS)
+
+
+def with_same_times(module: ModuleOp, other: ModuleOp) -> ModuleOp:
+    """The module with the times of another one, by which rows are cut into tiles."""
+    copy = module.clone()
+    tiles = [[op for op in one.walk() if isinstance(op, TileOp)] for one in (copy, other)]
+    for tile, timed in zip(*tiles, strict=True):
+        sharing = Sharing(1, timed.schedule.alone.by_width, {})
+        tile.schedule = ScheduleAttr.of("layer_by_layer", tile.schedule.tile_widths, sharing)
+    return copy
+
+
+def assert_same_bits(module: ModuleOp, pieces: int, target: CpuTarget) -> None:
+    cut = shared(module, pieces)
+    alone, together = native(with_same_times(module, cut), target), native(cut, target, pieces)
+    assert all(step.tiled is not None and step.tiled.shared for step in together.program.steps)
+    for batch in BATCHES:
+        rng = np.random.default_rng(batch)
+        feeds = {
+            node.name: rng.standard_normal((batch, int(node.shape[1]))).astype(np.float32)
+            for node in alone.get_inputs()
+        }
+        expected = alone.run(None, feeds)
+        for threads in range(1, pieces + 1):
+            for one, other in zip(expected, together.run(None, feeds, threads=threads), strict=True):
+                assert one.tobytes() == other.tobytes(), (batch, threads)
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - TOGETHER))
+def test_pieces_of_layers_make_the_same_bits(family: str) -> None:
+    assert_same_bits(two_layers(family), 3, host_target())
+
+
+@best_target_first
+def test_threads_meet_wherever_an_op_reads_what_others_wrote(target: CpuTarget) -> None:
+    assert_same_bits(everything(), 3, target)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_results_do_not_depend_on_the_threads_of_a_call(family: str) -> None:
+    network = native(shared(two_layers(family), 3), host_target(), 3)
+    x = np.random.default_rng(1).standard_normal((23, 70)).astype(np.float32)
+    (expected,) = network.run(None, {"x0": x}, threads=1)
+    for threads in (2, 3):
+        assert network.run(None, {"x0": x}, threads=threads)[0].tobytes() == expected.tobytes()
+
+
+def test_packed_weights_are_not_kept_twice() -> None:
+    module = two_layers("count_blocks")
+    one, three = (lower(each, host_target()) for each in (module, shared(module, 3)))
+    sizes = [sum(array.nbytes for array in program.constants) for program in (one, three)]
+    assert sizes[1] < 1.3 * sizes[0]
+
+
+def test_a_function_without_tiles_has_nothing_to_share() -> None:
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        op = ActivateOp(arguments[0], ActivationAttr.of("relu"))
+        block.add_op(op)
+        return [op.result]
+
+    network = native(function([f32_tensor((DYNAMIC, 4))], body), host_target(), 2)
+    x = np.linspace(-1, 1, 800, dtype=np.float32).reshape(200, 4)
+    np.testing.assert_array_equal(network(x), np.maximum(x, 0))
+
+
+def test_a_layer_that_is_cut_unlike_its_tile_is_refused() -> None:
+    module = shared(two_layers("count_blocks"), 3)
+    layer = next(op for op in module.walk() if isinstance(op, LinearOp))
+    layer.cut = DenseArrayBase.from_list(i64, [0, 64, 150])
+    with pytest.raises(ValueError, match=r"a pebble\.linear is cut into 2 pieces, its tile into 3"):
+        lower(module, host_target())

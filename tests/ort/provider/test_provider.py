@@ -1,0 +1,312 @@
+"""The execution provider: unmodified models give what plain onnxruntime gives, and everything is given back."""
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import pytest
+
+from redpebble.ort.native.ep_library import EP_NAME
+from redpebble.ort.provider.graph import Boundary
+from redpebble.ort.provider.library import provider_library
+from redpebble.ort.provider.networks import Planned
+from redpebble.ort.provider.register import SparseNetworkCompiler, host, minor_version, register, unregister
+from redpebble.runtime.store.artefact import Artefact
+from tests.ort.provider_models import (
+    CONTROL_FLOW,
+    HIDDEN,
+    MLP,
+    OUTPUTS,
+    RESIDUAL,
+    UNCOVERED,
+    WIDTH,
+    assert_equal_runs,
+    feeds,
+    model,
+    options,
+    overridable,
+    plain_session,
+    provider_session,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """After each test all networks are given back, and the provider is taken out."""
+    yield
+    gc.collect()
+    assert host().network_count == 0
+    assert host().ep_count == 0
+    unregister()
+    assert EP_NAME not in [device.ep_name for device in onnxruntime.get_ep_devices()]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("text", "networks"), [(MLP, 1), (UNCOVERED, 2)])
+def test_an_unmodified_model_gives_what_onnxruntime_gives(text: str, networks: int, threads: int) -> None:
+    proto = model(text)
+    ours, plain = provider_session(proto, threads), plain_session(proto, threads)
+    assert host().network_count == networks
+    for batch in (0, 1, 7, 17, 300):
+        assert_equal_runs(ours, plain, feeds(batch))
+
+
+def test_bodies_of_control_flow_stay_with_onnxruntime() -> None:
+    proto = model(CONTROL_FLOW)
+    ours, plain = provider_session(proto), plain_session(proto)
+    assert host().network_count == 2
+    for flag in (True, False):
+        assert_equal_runs(ours, plain, {**feeds(7), "flag": np.array(flag)})
+
+
+def test_a_weight_that_a_run_may_replace_is_no_constant() -> None:
+    proto = overridable()
+    ours, plain = provider_session(proto), plain_session(proto)
+    weight = np.random.default_rng(2).standard_normal((WIDTH, HIDDEN)).astype(np.float32)
+    assert_equal_runs(ours, plain, feeds(7))
+    assert_equal_runs(ours, plain, {**feeds(7), "w0": weight})
+
+
+def test_a_dense_model_is_left_alone() -> None:
+    proto = model(MLP)
+    for tensor in proto.graph.initializer:
+        dense = np.random.default_rng(3).standard_normal(tuple(tensor.dims)).astype(np.float32)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(dense, tensor.name))
+    ours = provider_session(proto)
+    assert host().network_count == 0
+    assert_equal_runs(ours, plain_session(proto), feeds(7))
+
+
+def test_sessions_are_independent_of_each_other() -> None:
+    first, second = provider_session(model(MLP)), provider_session(model(UNCOVERED))
+    del first
+    gc.collect()
+    assert host().network_count == 2
+    assert_equal_runs(second, plain_session(model(UNCOVERED)), feeds(7))
+
+
+def test_the_provider_comes_back_after_it_was_taken_out() -> None:
+    assert register()[0].ep_vendor == "redpebble"
+    unregister()
+    assert_equal_runs(provider_session(model(MLP)), plain_session(model(MLP)), feeds(7))
+
+
+def test_a_provider_in_use_stays() -> None:
+    session = provider_session(model(MLP))
+    with pytest.raises(ValueError, match=r"^the execution provider is in use by 1 sessions, expected 0$"):
+        unregister()
+    assert_equal_runs(session, plain_session(model(MLP)), feeds(1))
+
+
+def test_a_wrong_size_is_an_error_of_onnxruntime() -> None:
+    proto = model(RESIDUAL)
+    session = provider_session(proto)
+    assert host().network_count == 1
+    right = {**feeds(2), "r": np.ones((2, OUTPUTS), np.float32)}
+    try:
+        with pytest.raises(Exception, match=r"input \d has size \d along axis 0, expected \d"):
+            session.run(None, {**right, "r": np.ones((3, OUTPUTS), np.float32)})
+    finally:
+        assert_equal_runs(session, plain_session(proto), right)
+
+
+class Forgetful(SparseNetworkCompiler):
+    """A compiler that plans every graph anew, and keeps no plan for others."""
+
+    def recall(self, digest: bytes) -> list[Planned] | None:
+        return None
+
+    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
+        pass
+
+
+class Refusing(Forgetful):
+    """A compiler that fails, or does not cover a network."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self._fails = fails
+
+    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+        if self._fails:
+            raise RuntimeError("no\nmemory")
+        return None
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_network_that_is_not_compiled_stays_with_onnxruntime(*, fails: bool) -> None:
+    register()
+    host().open(Refusing(fails=fails), minor_version(onnxruntime.__version__))
+    session = provider_session(model(MLP))
+    assert host().network_count == 0
+    assert_equal_runs(session, plain_session(model(MLP)), feeds(7))
+
+
+class Damaging(Forgetful):
+    """A compiler whose code cannot be loaded."""
+
+    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+        compiled = super().compile(digest, model)
+        return None if compiled is None else (compiled[0], compiled[1]._replace(image=b""))
+
+
+def test_an_exception_is_an_error_of_onnxruntime() -> None:
+    register()
+    host().open(Damaging(), minor_version(onnxruntime.__version__))
+    with pytest.raises(Exception, match="redpebble: "):
+        provider_session(model(MLP))
+
+
+class Recording(Forgetful):
+    """A compiler that takes nothing, and keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[bytes] = []
+
+    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+        self.shown.append(onnx_ir.to_proto(model).SerializeToString())
+        return []
+
+
+EVERY_KIND = """
+<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+kinds (float[n, 4, k] x, string[n] words) => (float[n, k, 4] t, float[n, 4, k] l, int64[n] codes, float[2] c) {
+    t = Transpose <perm: ints = [0, 2, 1]> (x)
+    l = LeakyRelu <alpha: float = 0.5> (x)
+    codes = ai.onnx.ml.LabelEncoder <keys_strings: strings = ["a", "bc"], values_int64s: ints = [1, -2],
+                                     default_int64: int = -7> (words)
+    c = ConstantOfShape <value: tensor = float[1] {2.5}> (two)
+}
+"""
+
+
+def test_a_graph_is_read_as_it_was_written() -> None:
+    proto = onnx.parser.parse_model(EVERY_KIND)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2], np.int64), "two"))
+    register()
+    recording = Recording()
+    host().open(recording, minor_version(onnxruntime.__version__))
+    made = options()
+    made.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    made.add_provider_for_devices(register(), {})
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), made)
+    assert session.run(["codes"], {"x": np.zeros((2, 4, 1), np.float32), "words": ["bc", "d"]})[0].tolist() == [-2, -7]
+    shown = onnx.ModelProto.FromString(recording.shown[0]).graph
+    written = proto.graph
+    assert {node.output[0] for node in shown.node} == {node.output[0] for node in written.node}
+    for node in written.node:
+        seen = next(entry for entry in shown.node if entry.output == node.output)
+        assert (seen.domain, seen.op_type, [*seen.input]) == (node.domain, node.op_type, [*node.input])
+        values = {entry.name: onnx.helper.get_attribute_value(entry) for entry in seen.attribute}
+        for entry in node.attribute:
+            expected = onnx.helper.get_attribute_value(entry)
+            if isinstance(expected, onnx.TensorProto):
+                assert onnx.numpy_helper.to_array(values[entry.name]) == onnx.numpy_helper.to_array(expected)
+            else:
+                assert values[entry.name] == expected
+    assert [value.SerializeToString() for value in shown.input] == [
+        value.SerializeToString() for value in written.input
+    ]
+    assert [value.name for value in shown.output] == [value.name for value in written.output]
+    assert onnx.numpy_helper.to_array(shown.initializer[0]).tolist() == [2]
+
+
+class Watching(SparseNetworkCompiler):
+    """A compiler that counts the graphs it was asked to plan."""
+
+    def __init__(self) -> None:
+        self.planned = 0
+
+    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+        self.planned += 1
+        return super().networks(model)
+
+
+def test_a_graph_that_was_seen_before_is_not_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    register()
+    watching = Watching()
+    host().open(watching, minor_version(onnxruntime.__version__))
+    proto, other = model(UNCOVERED), model(UNCOVERED)
+    weight = onnx.numpy_helper.to_array(other.graph.initializer[0]).copy()
+    weight[0, 0] += 1
+    other.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, other.graph.initializer[0].name))
+    for one, planned in ((proto, 1), (proto, 1), (other, 2), (proto, 2)):
+        session = provider_session(one)
+        assert watching.planned == planned
+        assert host().network_count == 2
+        assert_equal_runs(session, plain_session(one), feeds(7))
+        del session
+        gc.collect()
+    for damage in (b"", b"[", b"[[1, 2]]", b'[[["x"], ["r0"], "no such key"]]'):
+        for file in tmp_path.rglob("*.plan"):
+            file.write_bytes(damage)
+        watching.planned = 0
+        assert_equal_runs(provider_session(proto), plain_session(proto), feeds(7))
+        assert watching.planned == 1
+
+
+def test_an_old_onnxruntime_is_refused_in_one_line() -> None:
+    message = r"^the execution provider needs onnxruntime 1\.23 or newer, this is 1\.22\.1$"
+    with pytest.raises(ValueError, match=message):
+        minor_version("1.22.1")
+    assert minor_version("1.23.0") == 23
+
+
+ALONE = """
+import onnxruntime, sys
+try:
+    onnxruntime.register_execution_provider_library("redpebble", sys.argv[1])
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_library_without_this_process_says_what_it_needs() -> None:
+    words = [sys.executable, "-c", ALONE, str(provider_library())]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "the provider needs `redpebble.register()` in this process" in shown
+
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.ort.provider_models import *
+from redpebble.ort.provider.register import host
+ours = provider_session(model(UNCOVERED), 2)
+for batch in (0, 1, 7, 17):
+    assert_equal_runs(ours, plain_session(model(UNCOVERED), 2), feeds(batch))
+print("onnxruntime", onnxruntime.__version__, "networks", host().network_count)
+"""
+"""The session is still there when the interpreter ends."""
+
+
+def test_a_session_may_outlive_the_interpreter() -> None:
+    words = [sys.executable, "-c", RUN, str(ROOT)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    assert "networks 2" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("version", "answer"), [("1.23.2", "networks 2"), ("1.22.1", "needs onnxruntime 1.23 or newer")]
+)
+def test_the_provider_runs_in_an_older_onnxruntime(tmp_path: Path, version: str, answer: str) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", f"onnxruntime=={version}"]
+    if subprocess.run(pip, check=False).returncode != 0:
+        pytest.skip(f"onnxruntime {version} cannot be installed here")
+    own = next((tmp_path / "environment" / "lib").glob("python*/site-packages"))
+    # all other packages are those of this environment, behind the new one's
+    (own / "others.pth").write_text(f"import site; site.addsitedir({str(Path(np.__file__).parent.parent)!r})\n")
+    words = [python, "-c", RUN, str(ROOT)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
+    assert answer in done.stdout + done.stderr

@@ -1,0 +1,35 @@
+"""Compiled greedy rolling against the plain one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders import rolling_orders as reference
+from redpebble.theory.pebbling.orders.random_network import random_layers
+from redpebble.theory.pebbling.orders.rolling_orders_compiled import greedy_target_orders
+from tests.support.network_strategies import networks
+
+
+@settings(max_examples=80, deadline=None)
+@given(networks(), st.integers(1, 12), st.sampled_from((2.0, 3.0, 6.0)))
+def test_targets_open_and_close_as_in_the_plain_search(network: Network, open_count: int, exponent: float) -> None:
+    expected = reference.greedy_target_orders(network, open_count, exponent)
+    found = greedy_target_orders(network, open_count, exponent)
+    assert np.array_equal(found.opening, expected.opening)
+    assert np.array_equal(found.closing, expected.closing)
+    assert found.open_count == open_count
+
+
+def test_a_larger_network_rolls_as_in_the_plain_search() -> None:
+    network = random_layers([100] * 4, 0.1, np.random.default_rng(0))
+    expected = reference.greedy_target_orders(network, 28, 6.0)
+    assert np.array_equal(greedy_target_orders(network, 28, 6.0).closing, expected.closing)
+
+
+def test_no_open_target_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 targets are open, at least 1 is needed"):
+        greedy_target_orders(random_layers([2, 2], 1.0, np.random.default_rng(0)), 0, 2.0)

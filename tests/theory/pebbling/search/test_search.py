@@ -1,0 +1,133 @@
+"""The entry point: never worse than a start, reproducible, optimal where the optimum is known."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Literal, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redpebble.theory.pebbling import machine as reference
+from redpebble.theory.pebbling.bounds.bounds import lower_bound
+from redpebble.theory.pebbling.machine import Memory, check_order
+from redpebble.theory.pebbling.neuron_graph import Network, from_layers
+from redpebble.theory.pebbling.orders.random_network import random_banded, random_dag, random_layers, shuffled
+from redpebble.theory.pebbling.search.search import SearchRequest, search_order
+from tests.support.exhaustive_optimum import fewest_transfers
+from tests.support.network_strategies import SEEDS, networks
+
+SearchedPolicy = Literal["min", "lru"]
+SEARCHED: tuple[SearchedPolicy, ...] = ("min", "lru")
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks(), st.integers(3, 12), st.sampled_from(SEARCHED), SEEDS)
+def test_what_is_found_runs_as_counted_and_is_no_worse_than_any_start(
+    network: Network, capacity: int, policy: SearchedPolicy, seed: int
+) -> None:
+    request = SearchRequest(capacity, policy, proposals=300)
+    found = search_order(network, request, np.random.default_rng(seed))
+    check_order(network, found.order)
+    assert found.counts == reference.count_transfers(network, found.order, Memory(capacity, policy))
+    assert found.counts.total <= min(start.total for start in found.starts.values())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("policy", SEARCHED)
+def test_the_same_seed_and_proposals_find_the_same_order(policy: SearchedPolicy, threads: int) -> None:
+    network = random_layers([40] * 4, 0.2, np.random.default_rng(0))
+    request = SearchRequest(12, policy, proposals=4000, threads=threads, restarts=2)
+    found, again = (search_order(network, request, np.random.default_rng(7)) for _ in range(2))
+    assert np.array_equal(found.order, again.order)
+    assert np.array_equal(found.trace.best_costs, again.trace.best_costs)
+
+
+@pytest.mark.parametrize("policy", SEARCHED)
+def test_a_search_gains_and_its_trace_ends_at_the_order_found(policy: SearchedPolicy) -> None:
+    network = random_layers([60] * 4, 0.2, np.random.default_rng(0))
+    found = search_order(network, SearchRequest(15, policy, proposals=20000), np.random.default_rng(0))
+    best_start = min(start.total for start in found.starts.values())
+    assert found.counts.total < 0.99 * best_start
+    assert np.all(np.diff(found.trace.proposals) >= 0)
+    assert np.all(np.diff(found.trace.best_costs) <= 0)
+    assert found.trace.best_costs[-1] <= found.counts.total
+
+
+def test_a_time_budget_ends_the_search() -> None:
+    network = random_layers([40] * 4, 0.2, np.random.default_rng(0))
+    ticks = count(30, -1)
+    found = search_order(network, SearchRequest(12, remaining=lambda: next(ticks)), np.random.default_rng(0))
+    assert next(ticks) <= 0
+    assert found.counts.total < min(start.total for start in found.starts.values())
+
+
+@pytest.mark.parametrize("request_", [SearchRequest(5, proposals=0), SearchRequest(5, remaining=lambda: 0.0)])
+def test_without_a_budget_the_best_start_is_taken(request_: SearchRequest) -> None:
+    network = random_layers([20] * 3, 0.2, np.random.default_rng(0))
+    found = search_order(network, request_, np.random.default_rng(0))
+    assert found.counts == found.starts[found.start]
+    assert found.counts.total == min(start.total for start in found.starts.values())
+
+
+@pytest.mark.parametrize("weights", [np.zeros((2, 3)), np.ones((1, 1))])
+def test_networks_without_choice_are_searched_too(weights: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> None:
+    found = search_order(from_layers([weights]), SearchRequest(3, proposals=10), np.random.default_rng(0))
+    assert len(found.order) == int(np.count_nonzero(weights))
+
+
+def tiny_networks(amount: int) -> list[Network]:
+    rng = np.random.default_rng(0)
+    drawn: list[Network] = []
+    while len(drawn) < amount:
+        network = random_dag(int(rng.integers(4, 9)), float(rng.uniform(0.2, 0.7)), rng)
+        if 4 <= network.connection_count <= 10:
+            drawn.append(network)
+    return drawn
+
+
+def optimum_is_met(amount: int) -> float:
+    met = 0
+    networks_ = tiny_networks(amount)
+    for number, network in enumerate(networks_):
+        capacity = 3 + number % 4
+        found = search_order(network, SearchRequest(capacity, proposals=4000), np.random.default_rng(number))
+        optimum = fewest_transfers(network, capacity)
+        assert found.counts.total >= optimum
+        met += found.counts.total == optimum
+    return met / amount
+
+
+def test_the_optimum_of_tiny_networks_is_met() -> None:
+    assert optimum_is_met(40) >= 0.99
+
+
+@pytest.mark.slow
+def test_the_optimum_of_two_hundred_tiny_networks_is_met() -> None:
+    assert optimum_is_met(200) >= 0.99
+
+
+@pytest.mark.parametrize("density", [1.0, 0.5])
+@pytest.mark.parametrize("bandwidth", [2, 5])
+def test_a_narrow_network_meets_the_lower_bound_though_its_neurons_are_shuffled(bandwidth: int, density: float) -> None:
+    network = shuffled(random_banded(60, bandwidth, density, np.random.default_rng(3)), np.random.default_rng(4))
+    found = search_order(network, SearchRequest(bandwidth + 2, proposals=200_000), np.random.default_rng(0))
+    assert found.counts == lower_bound(network)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"capacity": 2, "proposals": 1}, "fast memory holds 2 values, a connection needs 3"),
+        ({"capacity": 3, "policy": "random", "proposals": 1}, "the random policy has no exact cost to search by"),
+        ({"capacity": 3}, "a search takes either a number of proposals or a time budget"),
+        ({"capacity": 3, "proposals": 1, "remaining": float}, "either a number of proposals or a time budget"),
+        ({"capacity": 3, "proposals": -1}, "a search of -1 proposals is less than none"),
+        ({"capacity": 3, "proposals": 1, "threads": 0}, "0 threads and 1 restarts, at least 1 of each is needed"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cast("type", SearchRequest)(**arguments)

@@ -1,0 +1,88 @@
+"""What a network refuses, and the facts it knows."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from numpy.typing import NDArray
+
+from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
+from tests.support.network_strategies import networks
+
+
+def network_of(connections: list[tuple[int, int]], inputs: list[int], outputs: list[int]) -> Network:
+    pairs = np.array(connections, dtype=np.int64).reshape(-1, 2)
+    return Network(4, pairs[:, 0].copy(), pairs[:, 1].copy(), id_array(inputs), id_array(outputs))
+
+
+@pytest.mark.parametrize(
+    "connections, inputs, outputs, message",
+    [
+        ([(0, 4)], [0], [3], r"targets names neuron 4, outside 0 \.\. 3"),
+        ([(-1, 3)], [0], [3], r"sources names neuron -1, outside 0 \.\. 3"),
+        ([(0, 3)], [0, 0], [3], "inputs names neuron 0 twice"),
+        ([(0, 3)], [0], [3, 3], "outputs names neuron 3 twice"),
+        ([(0, 3)], [0, 1], [1, 3], "neuron 1 is both input and output"),
+        ([(0, 3), (3, 1)], [0, 1], [3], "connection 1 runs 3 -> 1, into an input"),
+        ([(0, 3), (1, 3), (0, 3)], [0, 1], [3], "connections 0 and 2 both run 0 -> 3"),
+        ([(0, 1), (1, 2), (2, 1), (2, 3)], [0], [3], "neuron 1 is on a cycle or behind one"),
+    ],
+)
+def test_a_malformed_network_is_refused(
+    connections: list[tuple[int, int]], inputs: list[int], outputs: list[int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        network_of(connections, inputs, outputs)
+
+
+def test_ids_of_another_type_are_refused() -> None:
+    ids = cast("NDArray[np.int64]", np.zeros(1, dtype=np.int32))
+    with pytest.raises(ValueError, match="sources is int32 of rank 1, not int64 of rank 1"):
+        Network(2, ids, ids, ids, ids)
+
+
+def test_sources_and_targets_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 sources and 2 targets"):
+        Network(3, id_array([0]), id_array([1, 2]), id_array([0]), id_array([2]))
+
+
+def test_layers_become_consecutive_neurons() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    first, second = np.array([[1.0, 0.0], [2.0, 3.0], [0.0, 0.0]]), np.array([[0.0], [4.0]])
+    network = from_layers([first, sparse.csr_array(second)])
+    assert network.neuron_count == 6
+    assert sorted(zip(network.sources.tolist(), network.targets.tolist(), strict=True)) == [
+        (0, 3),
+        (1, 3),
+        (1, 4),
+        (4, 5),
+    ]
+    assert network.inputs.tolist() == [0, 1, 2]
+    assert network.outputs.tolist() == [5]
+    assert network.is_moved.tolist() == [True, True, False, True, True, True]
+
+
+def test_layers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="layer 1 takes 3 values, the width before it is 2"):
+        from_layers([np.ones((4, 2)), np.ones((3, 1))])
+    with pytest.raises(ValueError, match="a network needs at least one layer"):
+        from_layers([])
+
+
+@given(networks())
+def test_the_topological_order_puts_sources_before_targets(network: Network) -> None:
+    places = np.empty(network.neuron_count, dtype=np.int64)
+    places[network.topological_order] = np.arange(network.neuron_count)
+    assert np.all(places[network.sources] < places[network.targets])
+    assert np.all(network.depths[network.sources] < network.depths[network.targets])
+
+
+@given(networks())
+def test_incoming_and_outgoing_hold_every_connection_once(network: Network) -> None:
+    for adjacency, ends in ((network.incoming, network.targets), (network.outgoing, network.sources)):
+        assert sorted(adjacency.connections.tolist()) == list(range(network.connection_count))
+        for neuron in range(network.neuron_count):
+            assert np.all(ends[adjacency.of(neuron)] == neuron)

@@ -1,0 +1,121 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.tensors import CscMatrix
+from redpebble.kernels.machine import WIDTHS, Machine, candidates
+from redpebble.kernels.work import Layer
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.json_cache import recall, remember
+from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name
+from redpebble.tuning.kernel_timing import KernelClock
+from redpebble.tuning.machines import calibrate, is_calibrated, machine_for, packed_layer
+
+
+def a_file(folder: Path) -> Path:
+    (file,) = folder.glob("machine-*.json")
+    return file
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]:
+    folder = tmp_path_factory.mktemp("calibrated")
+    return folder, calibrate(folder)
+
+
+def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Machine]) -> None:
+    folder, machine = calibrated
+    assert is_calibrated(folder)
+    assert machine_for(host_target(), folder) == machine
+
+
+def test_every_kernel_that_can_be_chosen_has_a_pace(calibrated: tuple[Path, Machine]) -> None:
+    machine = calibrated[1]
+    layer = Layer(8, np.ones(8, dtype=np.int64))
+    kernels = {f"{name}@{width}" for width in WIDTHS for name in candidates(layer, width, machine.lanes)}
+    assert set(machine.paces) == kernels
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 0, "content": {}}', '{"format": 2, "content": [1]}'])
+def test_a_damaged_calibration_counts_as_none(calibrated: tuple[Path, Machine], content: str, tmp_path: Path) -> None:
+    (tmp_path / a_file(calibrated[0]).name).write_text(content)
+    assert not is_calibrated(tmp_path)
+    assert machine_for(host_target(), tmp_path) == machine_for(host_target(), None)
+
+
+@pytest.mark.parametrize("name, value", [("lanes", 3), ("l3_ns", -1.0), ("l2_bytes", 0), ("speed", 1.0)])
+def test_a_calibration_that_makes_no_sense_counts_as_none(
+    calibrated: tuple[Path, Machine], name: str, value: float, tmp_path: Path
+) -> None:
+    file = a_file(calibrated[0])
+    content = json.loads(file.read_text())
+    content["content"][name] = value
+    (tmp_path / file.name).write_text(json.dumps(content))
+    assert not is_calibrated(tmp_path)
+
+
+def test_other_targets_are_machines_as_they_are_known(calibrated: tuple[Path, Machine]) -> None:
+    for target in (CpuTarget.avx512(), CpuTarget.avx2(), CpuTarget.generic()):
+        assert machine_for(target, calibrated[0]) == Machine(lanes=target.lanes)
+
+
+def test_machines_differ_by_target() -> None:
+    names = {machine_name(target) for target in (CpuTarget.avx512(), CpuTarget.avx2(), CpuTarget.generic())}
+    assert len(names) == 3
+
+
+def test_caches_are_read_as_linux_shows_them(tmp_path: Path) -> None:
+    entries = [("Data", 1, "48K"), ("Instruction", 1, "32K"), ("Unified", 2, "2048K"), ("Unified", 3, "491520K")]
+    for index, (kind, level, size) in enumerate(entries):
+        entry = tmp_path / f"index{index}"
+        entry.mkdir()
+        (entry / "type").write_text(f"{kind}\n")
+        (entry / "level").write_text(f"{level}\n")
+        (entry / "size").write_text(f"{size}\n")
+    assert cache_sizes(tmp_path) == (48 << 10, 2 << 20)
+
+
+def test_where_caches_cannot_be_read_they_are_not_known(tmp_path: Path) -> None:
+    assert cache_sizes(tmp_path / "missing") is None
+
+
+def test_a_cpu_calls_itself_something_even_where_nothing_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: A CPU @ 3 GHz\n")
+    assert cpu_model(tmp_path / "cpuinfo") == "A CPU @ 3 GHz"
+    assert cpu_model(tmp_path / "missing")
+
+
+def test_what_is_remembered_is_recalled(tmp_path: Path) -> None:
+    remember(tmp_path / "new", "name", {"a": [1, 2.5]})
+    assert recall(tmp_path / "new", "name") == {"a": [1, 2.5]}
+    assert recall(tmp_path, "name") is None
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    remember(tmp_path / "file", "name", 1)
+    assert recall(tmp_path / "file", "name") is None
+
+
+@pytest.mark.parametrize("width", [pytest.param(one, marks=pytest.mark.slow) if one > 8 else one for one in WIDTHS])
+def test_every_kernel_can_be_timed_among_others(width: int) -> None:
+    weight = SparseConstantOp(CscMatrix.from_dense(np.eye(17, 23, dtype=np.float32))).result
+    (layer,) = layers_of([weight])
+    kernels = [RepeatedKernel(name, width) for name in candidates(layer, width, host_target().lanes)]
+    clock = KernelClock(kernels, host_target())
+    alone = {k.symbol: clock.sample(k, packed_layer(k.family, weight, layer)) for k in kernels}
+    among = {
+        k.symbol: clock.sample(k, packed_layer(k.family, weight, replace(layer, other_bytes=1e5))) for k in kernels
+    }
+    assert all(len({tuple(row) for row in sample.tables.tolist()}) == 1 for sample in alone.values())
+    assert all(len({tuple(row) for row in sample.tables.tolist()}) > 1 for sample in among.values())
+    times = clock.fastest(alone, 0.0, least_rounds=1)
+    assert set(times) == {kernel.symbol for kernel in kernels}
+    assert min(times.values()) > 0

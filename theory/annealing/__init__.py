@@ -1,0 +1,1 @@
+"""Simulated annealing over any state, plain and compiled."""

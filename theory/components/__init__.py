@@ -1,0 +1,1 @@
+"""Layers that fall apart into groups without connections between them."""

@@ -1,0 +1,1 @@
+"""Depth-first schedules of chains of layers: order, slots, traffic, annealing."""

@@ -1,0 +1,72 @@
+"""What caches deliver of accesses to rows: least recently used rows leave, changed ones are written back."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.annealing.jit import compiled
+
+Rows = NDArray[np.int32]
+
+
+class RowTraffic(NamedTuple):
+    """Rows that a cache takes in, and rows that it writes back."""
+
+    missed: int
+    written: int
+
+    @property
+    def total(self) -> int:
+        """Rows moved."""
+        return self.missed + self.written
+
+
+def row_traffic(accesses: Rows, changed: NDArray[np.bool_], capacity: int) -> RowTraffic:
+    """Return the traffic of accesses to rows, of which some change the row, with a cache of `capacity` rows.
+
+    Rows that are still in the cache at the end are not counted as written back.
+    """
+    count = int(accesses.max(initial=-1)) + 1
+    # links to the row used after and before; `count` is the anchor of the ring, -1 says that a row is not there
+    after, before = np.full(count + 1, -1, dtype=np.int32), np.full(count + 1, -1, dtype=np.int32)
+    after[count] = before[count] = count
+    dirty, counts = np.zeros(count + 1, dtype=np.bool_), np.zeros(2, dtype=np.int64)
+    _count(accesses, changed, (after, before, dirty), (max(1, capacity), counts))
+    return RowTraffic(int(counts[0]), int(counts[1]))
+
+
+@compiled
+def _count(
+    accesses: Rows,
+    changed: NDArray[np.bool_],
+    rows: tuple[Rows, Rows, NDArray[np.bool_]],
+    result: tuple[int, NDArray[np.int64]],
+) -> None:
+    """Write rows missed and written back to result[1]; result[0] is the capacity."""
+    after, before, dirty = rows
+    capacity, counts = result
+    anchor, held = len(after) - 1, 0
+    for place in range(len(accesses)):
+        row = accesses[place]
+        if after[row] >= 0:
+            after[before[row]] = after[row]
+            before[after[row]] = before[row]
+        else:
+            counts[0] += 1
+            if held == capacity:
+                oldest = after[anchor]
+                after[anchor] = after[oldest]
+                before[after[oldest]] = anchor
+                after[oldest] = -1
+                counts[1] += dirty[oldest]
+                dirty[oldest] = False
+            else:
+                held += 1
+        newest = before[anchor]
+        after[newest] = row
+        before[row] = newest
+        after[row] = anchor
+        before[anchor] = row
+        if changed[place]:
+            dirty[row] = True

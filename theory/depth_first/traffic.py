@@ -1,0 +1,267 @@
+"""What schedules of a chain of layers move between the caches: groups depth first, the other layers one by one.
+
+Accesses to rows are counted one by one, for tiles of several widths at once; what was counted is remembered, so that a
+schedule that differs from another in one group costs the counting of that group alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.kernels.tile_traffic import TileTraffic
+from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.depth_first.block_orders import nearest_next
+from redpebble.theory.depth_first.lru_cache import row_traffic
+from redpebble.theory.depth_first.neuron_order import (
+    NEIGHBOURS,
+    Blocks,
+    PlacedGraph,
+    Wavefront,
+    placed_graph,
+    wavefront,
+)
+
+Indices = NDArray[np.int64]
+
+NEAR_SHARE: Final = 0.85
+"""Of the first-level cache that holds rows: lines are in the way of others."""
+
+FAR_SHARE: Final = 0.65
+"""Of the second-level cache that holds rows: weights, and rows on their way in and out, pass through it."""
+
+PLACES_NS: Final = 250.0
+WAVEFRONT_NS: Final = 300.0
+TRAFFIC_NS: Final = 30.0
+NEAREST_NS: Final = 300.0
+"""A connection, of finding places, an order, what moves at one width, and an order of blocks."""
+
+FIXED_NS: Final = 1e6
+"""Of every counting."""
+
+
+class Caches(NamedTuple):
+    """Bytes of the caches of a core."""
+
+    l1_bytes: int
+    l2_bytes: int
+
+
+class Group(NamedTuple):
+    """Layers from one number up to another, excluded, that run depth first in blocks of so many outputs.
+
+    `blocks` is the order of these; where it is empty, as their outputs follow each other along the network. With
+    `levels`, so many levels of a block run part by part.
+    """
+
+    first: int
+    end: int
+    block: int
+    blocks: tuple[int, ...] = ()
+    levels: int = 0
+
+
+class SparseLayer(NamedTuple):
+    """The connections of a layer: those of output n come from `sources[pointers[n]:pointers[n + 1]]`."""
+
+    inputs: int
+    pointers: Indices
+    sources: NDArray[np.int64] | NDArray[np.int32]
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return len(self.pointers) - 1
+
+
+class TurnedEnds(NamedTuple):
+    """Whether a group turns the rows that come in, and those that leave, by itself."""
+
+    inputs: bool
+    outputs: bool
+
+
+class GroupCost(NamedTuple):
+    """The slots that a group needs, what it moves by the width of the tile, and which rows it turns."""
+
+    slots: int
+    traffic: Mapping[int, TileTraffic]
+    turned: TurnedEnds
+
+
+class _Slice(NamedTuple):
+    """Some layers of a chain as a network: the inputs of the first come first, then the outputs of each."""
+
+    neuron_count: int
+    sources: Indices
+    targets: Indices
+    inputs: Indices
+    outputs: Indices
+
+
+@dataclass(eq=False)
+class ScheduleCosts:
+    """The costs of groups of layers of a chain, for caches and tiles of some widths in batch columns."""
+
+    layers: Sequence[SparseLayer]
+    caches: Caches
+    widths: Sequence[int]
+    counted_ns: float = 0.0
+    """Nanoseconds that the counting so far takes, about."""
+    _slots: dict[Group, int] = field(default_factory=dict[Group, int])
+    _groups: dict[Group, GroupCost] = field(default_factory=dict[Group, GroupCost])
+    _alone: dict[tuple[int, int], Mapping[int, TileTraffic]] = field(
+        default_factory=dict[tuple[int, int], Mapping[int, TileTraffic]]
+    )
+    _graph: tuple[tuple[int, int], PlacedGraph] | None = None
+    """The last one: the next group often has the same layers."""
+
+    _found: tuple[Group, Wavefront] | None = None
+    """Likewise: what a group moves is often asked for next."""
+
+    def found(self, group: Group) -> Wavefront:
+        """Return the order and the slots of a group."""
+        if self._found is None or self._found[0] != group:
+            blocks = Blocks(group.block, group.blocks, group.levels, group.first == 0)
+            self._found = group, wavefront(self._placed(group.first, group.end), blocks)
+        return self._found[1]
+
+    def nearest_next(self, group: Group, first: int) -> tuple[int, ...] | None:
+        """Return the order of a group's blocks in which each needs the fewest new values; None where there is none."""
+        graph = self._placed(group.first, group.end)
+        self.counted_ns += NEAREST_NS * len(graph.sources)
+        return nearest_next(graph, group.block, first)
+
+    def block_count(self, group: Group) -> int:
+        """Return the number of blocks of a group."""
+        return -(-self.layers[group.end - 1].outputs // group.block)
+
+    def slots(self, group: Group) -> int:
+        """Return the slots that a group needs, which is known sooner than what it moves."""
+        if group not in self._slots:
+            self.counted_ns += WAVEFRONT_NS * sum(len(layer.sources) for layer in self.layers[group.first : group.end])
+            self._slots[group] = self.found(group).slot_count
+        return self._slots[group]
+
+    def group(self, group: Group) -> GroupCost:
+        """Return what a group moves."""
+        if group not in self._groups:
+            graph, found = self._placed(group.first, group.end), self.found(group)
+            accesses = _slot_accesses(graph, found)
+            turned = self._turned(group, found)
+            moved = _moved(turned, graph, found)
+            self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved), turned)
+            self.counted_ns += WAVEFRONT_NS * len(graph.sources)
+        return self._groups[group]
+
+    def _turned(self, group: Group, found: Wavefront) -> TurnedEnds:
+        first, last = self.layers[group.first], self.layers[group.end - 1]
+        return TurnedEnds(
+            found.inputs_together and group.first == 0 and first.inputs % NEIGHBOURS == 0,
+            found.outputs_together and group.end == len(self.layers) and last.outputs % NEIGHBOURS == 0,
+        )
+
+    def one_by_one(self, first: int, end: int) -> Mapping[int, TileTraffic]:
+        """Return what layers move that run one after the other, by the width of the tile."""
+        if (first, end) not in self._alone:
+            whole = self._slice(first, end)
+            layers = self.layers[first:end]
+            sizes = [layers[0].inputs, *(layer.outputs for layer in layers)]
+            self._alone[first, end] = self._traffic(_layer_accesses(whole, sizes), 0)
+        return self._alone[first, end]
+
+    def _traffic(self, accesses: _Accesses, moved: int) -> Mapping[int, TileTraffic]:
+        self.counted_ns += FIXED_NS + TRAFFIC_NS * len(accesses.rows) * len(self.widths)
+        return {width: self._traffic_at(accesses, moved, width) for width in self.widths}
+
+    def _traffic_at(self, accesses: _Accesses, moved: int, width: int) -> TileTraffic:
+        row, neurons = 4 * width, int(accesses.changed.sum())
+        near, far = (
+            row_traffic(accesses.rows, accesses.changed, int(share * size) // row).total
+            for share, size in ((NEAR_SHARE, self.caches.l1_bytes), (FAR_SHARE, self.caches.l2_bytes))
+        )
+        scattered = row * far if accesses.are_slots else 0
+        return TileTraffic(len(accesses.rows) - neurons, row * near, row * (far + moved), neurons, scattered)
+
+    def _placed(self, first: int, end: int) -> PlacedGraph:
+        if self._graph is None or self._graph[0] != (first, end):
+            self._graph = (first, end), placed_graph(self._slice(first, end))
+            self.counted_ns += PLACES_NS * len(self._graph[1].sources)
+        return self._graph[1]
+
+    def _slice(self, first: int, end: int) -> _Slice:
+        layers = self.layers[first:end]
+        starts = np.cumsum([0, *(layer.inputs for layer in layers)])
+        sources = [layer.sources + start for layer, start in zip(layers, starts, strict=False)]
+        targets = [
+            np.repeat(np.arange(layer.outputs), np.diff(layer.pointers)) + start
+            for layer, start in zip(layers, starts[1:], strict=True)
+        ]
+        last = int(starts[-1])
+        outputs = np.arange(last, last + layers[-1].outputs)
+        sources, targets = (np.concatenate(parts).astype(np.int64, copy=False) for parts in (sources, targets))
+        return _Slice(last + len(outputs), sources, targets, np.arange(layers[0].inputs), outputs)
+
+
+class _Accesses(NamedTuple):
+    """The rows that a schedule touches one after the other, and where it changes them."""
+
+    rows: NDArray[np.int32]
+    changed: NDArray[np.bool_]
+    are_slots: bool = False
+    """Whether rows are where there was room, not one behind the other."""
+
+
+def _moved(turned: TurnedEnds, graph: PlacedGraph, found: Wavefront) -> int:
+    """Return the rows that arrive from beyond the cache, or leave for there; rows of the batch are none."""
+    into = 0 if turned.inputs else int((found.slots[graph.is_input] >= 0).sum())
+    out = 0 if turned.outputs else len(graph.outputs)
+    return into + 2 * out  # a line that leaves replaces one that is read before
+
+
+def _layer_accesses(whole: _Slice, sizes: Sequence[int]) -> _Accesses:
+    """Return the rows of the values of all neurons, in the order in which layers run: sources, then the target.
+
+    Values are where those of the layer before the last one were.
+    """
+    rows = np.concatenate([level % 2 * max(sizes) + np.arange(size) for level, size in enumerate(sizes)])
+    targets = np.arange(len(whole.inputs), whole.neuron_count)
+    pointers = np.searchsorted(whole.targets, np.arange(whole.neuron_count + 1))
+    return _accesses(targets, (pointers, whole.sources), rows)
+
+
+def _slot_accesses(graph: PlacedGraph, found: Wavefront) -> _Accesses:
+    """Return the slots of the values, in the order of a wavefront."""
+    return _accesses(found.order, (graph.pointers, graph.sources), found.slots)._replace(are_slots=True)
+
+
+def _accesses(order: Indices, incoming: tuple[Indices, Indices], rows: Indices) -> _Accesses:
+    pointers, _ = incoming
+    count = len(order) + int((pointers[order + 1] - pointers[order]).sum())
+    touched, changed = np.empty(count, dtype=np.int32), np.zeros(count, dtype=np.bool_)
+    _write_accesses(order, incoming, rows.astype(np.int32), (touched, changed))
+    return _Accesses(touched, changed)
+
+
+@compiled
+def _write_accesses(
+    order: Indices,
+    incoming: tuple[Indices, Indices],
+    rows: NDArray[np.int32],
+    room: tuple[NDArray[np.int32], NDArray[np.bool_]],
+) -> None:
+    """Write the rows of the sources of each neuron, then its own, which changes."""
+    pointers, sources = incoming
+    touched, changed = room
+    count = 0
+    for neuron in order:
+        for entry in range(pointers[neuron], pointers[neuron + 1]):
+            touched[count] = rows[sources[entry]]
+            count += 1
+        touched[count] = rows[neuron]
+        changed[count] = True
+        count += 1

@@ -1,0 +1,1 @@
+"""Orders of hidden neurons: which neurons stand beside each other in a layer."""

@@ -1,0 +1,116 @@
+"""Predicted times of a network's layers under an order of its neurons, and what a search of places needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.kernels.layer_with_pattern import OrderedLayer, ordered_us, piece_us, walk_visits
+from redpebble.kernels.machine import WIDTHS, Machine, candidates
+from redpebble.kernels.walk_distance import WALK_BLOCK, View, walk_panels
+from redpebble.kernels.work import MOST_IN_PIECE, Layer
+from redpebble.sparse.patterns.similar_rows import Rows
+from redpebble.theory.neuron_order.neuron_groups import GroupedWeight, NeuronGroups
+
+Indices = NDArray[np.int64]
+Times = Mapping[int, float]
+"""Microseconds by batch."""
+
+WALKS: Final = ("walk", "compact_walk")
+PIECES: Final = {"count_blocks": MOST_IN_PIECE, "narrow_blocks": 1 << 30}
+"""Connections of a piece, at most, of the families over blocks of inputs."""
+
+SCALE: Final = 1e12
+"""Prices are whole numbers: shares of the time of the network in so many parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class OrderCosts:
+    """The costs of the weights of `groups`, which `layers` describe but for the order; other layers cost the same."""
+
+    groups: NeuronGroups
+    layers: tuple[Layer, ...]
+    machine: Machine
+    batches: tuple[int, ...]
+    _known: dict[tuple[int, bytes], Times] = field(default_factory=dict[tuple[int, bytes], Times])
+
+    def times(self, places: Indices) -> dict[int, float]:
+        """Return the microseconds of all weights together for each batch."""
+        per_weight = [self.weight_times(number, places) for number in range(len(self.layers))]
+        return {batch: sum(times[batch] for times in per_weight) for batch in self.batches}
+
+    def weight_times(self, number: int, places: Indices) -> Times:
+        """Return the microseconds of one weight for each batch."""
+        weight = self.groups.weights[number]
+        key = number, places[weight.inputs.neurons].tobytes() + places[weight.outputs.neurons].tobytes()
+        if key not in self._known:
+            layer = self.ordered(number, places)
+            self._known[key] = {batch: self.fastest(layer, batch)[2] for batch in self.batches}
+        return self._known[key]
+
+    def ordered(self, number: int, places: Indices) -> OrderedLayer:
+        """Return a weight's layer as it is when the neurons have `places`."""
+        layer, rows = self.layers[number], self.groups.weights[number].ordered(places)
+        counts = np.diff(rows.pointers)
+        return OrderedLayer(layer.inputs, counts, layer.other_bytes, layer.stored, layer.panel_reads, rows)
+
+    def fastest(self, layer: Layer, batch: int) -> tuple[str, int, float]:
+        """Return the family that is predicted to be the fastest for a batch, its tiles' width, and the microseconds."""
+        width = max([width for width in WIDTHS if width <= batch] or WIDTHS[:1])
+        families = candidates(layer, width, self.machine.lanes)
+        times = {family: ordered_us(family, layer, width, self.machine) for family in families}
+        best = min(times, key=times.__getitem__)
+        return best, width, times[best] * -(-batch // width)
+
+    def views(self, group: int, places: Indices) -> list[View]:
+        """Return how the kernels of all weights read the neurons of a group, with prices in parts of the total time.
+
+        The neurons are numbered by their places.
+        """
+        totals = self.times(places)
+        found: list[View] = []
+        for number, weight in enumerate(self.groups.weights):
+            for start in _starts(weight, self.groups, group):
+                layer = self.ordered(number, places)
+                size = int(self.groups.starts[group + 1] - self.groups.starts[group])
+                found += self._views_of(layer, (start, start + size), totals)
+        return found
+
+    def _views_of(self, layer: OrderedLayer, span: tuple[int, int], totals: Times) -> list[View]:
+        views: list[View] = []
+        rows = layer.rows
+        assert rows is not None
+        own = _between(rows, *span)
+        panels, none = walk_panels(rows), np.zeros(0, dtype=np.int64)
+        for batch in self.batches:
+            family, width, time = self.fastest(layer, batch)
+            tiles = -(-batch // width)
+            visits = walk_visits(rows)
+            if family in WALKS and visits:
+                price = layer.walk_exponent * time / (2 * visits) / totals[batch] * SCALE
+                views.append(View(own, span[0] % WALK_BLOCK, WALK_BLOCK, panels, 1, max(1, round(price))))
+            elif family in PIECES:
+                piece, blocks = PIECES[family], layer.blocks(family)
+                block = -(-layer.inputs // blocks)
+                pieces = layer.pieces(blocks, piece)
+                price = tiles * piece_us(family, layer, width, self.machine) / pieces / totals[batch] * SCALE
+                if blocks > 1:
+                    views.append(View(own, span[0] % block, block, none, piece, max(1, round(price))))
+        return views
+
+
+def _starts(weight: GroupedWeight, groups: NeuronGroups, group: int) -> list[int]:
+    """Return the inputs of a weight at which a group starts."""
+    neurons = weight.inputs.neurons
+    return np.unique(weight.inputs.starts[groups.group_of[neurons] == group]).tolist()
+
+
+def _between(rows: Rows, start: int, end: int) -> Rows:
+    """Return what rows read between two inputs, counted from the first."""
+    kept = (rows.inputs >= start) & (rows.inputs < end)
+    ends = np.append(0, np.cumsum(kept))
+    return Rows(ends[rows.pointers], rows.inputs[kept] - start, end - start)

@@ -1,0 +1,225 @@
+"""Simulated annealing of the places of one group's neurons: two of them swap, and only their cells are counted anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.kernels.walk_distance import MOST_CELLS, View, cells, levels, view_cost
+from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
+from redpebble.theory.annealing.compiled_states import anneal_blocks
+from redpebble.theory.annealing.jit import compiled
+
+Indices = NDArray[np.int64]
+
+HOTTEST: Final = 0.3
+COLDEST: Final = 0.03
+"""Temperatures in the highest price of a view."""
+
+CONNECTIONS_A_SECOND: Final = 1e8
+"""What a budget in seconds buys: connections moved, about. A clock would give another order each time."""
+
+BLOCK: Final = 1024
+"""Proposals at one temperature."""
+
+
+class Entries(NamedTuple):
+    """Which rows each neuron of the group is read by: those of `rows[starts[m] : starts[m + 1]]`, over all views."""
+
+    starts: Indices
+    rows: Indices
+
+
+class RowTable(NamedTuple):
+    """For each row the view that owns it, its first cell, and the first level of its panel or -1."""
+
+    owner: Indices
+    cell: Indices
+    level: Indices
+
+
+class ViewTable(NamedTuple):
+    """For each view where the group starts, the size of a block, and prices [views, counts]."""
+
+    start: Indices
+    block: Indices
+    prices: Indices
+
+
+class Counts(NamedTuple):
+    """The connections in each cell, and the rows that reach each level."""
+
+    cells: Indices
+    levels: Indices
+
+
+class PlacesState:
+    """The order of a group's neurons while it is annealed, and the best one so far."""
+
+    def __init__(self, views: Sequence[View], size: int) -> None:
+        """Start from the neurons as they stand; views that are too large are left out."""
+        self._views = [view for view in views if view.cell_count <= MOST_CELLS and len(view.rows.inputs)]
+        self._entries, self._rows, self._table = _tables(self._views, size)
+        self._order = np.arange(size)
+        self._counts = _counts(self._views, self._order)
+        self._best = self._order.copy()
+        self._cost = self._best_cost = sum(view_cost(view, self._order) for view in self._views)
+
+    @property
+    def cost(self) -> int:
+        """The price of the current order."""
+        return self._cost
+
+    @property
+    def best_cost(self) -> int:
+        """The price of the best order."""
+        return self._best_cost
+
+    @property
+    def connection_count(self) -> int:
+        """Connections of all views."""
+        return len(self._entries.rows)
+
+    @property
+    def unit(self) -> int:
+        """The highest price of a view."""
+        return max((view.price for view in self._views), default=1)
+
+    def run(self, draws: NDArray[np.float64], temperature: float) -> None:
+        """Make one proposal for each row of draws; the order that they end with may be the best one so far."""
+        self._cost += int(_propose(draws, temperature, self._order, self._entries, self._parts()))
+        if self._cost < self._best_cost:
+            self._best[:], self._best_cost = self._order, self._cost
+
+    def best(self) -> Indices:
+        """Return the places of the best order, [neurons of the group]."""
+        return _places(self._best)
+
+    def go_back(self) -> None:
+        """Continue from the best order."""
+        self._order[:] = self._best
+        self._counts = _counts(self._views, _places(self._order))
+        self._cost = self._best_cost
+
+    def _parts(self) -> tuple[RowTable, ViewTable, Counts]:
+        return self._rows, self._table, self._counts
+
+
+def anneal_places(
+    views: Sequence[View], size: int, seconds: float, rng: np.random.Generator
+) -> AnnealingResult[Indices]:
+    """Return the best places of a group's neurons, what they cost, and the trace.
+
+    The same seed gives the same places: `seconds` is a number of proposals that take about as long.
+    """
+    state = PlacesState(views, size)
+    moved = 4 * state.connection_count / max(1, size) + 20
+    proposals = int(seconds * CONNECTIONS_A_SECOND / moved)
+    if proposals < 1 or size < 2 or state.connection_count == 0:
+        return AnnealingResult(state.best(), state.best_cost, ())
+    plan = AnnealingPlan(HOTTEST * state.unit, COLDEST * state.unit, proposals, block=BLOCK)
+    return anneal_blocks(state, plan, rng)
+
+
+def _places(order: Indices) -> Indices:
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def _tables(views: Sequence[View], size: int) -> tuple[Entries, RowTable, ViewTable]:
+    row_count = np.array([view.rows.row_count for view in views], dtype=np.int64)
+    first_row = np.cumsum(row_count) - row_count
+    members = [view.rows.inputs for view in views]
+    rows = [
+        first + np.repeat(np.arange(view.rows.row_count), np.diff(view.rows.pointers))
+        for first, view in zip(first_row.tolist(), views, strict=True)
+    ]
+    member = np.concatenate([np.zeros(0, dtype=np.int64), *members])
+    order = np.argsort(member, kind="stable")
+    starts = np.append(0, np.cumsum(np.bincount(member, minlength=size))).astype(np.int64)
+    cell, level = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    cell_end, level_end = 0, 0
+    for view in views:
+        cell.append(cell_end + view.block_count * np.arange(view.rows.row_count))
+        cell_end += view.block_count * view.rows.row_count
+        if view.is_walk:
+            level.append(level_end + view.panels * view.block_count * (view.block + 1))
+            level_end += (int(view.panels.max()) + 1) * view.block_count * (view.block + 1)
+        else:
+            level.append(np.full(view.rows.row_count, -1))
+    tables = [view.table() for view in views]
+    prices = np.zeros((len(views), max((len(table) for table in tables), default=1)), dtype=np.int64)
+    for number, table in enumerate(tables):
+        prices[number, : len(table)] = table
+    return (
+        Entries(starts, np.concatenate([np.zeros(0, dtype=np.int64), *rows])[order]),
+        RowTable(np.repeat(np.arange(len(views)), row_count), np.concatenate(cell), np.concatenate(level)),
+        ViewTable(
+            np.array([view.start for view in views], dtype=np.int64),
+            np.array([view.block for view in views], dtype=np.int64),
+            prices,
+        ),
+    )
+
+
+def _counts(views: Sequence[View], places: Indices) -> Counts:
+    counts = [cells(view, places) for view in views]
+    raised = [levels(view, count).ravel() for view, count in zip(views, counts, strict=True) if view.is_walk]
+    none = np.zeros(0, dtype=np.int64)
+    return Counts(np.concatenate([none, *(count.ravel() for count in counts)]), np.concatenate([none, *raised]))
+
+
+@compiled
+def _propose(
+    draws: NDArray[np.float64],
+    temperature: float,
+    order: Indices,
+    entries: Entries,
+    parts: tuple[RowTable, ViewTable, Counts],
+) -> int:
+    """Swap two neurons for each row of draws, at all distances alike, or leave them; return the change of the price."""
+    size, total = len(order), 0
+    for draw in draws:
+        one = int(draw[0] * size)
+        distance = int(size ** draw[1])
+        other = (one + (distance if draw[2] < 0.5 else size - distance)) % size
+        change = _move(order[one], (one, other), entries, parts) + _move(order[other], (other, one), entries, parts)
+        if change > 0 and draw[3] >= np.exp(-change / temperature):
+            _move(order[one], (other, one), entries, parts)
+            _move(order[other], (one, other), entries, parts)
+            continue
+        order[one], order[other] = order[other], order[one]
+        total += change
+    return total
+
+
+@compiled
+def _move(neuron: int, ways: tuple[int, int], entries: Entries, parts: tuple[RowTable, ViewTable, Counts]) -> int:
+    """Move the connections of a neuron from one place to another; return the change of the price."""
+    rows, views, counts = parts
+    change = 0
+    for entry in range(entries.starts[neuron], entries.starts[neuron + 1]):
+        row = entries.rows[entry]
+        view = rows.owner[row]
+        block = views.block[view]
+        before, after = (views.start[view] + ways[0]) // block, (views.start[view] + ways[1]) // block
+        if before == after:
+            continue
+        cell = rows.cell[row]
+        fewer, more = counts.cells[cell + before] - 1, counts.cells[cell + after] + 1
+        counts.cells[cell + before], counts.cells[cell + after] = fewer, more
+        level = rows.level[row]
+        prices = views.prices[view]
+        if level < 0:
+            change += int(prices[fewer] - prices[fewer + 1] + prices[more] - prices[more - 1])
+            continue
+        left, reached = level + before * (block + 1) + fewer + 1, level + after * (block + 1) + more
+        counts.levels[left] -= 1
+        counts.levels[reached] += 1
+        left_rows, reached_rows = counts.levels[left], counts.levels[reached]
+        change += int(prices[left_rows] - prices[left_rows + 1] + prices[reached_rows] - prices[reached_rows - 1])
+    return change

@@ -1,0 +1,1 @@
+"""Hypergraph partitions of a chain of layers."""

@@ -1,0 +1,1 @@
+"""Red-blue pebbling of connection orders: the memory machine, plain and compiled."""

@@ -1,0 +1,1 @@
+"""Lower bounds on the transfers of any order."""

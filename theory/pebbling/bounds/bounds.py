@@ -1,0 +1,144 @@
+"""How many transfers a network needs: bounds that need no search, and certified bounds that use the memory's size.
+
+Every weight, input and bias sits only in slow memory and every connection runs, so each is read; each output is
+written: at least W + N reads and S writes. Neuron by neuron with three slots (*pull*), every connection reads its
+source, every bias is read once and every neuron that is no input is written at most once: at most 2 W + N - I reads and
+N - I writes. N counts the neurons that move at all (`Network.is_moved`), I the inputs among them. An order meets the
+lower bound if and only if M is at least 1 + the largest number of live values.
+
+In rows of B values (a batch tile of B columns) weights and biases are one value, the others rows; `TransferCount` keeps
+them apart. Source: derived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup, joint_group, role_groups
+from redpebble.theory.pebbling.bounds.segment_bound import role_crowding, segment_excess
+from redpebble.theory.pebbling.bounds.separator_bound import Weighting, separator_excess
+from redpebble.theory.pebbling.bounds.spectral_weighting import (
+    degree_weights,
+    equalising_weights,
+    is_within_reach,
+    spectral_weighting,
+)
+from redpebble.theory.pebbling.machine import TransferCount
+from redpebble.theory.pebbling.neuron_graph import Network
+
+Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
+_DEGREE_POWERS = (-0.5, 0.0, 0.25)
+
+
+@dataclass(frozen=True)
+class InstanceBound:
+    """The best certified lower bound of one network and memory.
+
+    `excess_rows` rows move beyond `least`, in every order and under every policy, by `argument`.
+    """
+
+    least: TransferCount
+    excess_rows: int
+    argument: Argument
+
+    @property
+    def total(self) -> int:
+        """Values moved at least, B = 1."""
+        return self.least.total + self.excess_rows
+
+    def batched_total(self, batch: int) -> int:
+        """Values moved at least for a batch tile of `batch` columns, M counted in rows."""
+        return self.least.batched_reads(batch) + self.least.batched_writes(batch) + batch * self.excess_rows
+
+
+def lower_bound(network: Network) -> TransferCount:
+    """W + N reads and S writes, for every M."""
+    moved_inputs = int(np.sum(network.is_moved & network.is_input))
+    biases = int(np.sum(network.is_moved)) - moved_inputs
+    return TransferCount(network.connection_count, biases, moved_inputs, len(network.outputs))
+
+
+def pull_bound(network: Network) -> TransferCount:
+    """What the pull order needs at most, for M = 3: 2 W + N - I reads and N - I writes."""
+    biases = int(np.sum(network.is_moved & ~network.is_input))
+    return TransferCount(network.connection_count, biases, network.connection_count, biases)
+
+
+def instance_bound(network: Network, capacity: int) -> InstanceBound:
+    """The best lower bound for a fast memory of `capacity` values (rows, in the batched form).
+
+    Raises:
+        ValueError: M < 3.
+    """
+    return instance_bounds(network, [capacity])[0]
+
+
+def instance_bounds(network: Network, capacities: Sequence[int]) -> list[InstanceBound]:
+    """The best lower bound for each of some memories; what does not depend on M is worked out once.
+
+    Raises:
+        ValueError: M < 3.
+    """
+    for capacity in capacities:
+        if capacity < 3:
+            raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
+    least = lower_bound(network)
+    alike = _alike(role_groups(network))
+    groups = [(_weighted(group), count) for group, count in alike]
+    crowdings = [(role_crowding(group), count) for group, count in alike]
+    joint = _weighted(joint_group(network))
+    bounds: list[InstanceBound] = []
+    for slots in (capacity - 1 for capacity in capacities):
+        excesses: dict[Argument, int] = {
+            "every value moves": 0,
+            "segments": sum(count * segment_excess(crowding, slots) for crowding, count in crowdings),
+            "few can stay, by layer": sum(count * _few_can_stay(group, slots) for group, count in groups),
+            "few can stay, jointly": _few_can_stay(joint, slots),
+        }
+        argument = max(excesses, key=lambda name: excesses[name])
+        bounds.append(InstanceBound(least, excesses[argument], argument))
+    return bounds
+
+
+def _alike(groups: Sequence[RoleGroup]) -> list[tuple[RoleGroup, int]]:
+    """Return groups that differ, and how often each occurs: a butterfly has very many small ones."""
+    found: dict[bytes, tuple[RoleGroup, int]] = {}
+    for group in groups:
+        digest = hashlib.sha256(repr(group.shape).encode())
+        for array in (group.rows, group.columns, group.left_costs, group.right_costs):
+            digest.update(np.ascontiguousarray(array).data)
+        first, count = found.get(digest.digest(), (group, 0))
+        found[digest.digest()] = (first, count + 1)
+    return list(found.values())
+
+
+class _WeightedGroup(NamedTuple):
+    """A group, and some weightings of it; none for a group too large to weigh."""
+
+    group: RoleGroup
+    weightings: list[Weighting]
+
+
+def _weighted(group: RoleGroup) -> _WeightedGroup:
+    if not is_within_reach(group) or len(group.rows) == 0:
+        return _WeightedGroup(group, [])
+    weights = (equalising_weights(group), *(degree_weights(group, power) for power in _DEGREE_POWERS))
+    return _WeightedGroup(group, [spectral_weighting(group, one) for one in weights])
+
+
+def _few_can_stay(weighted: _WeightedGroup, slots: int) -> int:
+    """The best separator bound over the weightings; 0 without any, and where all roles fit into the slots."""
+    group, excess = weighted.group, 0
+    for weighting in weighted.weightings:
+        turned = Weighting(weighting.right, weighting.left, weighting.missing)
+        excess = max(
+            excess,
+            separator_excess(group, slots, weighting),
+            separator_excess(group.transposed(), slots, turned),
+        )
+    return excess

@@ -1,0 +1,144 @@
+"""What the memory machine does, step by step: the loads, sums and stores of an order, with the slot of every value.
+
+The machine of `redpebble.theory.pebbling.machine` only counts; here the same decisions become a program, which needs no
+policy. Slots 0 to M - 2 hold neurons; slow memory has a row for each neuron, at first only that of the inputs.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.pebbling.eviction import EvictionPolicy, FarthestNextUse, LeastRecentlyUsed, Use
+from redpebble.theory.pebbling.machine import Memory, check_order
+from redpebble.theory.pebbling.neuron_graph import Network
+
+
+class StepKind(IntEnum):
+    """What a step does to its slot."""
+
+    LOAD_BIAS = 0
+    """Holds a neuron's bias from now on: a sum without connections so far."""
+    LOAD_ROW = 1
+    """Holds a neuron's value or partial sum from slow memory."""
+    CONNECT = 2
+    """Its value times a weight is added to the sum in the other slot."""
+    FINISH = 3
+    """Its sum is complete and becomes the neuron's value."""
+    STORE_ROW = 4
+    """Its value or partial sum goes to slow memory."""
+
+
+class _Step(NamedTuple):
+    """A kind, one or two slots, and the number of a neuron, for `CONNECT` of a connection."""
+
+    kind: StepKind
+    slot: int
+    other_slot: int
+    number: int
+
+
+def plan_steps(network: Network, order: NDArray[np.int64], memory: Memory) -> NDArray[np.int64]:
+    """The steps of an order, shape [steps, 4]: `StepKind`, slot, other slot (0 if there is none), number.
+
+    Loads, connections and stores are as many as `count_transfers` counts for the same order and memory. A value without
+    further uses leaves its slot without a step.
+
+    Args:
+        network: what to run.
+        order: connection ids, shape [W].
+        memory: size and policy, min or lru.
+
+    Raises:
+        ValueError: the order cannot be run, or the policy is random, which decides nothing beforehand.
+    """
+    check_order(network, order)
+    if memory.policy == "random":
+        raise ValueError("steps need a policy that decides beforehand, min or lru")
+    policy = FarthestNextUse() if memory.policy == "min" else LeastRecentlyUsed()
+    planner = _Planner(network, memory.capacity - 1, policy)
+    sources, targets = network.sources[order].tolist(), network.targets[order].tolist()
+    source_nexts, target_nexts = _next_uses(network, order)
+    for step, connection in enumerate(order.tolist()):
+        planner.connect(connection, (sources[step], source_nexts[step]), (targets[step], target_nexts[step]))
+    planner.finish_lone_outputs(network)
+    return np.array(planner.steps, dtype=np.int64).reshape(-1, 4)
+
+
+class _Planner:
+    """Slots, what slow memory lacks, and the steps so far."""
+
+    def __init__(self, network: Network, slot_count: int, policy: EvictionPolicy) -> None:
+        self._policy = policy
+        self._free = list(range(slot_count))[::-1]
+        self._slots: dict[int, int] = {}
+        self._is_output: list[bool] = network.is_output.tolist()
+        self._uses: list[int] = (network.in_degrees + network.out_degrees).tolist()
+        self._missing: list[int] = network.in_degrees.tolist()
+        lone = (network.in_degrees == 0) & ~network.is_input
+        self._only_bias: list[bool] = lone.tolist()
+        self._bias_next: list[bool] = (~network.is_input).tolist()
+        self._dirty: list[bool] = (lone & network.is_output).tolist()
+        self.steps: list[_Step] = []
+
+    def connect(self, connection: int, source: tuple[int, int], target: tuple[int, int]) -> None:
+        """Run a connection between (neuron, step of its next use) and another such pair."""
+        start, end = source[0], target[0]
+        self._hold(start, end)
+        self._hold(end, start)
+        self._dirty[end] = True
+        self.steps.append(_Step(StepKind.CONNECT, self._slots[start], self._slots[end], connection))
+        self._missing[end] -= 1
+        if self._missing[end] == 0:
+            self.steps.append(_Step(StepKind.FINISH, self._slots[end], 0, end))
+        for neuron, next_step in (source, target):
+            self._uses[neuron] -= 1
+            self._policy.touch(Use(neuron, next_step, self._dirty[neuron]))
+            if self._uses[neuron] == 0:
+                self._release(neuron)
+
+    def finish_lone_outputs(self, network: Network) -> None:
+        """Move the outputs that have no connection."""
+        lone = network.is_output & (network.in_degrees + network.out_degrees == 0)
+        for neuron in np.flatnonzero(lone).tolist():
+            self._load(neuron)
+            self.steps.append(_Step(StepKind.STORE_ROW, self._slots[neuron], 0, neuron))
+            self._free.append(self._slots.pop(neuron))
+
+    def _hold(self, neuron: int, pinned: int) -> None:
+        if neuron in self._slots:
+            return
+        if not self._free:
+            self._release(self._policy.victim(pinned))
+        self._load(neuron)
+
+    def _load(self, neuron: int) -> None:
+        slot = self._slots[neuron] = self._free.pop()
+        kind = StepKind.LOAD_BIAS if self._bias_next[neuron] else StepKind.LOAD_ROW
+        self.steps.append(_Step(kind, slot, 0, neuron))
+        self._bias_next[neuron] = self._only_bias[neuron]
+        if self._only_bias[neuron]:
+            self.steps.append(_Step(StepKind.FINISH, slot, 0, neuron))
+
+    def _release(self, neuron: int) -> None:
+        self._policy.forget(neuron)
+        slot = self._slots.pop(neuron)
+        if self._dirty[neuron] and (self._uses[neuron] > 0 or self._is_output[neuron]):
+            self.steps.append(_Step(StepKind.STORE_ROW, slot, 0, neuron))
+        self._dirty[neuron] = False
+        self._free.append(slot)
+
+
+def _next_uses(network: Network, order: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """The step of the next use of each step's source and target, W where there is none."""
+    count = len(order)
+    neurons = np.concatenate((network.sources[order], network.targets[order]))
+    steps = np.tile(np.arange(count), 2)
+    by_use = np.lexsort((steps, neurons))
+    same = neurons[by_use[1:]] == neurons[by_use[:-1]]
+    nexts = np.full(2 * count, count, dtype=np.int64)
+    nexts[by_use[:-1][same]] = steps[by_use[1:][same]]
+    return nexts[:count].tolist(), nexts[count:].tolist()

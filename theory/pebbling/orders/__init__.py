@@ -1,0 +1,1 @@
+"""Connection orders that are constructed, not searched."""

@@ -1,0 +1,190 @@
+"""Greedy rolling, compiled: the same orders of targets as `theory.rolling_orders.greedy_target_orders`.
+
+Every sum is taken in the same order, so that ties are the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+# Counters: targets opened and closed, closed ones that have passed on their value, and those that will.
+OPENED, CLOSED, PASSED, PASSING = 0, 1, 2, 3
+
+
+class Graph(NamedTuple):
+    """The network; the connections into each neuron, and out of it, by id."""
+
+    sources: Ids
+    targets: Ids
+    in_starts: Ids
+    incoming: Ids
+    out_starts: Ids
+    outgoing: Ids
+
+
+class Rolling(NamedTuple):
+    """What changes while targets roll; the names are those of the theory."""
+
+    worths: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    remaining: Ids
+    waiting: Ids
+    may_open: Flags
+    is_open: Flags
+    is_final: Flags
+    has_run: Flags
+    orders: Ids
+    passing: Ids
+    counters: Ids
+
+
+def greedy_target_orders(network: Network, open_count: int, exponent: float) -> TargetOrders:
+    """Load the final source that helps most, open the target whose sources would help most.
+
+    Args:
+        network: what to run.
+        open_count: targets open at once, M - 2 or less.
+        exponent: how much nearly finished targets are preferred.
+
+    Raises:
+        ValueError: no open target.
+    """
+    if open_count < 1:
+        raise ValueError(f"{open_count} targets are open, at least 1 is needed")
+    graph, rolling = _graph(network), _rolling(network, exponent)
+    roll(graph, rolling, open_count)
+    return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
+
+
+def _graph(network: Network) -> Graph:
+    incoming, outgoing = network.incoming, network.outgoing
+    return Graph(
+        network.sources, network.targets, incoming.starts, incoming.connections, outgoing.starts, outgoing.connections
+    )
+
+
+def _rolling(network: Network, exponent: float) -> Rolling:
+    is_target = network.in_degrees > 0
+    worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
+    worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -exponent
+    waiting = np.bincount(network.targets[is_target[network.sources]], minlength=network.neuron_count).astype(np.int64)
+    return Rolling(
+        worths=worths,
+        scores=np.zeros(network.neuron_count),
+        remaining=network.in_degrees.copy(),
+        waiting=waiting,
+        may_open=is_target & (waiting == 0),
+        is_open=np.zeros(network.neuron_count, dtype=np.bool_),
+        is_final=~is_target,
+        has_run=np.zeros(network.connection_count, dtype=np.bool_),
+        orders=np.zeros((2, int(is_target.sum())), dtype=np.int64),
+        passing=np.zeros(network.neuron_count, dtype=np.int64),
+        counters=np.zeros(4, dtype=np.int64),
+    )
+
+
+@compiled
+def roll(graph: Graph, rolling: Rolling, open_count: int) -> None:
+    """Open and close all targets."""
+    _fill(graph, rolling, open_count)
+    while rolling.counters[OPENED] > rolling.counters[CLOSED]:
+        source = _best_source(rolling)
+        while _load(graph, rolling, source):
+            _fill(graph, rolling, open_count)
+
+
+@compiled
+def _best_source(rolling: Rolling) -> int:
+    counters = rolling.counters
+    if counters[PASSED] < counters[PASSING]:
+        place: int = counters[PASSED]
+        counters[PASSED] += 1
+        return rolling.passing[place]
+    best, best_score = 0, -2.0
+    for source in range(len(rolling.scores)):
+        score = rolling.scores[source] if rolling.is_final[source] else -1.0
+        if score > best_score:
+            best, best_score = source, score
+    return best
+
+
+@compiled
+def _load(graph: Graph, rolling: Rolling, source: int) -> bool:
+    """Run the connections of a source to open targets; whether there was any."""
+    has_any = False
+    for place in range(graph.out_starts[source], graph.out_starts[source + 1]):
+        connection = graph.outgoing[place]
+        if rolling.is_open[graph.targets[connection]] and not rolling.has_run[connection]:
+            _run(graph, rolling, connection)
+            has_any = True
+    return has_any
+
+
+@compiled
+def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
+    target = graph.targets[connection]
+    left = rolling.remaining[target] - 1
+    rolling.remaining[target] = left
+    rolling.has_run[connection] = True
+    rolling.scores[graph.sources[connection]] -= rolling.worths[left + 1]
+    if left == 0:
+        _close(graph, rolling, target)
+        return
+    gain = rolling.worths[left] - rolling.worths[left + 1]
+    for place in range(graph.in_starts[target], graph.in_starts[target + 1]):
+        if not rolling.has_run[graph.incoming[place]]:
+            rolling.scores[graph.sources[graph.incoming[place]]] += gain
+
+
+@compiled
+def _close(graph: Graph, rolling: Rolling, target: int) -> None:
+    counters = rolling.counters
+    rolling.is_open[target] = False
+    rolling.is_final[target] = True
+    rolling.orders[1, counters[CLOSED]] = target
+    counters[CLOSED] += 1
+    if graph.out_starts[target + 1] > graph.out_starts[target]:
+        rolling.passing[counters[PASSING]] = target
+        counters[PASSING] += 1
+
+
+@compiled
+def _fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
+    """Open the best targets while there is room."""
+    counters = rolling.counters
+    while counters[OPENED] - counters[CLOSED] < open_count:
+        best, best_sum = -1, -1e300
+        for target in range(len(rolling.may_open)):
+            if rolling.may_open[target]:
+                total = 0.0
+                for place in range(graph.in_starts[target], graph.in_starts[target + 1]):
+                    total += rolling.scores[graph.sources[graph.incoming[place]]]
+                if total > best_sum:
+                    best, best_sum = target, total
+        if best < 0:
+            return
+        _open(graph, rolling, best)
+
+
+@compiled
+def _open(graph: Graph, rolling: Rolling, target: int) -> None:
+    rolling.orders[0, rolling.counters[OPENED]] = target
+    rolling.counters[OPENED] += 1
+    rolling.may_open[target], rolling.is_open[target] = False, True
+    worth = rolling.worths[rolling.remaining[target]]
+    for place in range(graph.in_starts[target], graph.in_starts[target + 1]):
+        rolling.scores[graph.sources[graph.incoming[place]]] += worth
+    for place in range(graph.out_starts[target], graph.out_starts[target + 1]):
+        reached = graph.targets[graph.outgoing[place]]
+        rolling.waiting[reached] -= 1
+        if rolling.waiting[reached] == 0:
+            rolling.may_open[reached] = True

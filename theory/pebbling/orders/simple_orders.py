@@ -1,0 +1,83 @@
+"""Connection orders without a search: pull, push, target blocks, depth first.
+
+All return connection ids, shape [W], and are topological.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.pebbling.neuron_graph import Network
+
+
+def pull_order(network: Network) -> NDArray[np.int64]:
+    """Target by target in topological order, each with all its sources."""
+    places = topological_places(network)
+    return np.lexsort((places[network.sources], places[network.targets])).astype(np.int64)
+
+
+def push_order(network: Network) -> NDArray[np.int64]:
+    """Source by source in topological order, each to all its targets."""
+    places = topological_places(network)
+    return np.lexsort((places[network.targets], places[network.sources])).astype(np.int64)
+
+
+def target_block_order(network: Network, block_size: int) -> NDArray[np.int64]:
+    """Blocks of consecutive targets in topological order; in a block source by source, each to its targets there.
+
+    The sources come in the order of their first target in the block, so that targets finish one after another; a source
+    that is a target of the same block comes after its own sources. With `block_size` M - 2 a block, a passing source
+    and a weight fill the memory.
+
+    Raises:
+        ValueError: a block without targets.
+    """
+    if block_size < 1:
+        raise ValueError(f"a block holds {block_size} targets, at least 1 is needed")
+    places = topological_places(network)
+    targets = network.topological_order[network.in_degrees[network.topological_order] > 0]
+    blocks = np.zeros(network.neuron_count, dtype=np.int64)
+    blocks[targets] = np.arange(len(targets)) // block_size
+    visits = blocks[network.targets] * network.neuron_count + network.sources
+    visited, of_connection = np.unique(visits, return_inverse=True)
+    first_targets = np.full(len(visited), network.neuron_count, dtype=np.int64)
+    np.minimum.at(first_targets, of_connection, places[network.targets])
+    keys = (places[network.targets], places[network.sources], first_targets[of_connection], blocks[network.targets])
+    return np.lexsort(keys).astype(np.int64)
+
+
+def depth_first_order(network: Network) -> NDArray[np.int64]:
+    """From each output backwards: a source is computed when the first of its connections needs it, which then runs."""
+    order: list[int] = []
+    started = np.zeros(network.neuron_count, dtype=np.bool_)
+    # Neurons that reach no output come last.
+    roots = np.concatenate((network.outputs, network.topological_order[::-1]))
+    for root in roots.tolist():
+        if not started[root]:
+            _compute(network, root, started, order)
+    return np.array(order, dtype=np.int64)
+
+
+def topological_places(network: Network) -> NDArray[np.int64]:
+    """The place of each neuron in the topological order, shape [N]."""
+    places = np.empty(network.neuron_count, dtype=np.int64)
+    places[network.topological_order] = np.arange(network.neuron_count)
+    return places
+
+
+def _compute(network: Network, root: int, started: NDArray[np.bool_], order: list[int]) -> None:
+    """Append the connections that make `root` final and have not run; a stack of what is left of each neuron."""
+    started[root] = True
+    stack = [network.incoming.of(root).tolist()[::-1]]
+    while stack:
+        if not stack[-1]:
+            stack.pop()
+            continue
+        connection = stack[-1][-1]
+        source = int(network.sources[connection])
+        if started[source]:
+            order.append(stack[-1].pop())
+            continue
+        started[source] = True
+        stack.append(network.incoming.of(source).tolist()[::-1])

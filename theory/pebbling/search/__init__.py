@@ -1,0 +1,1 @@
+"""Annealing of connection orders, compiled."""

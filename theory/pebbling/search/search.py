@@ -1,0 +1,110 @@
+"""The entry point of the search: the best connection order that a budget finds, never worse than the best start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.theory.pebbling.machine import Memory, TransferCount
+from redpebble.theory.pebbling.machine_compiled import count_transfers
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.search.phases import Budget, Candidate, Search, SearchTrace, joined_trace
+from redpebble.theory.pebbling.search.starts import start_orders
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What to search for, and for how long.
+
+    Args:
+        capacity: M, in values (in rows of B values for the batched form).
+        policy: who is evicted; the random policy has no exact cost to search by.
+        proposals: budget in proposed moves, of all threads and restarts together; the same seed then finds the same
+            order. 0 takes the best start.
+        remaining: instead of `proposals`: what is left of a time budget, in any unit; it is asked now and again, and
+            the search ends when it is not positive. The first answer is the whole budget.
+        threads: searches that run side by side; the best one wins.
+        restarts: how often each search heats up again, from its best order.
+
+    Raises:
+        ValueError: M < 3, an unknown policy, both budgets or none, or threads or restarts below 1.
+    """
+
+    capacity: int
+    policy: Literal["min", "lru"] = "min"
+    proposals: int | None = None
+    remaining: Callable[[], float] | None = None
+    threads: int = 1
+    restarts: int = 1
+
+    def __post_init__(self) -> None:
+        """Check all fields."""
+        if Memory(self.capacity, self.policy).policy == "random":
+            raise ValueError("the random policy has no exact cost to search by")
+        if (self.proposals is None) == (self.remaining is None):
+            raise ValueError("a search takes either a number of proposals or a time budget")
+        if self.proposals is not None and self.proposals < 0:
+            raise ValueError(f"a search of {self.proposals} proposals is less than none")
+        if min(self.threads, self.restarts) < 1:
+            raise ValueError(f"{self.threads} threads and {self.restarts} restarts, at least 1 of each is needed")
+
+    def budget(self) -> Budget:
+        """What each thread may spend; a time budget begins now."""
+        if self.remaining is None:
+            return Budget((self.proposals or 0) // self.threads, None, self.restarts)
+        remaining, whole = self.remaining, self.remaining()
+        return Budget(None, lambda: 1.0 - remaining() / whole if whole > 0 else 1.0, self.restarts)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory that orders are counted for."""
+        return Memory(self.capacity, self.policy)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundOrder:
+    """The best order of a search, and what it was compared with.
+
+    Attributes:
+        order: connection ids, shape [W], int64.
+        counts: what it moves for the memory asked for.
+        start: the name of the start that it came from.
+        trace: of the search that found it.
+        starts: what each start moves; never less than `counts`.
+    """
+
+    order: NDArray[np.int64]
+    counts: TransferCount
+    start: str
+    trace: SearchTrace
+    starts: Mapping[str, TransferCount]
+
+
+def search_order(network: Network, request: SearchRequest, rng: np.random.Generator) -> FoundOrder:
+    """Search the connection order with the fewest transfers.
+
+    First orders of targets are annealed, then connections one by one and in runs; every thread does so on its own, and
+    the best order of all is taken.
+
+    Args:
+        network: what to run.
+        request: memory and budget.
+        rng: source of randomness.
+    """
+    orders = start_orders(network, request.capacity)
+    starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
+    candidates = {name: Candidate(orders[name], count.total, name, ()) for name, count in starts.items()}
+    found = [min(candidates.values(), key=lambda candidate: candidate.cost)]
+    if request.proposals != 0 and network.connection_count > 1:
+        searches = [Search(network, request.memory, request.budget(), thread) for thread in rng.spawn(request.threads)]
+        with ThreadPoolExecutor(request.threads) as pool:
+            futures = [pool.submit(search.improve, candidates) for search in searches]
+        found += [future.result() for future in futures]
+    best = min(found, key=lambda candidate: candidate.cost)
+    counts = count_transfers(network, best.order, request.memory)
+    return FoundOrder(best.order, counts, best.start, joined_trace(best.trace), starts)

@@ -1,0 +1,95 @@
+"""The demonstration: a network that was really trained and pruned, optimized, checked and measured.
+
+`python -m redpebble.tools.demo` writes its models to the folder given, or to a temporary one.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.bench.results.console import console
+from redpebble.bench.suites.model_bench import BenchPlan
+from redpebble.models.digits import digits_accuracy, digits_record
+from redpebble.models.zoo import build, save
+from redpebble.tools.commands import OptimizeRequest, OutputFiles, bench_and_print, check_model, optimize_model
+from redpebble.verification.compare import CheckPlan
+from redpebble.verification.oracle import Oracle, Tolerance
+
+PLAN = CheckPlan(batches=(1, 7, 64), runs=3, seed=0, tolerance=Tolerance(), shapes={})
+
+
+def main(folder: Path) -> bool:
+    """Run the demonstration in `folder`; return whether everything agrees with onnxruntime."""
+    pruned, optimized = folder / "digits.onnx", folder / "digits-optimized.onnx"
+    save(build("digits"), pruned)
+    console.rule("optimize: dead neurons out, constants folded, layers fused")
+    files = OutputFiles(optimized, external_data=None, report=None, library=False)
+    agreed = optimize_model(OptimizeRequest(pruned, None, (), files), PLAN)
+    console.rule("check: our native code against onnxruntime")
+    agreed = check_model(pruned, None, PLAN, None) and agreed
+    console.rule("accuracy on 360 images that training never saw")
+    print_accuracies(pruned, optimized)
+    console.rule("speed: medians of interleaved runs, row-major in and out, one thread")
+    bench_and_print(pruned, BenchPlan(batches=(1, 32, 128, 512)), None)
+    console.rule("onnxruntime itself, with one more line: register_custom_ops_library")
+    return run_in_onnxruntime(pruned, optimized) and agreed
+
+
+def run_in_onnxruntime(pruned: Path, optimized: Path) -> bool:
+    """Run the optimized file in a plain session, with our library and without, beside the original; print speeds."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    original, without = (onnxruntime.InferenceSession(path, options) for path in (pruned, optimized))
+    options.register_custom_ops_library(redpebble.get_library_path())
+    within = onnxruntime.InferenceSession(optimized, options)
+    rng = np.random.default_rng(0)
+    agreed = True
+    for batch in (1, 32, 128, 512):
+        feeds = {"x": rng.random((batch, 64), dtype=np.float32)}
+        sessions = {"original": original, "without": without, "within": within}
+        outputs = {name: one.run(None, feeds)[0] for name, one in sessions.items()}
+        agreed &= all(np.allclose(outputs["original"], other, 1e-4, 1e-5) for other in outputs.values())
+        times = interleave({name: partial(one.run, None, feeds) for name, one in sessions.items()}, Budget(0.3))
+        ratios = [times["original"].median_us / times[name].median_us for name in ("without", "within")]
+        line = f"batch {batch:4d}: the optimized file {ratios[0]:5.2f}x, with our library registered {ratios[1]:5.2f}x"
+        console.print(line, highlight=False)
+    console.print(f"outputs {'agree' if agreed else 'DIFFER'}", highlight=False)
+    return agreed
+
+
+def print_accuracies(pruned: Path, optimized: Path) -> None:
+    """Show the accuracy of the network before pruning, after it, and after our work."""
+    network = redpebble.compile(pruned)
+
+    def native(images: NDArray[np.float32]) -> NDArray[np.float32]:
+        return network.run(None, {network.get_inputs()[0].name: images})[0]
+
+    lines = {
+        "dense, as recorded when it was trained": float(digits_record()["accuracy_dense"]),
+        "pruned to 95 %, onnxruntime": digits_accuracy(_in_onnxruntime(pruned)),
+        "optimized model, onnxruntime": digits_accuracy(_in_onnxruntime(optimized)),
+        "our native code": digits_accuracy(native),
+    }
+    for line, accuracy in lines.items():
+        console.print(f"{line:40s} {100 * accuracy:.2f} %", highlight=False)
+
+
+def _in_onnxruntime(path: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    oracle = Oracle(path)
+    name = oracle.session.get_inputs()[0].name
+    return lambda images: oracle.run({name: images})[0]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit(0 if main(Path(sys.argv[1])) else 1)
+    with tempfile.TemporaryDirectory() as temporary:
+        sys.exit(0 if main(Path(temporary)) else 1)

@@ -1,0 +1,83 @@
+"""The command line of networks on several machines: `partition` and `run`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Plan(StrEnum):
+    """How a network is split: by neurons, by samples, by layers, or as the planner finds best."""
+
+    AUTO = "auto"
+    ROWS = "rows"
+    BATCH = "batch"
+    LAYERS = "layers"
+
+
+def partition(
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")],
+    parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="PARTS", help="The folder of parts to write.")],
+    plan: Annotated[Plan, typer.Option(help="What is split.")] = Plan.AUTO,
+    imbalance: Annotated[float, typer.Option(help="Of the connections of a layer: fullest part / mean - 1.")] = 0.03,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    memory: Annotated[
+        str | None, typer.Option("--memory-per-machine", metavar="BYTES", help="Room for a part, such as 4GiB.")
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples of a usual run, for the planner.")] = 1024,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Under mpiexec: measure messages between its first two ranks.")
+    ] = False,
+) -> None:
+    """Split a model into a folder of parts, one for each rank of mpiexec, and say how and why."""
+    from redpebble.distributed.plans.plans import PlanRequest, parse_bytes
+    from redpebble.tools.distributed_commands import partition_model
+
+    room = None if memory is None else parse_bytes(memory)
+    request = PlanRequest(parts, plan.value, imbalance, seed, room, batch)
+    partition_model(model, output, request, measure=measure)
+
+
+def simulate(
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")],
+    parts: Annotated[str, typer.Option("-p", "--parts", metavar="P,P", help="Numbers of parts.")] = "1,2,4,8,16,32",
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples of a run.")] = 1024,
+    imbalance: Annotated[float, typer.Option(help="Of the connections of a layer: fullest part / mean - 1.")] = 0.03,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.")] = None,
+) -> None:
+    """Predict the time of each plan on more machines than there are, from real partitions and a model of messages."""
+    from redpebble.distributed.plans.plans import PlanRequest
+    from redpebble.tools.distributed_commands import simulate_model
+    from redpebble.tools.main import numbers
+
+    requests = [PlanRequest(count, "auto", imbalance, seed, None, batch) for count in numbers(parts)]
+    simulate_model(model, requests, plot)
+
+
+def run(
+    parts: Annotated[Path, typer.Argument(metavar="PARTS", help="A folder of parts, which every rank can read.")],
+    inputs: Annotated[list[str], typer.Option("--input", metavar="[NAME=]X.npy", help="An input, float32.")],
+    outputs: Annotated[list[str], typer.Option("--output", metavar="[NAME=]Y.npy", help="Where an output goes.")],
+    threads: Annotated[int, typer.Option(help="Of each rank.")] = 1,
+    batch_tile: Annotated[int | None, typer.Option(metavar="B", help="Samples that travel together.")] = None,
+    patience: Annotated[float, typer.Option(metavar="S", help="Seconds after which a silent rank is dead.")] = 10.0,
+    shared_memory: Annotated[
+        bool, typer.Option(help="Whether ranks of one machine send through memory that both see.")
+    ] = True,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON.")
+    ] = None,
+) -> None:
+    """Run parts, on as many ranks: mpiexec -n P redpebble run PARTS --input X.npy --output Y.npy.
+
+    Every rank reads and writes its slices of the files. When a rank fails, hangs or dies, all end with exit code 2.
+    """
+    from redpebble.distributed.run.network import RunOptions
+    from redpebble.distributed.running_parts import RunRequest, run_parts
+
+    options = RunOptions(threads, batch_tile, shared_memory=shared_memory)
+    request = RunRequest(parts, inputs, outputs, options, patience, report)
+    raise typer.Exit(run_parts(request))

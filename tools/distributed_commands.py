@@ -1,0 +1,58 @@
+"""What `partition` and `simulate` do: a model becomes a folder of parts, or predictions for many machines."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from redpebble.compiler import NativeChoices, build_module
+from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.plans.cluster import measured_world
+from redpebble.distributed.plans.plans import PlanRequest, plan
+from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
+from redpebble.model_digest import model_digest
+from redpebble.passes.analysis.partitioned_layers import write_partition
+
+ORDERINGS = ("pebble-reorder-neurons", "pebble-schedule-network")
+"""Passes that order neurons for a machine with all of them: parts have other neurons, in an order of their own."""
+
+
+def partition_model(model: Path, folder: Path, request: PlanRequest, *, measure: bool = False) -> None:
+    """Split a model into a folder of parts, and show how and why; with `measure` every rank of mpiexec is to call it.
+
+    Raises:
+        ModelError: the model is unreadable, not covered, or cannot be split like this.
+        ValueError: a number makes no sense, or no plan fits into memory.
+        OSError: the folder cannot be written.
+    """
+    if measure:
+        machine = measured_world(request.machine)
+        if machine is None:
+            return
+        request = replace(request, machine=machine)
+        print(f"measured: {machine.latency * 1e6:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s between ranks")
+    choices = NativeChoices(skip_passes=ORDERINGS if request.kind in ("rows", "layers") else ())
+    module, digest = build_module(model, choices=choices), model_digest(model)
+    chosen = plan(module, request)
+    for line in chosen.lines:
+        print(line)
+    if chosen.partition is not None:
+        write_partition(module, chosen.partition)
+    name = "" if digest is None else digest.hex()
+    parts = PartsRequest(chosen.kind, request.part_count, chosen.partition, name, chosen.lines[-1], batch=request.batch)
+    written = write_parts(module, parts, folder)
+    sizes = [(folder / part.file).stat().st_size for part in written.parts]
+    print(f"{written.kind}: {written.part_count} parts of {min(sizes):,} to {max(sizes):,} bytes in {folder}")
+
+
+def simulate_model(model: Path, requests: Sequence[PlanRequest], plot: Path | None) -> None:
+    """Predict and show the time of each plan for each number of parts, and draw it.
+
+    Raises:
+        ModelError: the model is unreadable or not covered.
+        ValueError: a number makes no sense, or the plot has no known format.
+    """
+    scaling = predict_scaling(build_module(model), requests)
+    for line in scaling_lines(scaling):
+        print(line)
+    if plot is not None:
+        save_scaling_plot(scaling, model.stem, plot)

@@ -1,0 +1,1 @@
+"""`redpebble explain` and `schedule`: text, tables, charts, the page."""

@@ -1,0 +1,227 @@
+"""What a model's data movement is and could be: bounds, the transfers of several orders, and what a search finds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from redpebble.dialect.reports.layer_report import Report
+from redpebble.theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
+from redpebble.theory.pebbling.machine import Memory, TransferCount
+from redpebble.theory.pebbling.machine_compiled import count_levels
+from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.pebbling.orders.rolling_orders import sliding_window_order
+from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
+from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
+from redpebble.tools.explain.saved_orders import FoundSchedule, ScheduleRequest, add_counts, find_schedule
+
+Order = NDArray[np.int64]
+Policy = Literal["min", "lru"]
+QUICK_ORDERS: Final[Mapping[str, Callable[[Network, int], Order]]] = MappingProxyType(
+    {
+        "pull": lambda network, _: pull_order(network),
+        "push": lambda network, _: push_order(network),
+        "depth first": lambda network, _: depth_first_order(network),
+        "target blocks": lambda network, memory: target_block_order(network, memory - 2),
+        "sliding window": lambda network, memory: sliding_window_order(network, memory - 2),
+    }
+)
+"""Orders that take a second or two for a million connections, for a network and M."""
+
+SEARCHED: Final = "searched"
+"""The name of the order that the search finds."""
+
+MOST_SEARCHED: Final = 250_000
+"""Connections up to which `explain` searches an order: the search's own starts take longer than the rest beyond."""
+
+CURVE_POINTS: Final = 9
+L1_BYTES: Final = 48 * 1024
+"""Of a usual first-level cache: the memory that is meant where none is given."""
+
+
+@dataclass(frozen=True)
+class ExplainRequest:
+    """M in rows, the columns of a row, and how long to search for an order."""
+
+    memory: int
+    batch_tile: int = 1
+    seconds: float = 2.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch_tile < 1:
+            raise ValueError(f"a batch tile of {self.batch_tile} columns, at least 1 is needed")
+        Memory(self.memory)
+        _ = self.search
+
+    @property
+    def search(self) -> ScheduleRequest:
+        """What order of the connections to search for."""
+        return ScheduleRequest(self.memory, "min", self.seconds, self.seed)
+
+    @staticmethod
+    def default_memory(batch_tile: int) -> int:
+        """Return the rows of `batch_tile` columns that fit into a usual first-level cache."""
+        return max(3, L1_BYTES // (4 * max(1, batch_tile)))
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Values read and written, for a batch tile."""
+
+    reads: int
+    writes: int
+
+    @property
+    def total(self) -> int:
+        """Values moved."""
+        return self.reads + self.writes
+
+    @staticmethod
+    def of(count: TransferCount, batch_tile: int) -> "Transfers":
+        """Return what a count is in values."""
+        return Transfers(count.batched_reads(batch_tile), count.batched_writes(batch_tile))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values moved against M under MIN: one number for each of `memories`, for each order and the certified bound."""
+
+    memories: tuple[int, ...]
+    orders: Mapping[str, tuple[int, ...]]
+    instance_lower: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkExplanation:
+    """The graphs of a model together, run one after the other; transfers are values for the batch tile."""
+
+    network: Network
+    graph_line: str
+    lower: Transfers
+    upper: Transfers
+    instance_lower: int
+    arguments: tuple[str, ...]
+    """What the certified bounds of the graphs rest on."""
+    orders: Mapping[str, Mapping[Policy, Transfers]]
+    curve: Curve
+    schedule: FoundSchedule | None
+    order: Order
+    """The best order of all, by its transfers under MIN."""
+    order_name: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that is known of a model; `network` is None where it has no linear layer with constant weights."""
+
+    request: ExplainRequest
+    report: Report
+    graph_line: str
+    network: NetworkExplanation | None
+
+
+def explain(model: FlatModel, report: Report, request: ExplainRequest) -> Explanation:
+    """Count orders and bound what any order transfers; `report` says what is known of the model's layers."""
+    if not model.networks:
+        return Explanation(request, report, model.graph_line, None)
+    # on a machine that does something else, threads that spin in eigenvalue solvers cost far more than they save
+    with threadpool_limits(1):
+        network = _explain_network(model, request)
+    return Explanation(request, report, model.graph_line, network)
+
+
+def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplanation:
+    networks, batch = model.networks, request.batch_tile
+    orders = {name: [make(one, request.memory) for one in networks] for name, make in QUICK_ORDERS.items()}
+    schedule = None
+    if sum(one.connection_count for one in networks) <= MOST_SEARCHED:
+        schedule = find_schedule(model, request.search)
+        orders[SEARCHED] = [found.order for found in schedule.found]
+    memories = _memories(networks, request.memory)
+    here = memories.index(request.memory)
+    counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
+    cached = {name: _count(networks, parts, [request.memory], "lru")[0] for name, parts in orders.items()}
+    bounds = [_bounds(one, memories, here) for one in networks]
+    best = min(counts, key=lambda name: counts[name][here].total)
+    return NetworkExplanation(
+        network=join(networks),
+        graph_line=model.graph_line,
+        lower=Transfers.of(add_counts([lower_bound(one) for one in networks]), batch),
+        upper=Transfers.of(add_counts([pull_bound(one) for one in networks]), batch),
+        instance_lower=sum(bound[here].batched_total(batch) for bound in bounds),
+        arguments=tuple(dict.fromkeys(bound[here].argument for bound in bounds)),
+        orders={
+            name: {"min": Transfers.of(counted[here], batch), "lru": Transfers.of(cached[name], batch)}
+            for name, counted in counts.items()
+        },
+        curve=Curve(
+            tuple(memories),
+            {name: tuple(Transfers.of(count, batch).total for count in counted) for name, counted in counts.items()},
+            tuple(sum(bound[place].batched_total(batch) for bound in bounds) for place in range(len(memories))),
+        ),
+        schedule=schedule,
+        order=join_orders(networks, orders[best]),
+        order_name=best,
+    )
+
+
+def _memories(networks: tuple[Network, ...], memory: int) -> list[int]:
+    """Return sizes from 3 to where everything fits, about evenly spread by their logarithm, `memory` among them."""
+    largest = max(memory, 2 + max(network.neuron_count for network in networks))
+    spread = np.geomspace(3, largest, CURVE_POINTS).round().astype(np.int64).tolist()
+    return sorted({*spread, memory})
+
+
+def _count(
+    networks: tuple[Network, ...], orders: list[Order], memories: list[int], policy: Policy = "min"
+) -> list[TransferCount]:
+    """Return the transfers of graphs run one after the other, for each memory."""
+    wanted = [Memory(memory, policy) for memory in memories]
+    counted = [count_levels(network, order, wanted) for network, order in zip(networks, orders, strict=True)]
+    return [add_counts(list(counts)) for counts in zip(*counted, strict=True)]
+
+
+def _bounds(network: Network, memories: list[int], here: int) -> list[InstanceBound]:
+    """Return a bound for each memory, worked out for a few of them: what binds a larger memory binds a smaller one."""
+    chosen = sorted({0, here // 2, here, min(here + 1, len(memories) - 1), len(memories) - 1})
+    known = dict(zip(chosen, instance_bounds(network, [memories[place] for place in chosen]), strict=True))
+    return [known[min(at for at in chosen if at >= place)] for place in range(len(memories))]
+
+
+def explanation_report(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as the JSON that `explain --report` writes."""
+    request, network = explanation.request, explanation.network
+    return {
+        "memory": request.memory,
+        "batch_tile": request.batch_tile,
+        "network": None if network is None else _network_report(network),
+        "layers": [asdict(layer) for layer in explanation.report],
+        "graphs": explanation.graph_line,
+        "neuron_order": explanation.report.neuron_order,
+        "schedule_search": explanation.report.schedule_search,
+    }
+
+
+def _network_report(explained: NetworkExplanation) -> dict[str, Any]:
+    network, curve = explained.network, explained.curve
+    return {
+        "neurons": network.neuron_count,
+        "inputs": len(network.inputs),
+        "outputs": len(network.outputs),
+        "connections": network.connection_count,
+        "lower": explained.lower.total,
+        "upper": explained.upper.total,
+        "instance_lower": explained.instance_lower,
+        "instance_arguments": list(explained.arguments),
+        "orders": {
+            name: {policy: asdict(transfers) for policy, transfers in by_policy.items()}
+            for name, by_policy in explained.orders.items()
+        },
+        "best_order": explained.order_name,
+        "curve": {"memories": curve.memories, "orders": curve.orders, "instance_lower": curve.instance_lower},
+    }

@@ -1,0 +1,117 @@
+"""What tables on a terminal and on a page say of linear layers: the same columns, cells and notes."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST
+from redpebble.dialect.reports.layer_report import LayerReport, Report
+
+MOVED: Final = "predicted KB"
+PREDICTED: Final = "predicted us"
+MEASURED: Final = "measured us"
+
+LINED: Final = ("kernel", MOVED, PREDICTED, MEASURED)
+"""Columns of which each line belongs to the line of the kernel beside it."""
+
+SENTENCES: Final = ("structure", "why")
+"""Columns that are as wide as there is room for."""
+
+WORDS: Final = ("layer", "format", *LINED, *SENTENCES)
+"""Columns that are read as words are; the others are numbers."""
+
+TITLE: Final = (
+    "at 8 to 16: in tiles of so many rows of the batch; the numbers beside it are those of one tile, without the time "
+    "in which rows become columns and rows again"
+)
+
+TOGETHER: Final = (
+    f"{DEPTH_FIRST}: layers that run together; the time of all is parted by connections, and of the values only those "
+    "count that come from beyond the second-level cache, or go there"
+)
+AT_MOST: Final = (
+    "<=: of a tile whose rows all live; rows of zeros are dropped before, so that there are fewer such tiles than the "
+    "batch would fill: the data decide. Finding these rows and moving the others together comes on top"
+)
+
+
+Columns = dict[str, list[list[str]]]
+"""Of a table by their headers: for each row the lines of its cell."""
+
+
+def layer_columns(layers: Sequence[LayerReport], *, moved: bool) -> Columns:
+    """Return what layers are and take; with `moved` also the kilobytes that tiles read and write."""
+    columns = {
+        "layer": [[layer.name] for layer in layers],
+        "inputs": [[f"{layer.inputs:,}"] for layer in layers],
+        "outputs": [[f"{layer.outputs:,}"] for layer in layers],
+        "connections": [[f"{layer.connections:,}"] for layer in layers],
+        "density": [[_share(layer.density)] for layer in layers],
+        "format": [[layer.format] for layer in layers],
+        "kernel": [[_used_at(family, widths) for family, widths in _runs(layer)] for layer in layers],
+        MOVED: [_spans(layer, layer.predicted_bytes, 1e-3) for layer in layers],
+        PREDICTED: [_spans(layer, layer.predicted_us) for layer in layers],
+        MEASURED: [_spans(layer, layer.measured_us) for layer in layers],
+    }
+    shown = {MOVED: moved, MEASURED: any(layer.measured_us for layer in layers)}
+    return {header: cells for header, cells in columns.items() if shown.get(header, True)}
+
+
+def reason_columns(layers: Sequence[LayerReport]) -> Columns:
+    """Return what was found in layers, and why their kernels were chosen."""
+    columns = {
+        "layer": [[layer.name] for layer in layers],
+        "structure": [layer.structure.splitlines() for layer in layers],
+        "why": [layer.reason.split("; ") for layer in layers],
+    }
+    return columns if any(map(any, columns["structure"])) else {"layer": columns["layer"], "why": columns["why"]}
+
+
+def report_notes(report: Report) -> list[str]:
+    """Return what is to be said of all layers together, and of how their numbers are to be read."""
+    notes = [f"order of neurons: {report.neuron_order}"] if report.neuron_order else []
+    if report.schedule_search:
+        notes.append(f"schedule of layers, annealed: {report.schedule_search}")
+    if any(DEPTH_FIRST in layer.families.values() for layer in report):
+        notes.append(TOGETHER)
+    if any(layer.at_most for layer in report):
+        notes.append(AT_MOST)
+    return notes
+
+
+def _runs(layer: LayerReport) -> list[tuple[str, list[str]]]:
+    """Return the families of a layer in turn, each with the widths at which it is used."""
+    runs = groupby(layer.families.items(), key=lambda item: item[1])
+    return [(family, [width for width, _ in items]) for family, items in runs]
+
+
+def _used_at(family: str, widths: Sequence[str]) -> str:
+    return f"{family} at {' to '.join(dict.fromkeys((widths[0], widths[-1])))}"
+
+
+def _spans(layer: LayerReport, numbers: Mapping[str, float], unit: float = 1.0) -> list[str]:
+    """Return for each family the numbers from the first width to the last at which it is used."""
+    return [
+        _span(widths, {width: unit * number for width, number in numbers.items()}, layer.at_most)
+        for _, widths in _runs(layer)
+    ]
+
+
+def _span(widths: Sequence[str], numbers: Mapping[str, float], at_most: Sequence[str]) -> str:
+    known = [width for width in widths if width in numbers]
+    ends = zip((widths[0], widths[-1]), (known[0], known[-1]), strict=True) if known else ()
+    texts = [
+        f"{'<= ' if width in at_most else ''}{_short(numbers[width])}{'' if width == end else f' at {width}'}"
+        for end, width in ends
+    ]
+    return " to ".join(dict.fromkeys(texts))
+
+
+def _share(number: float) -> str:
+    """Return three decimals, and one digit of what would be nothing then."""
+    return f"{number:.3f}" if number >= 0.0005 or number == 0 else f"{number:.1g}"
+
+
+def _short(number: float) -> str:
+    """Return three digits, and all of a large number."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

@@ -1,0 +1,96 @@
+"""A model as graphs of neurons and connections: what the I/O theory, reports and saved schedules speak of."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+
+from redpebble.compiler import context, simplifying_passes
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.frontend.importing import Source, import_model
+from redpebble.passes.analysis.network_view import network_of_op
+from redpebble.passes.network.flatten_network import FlattenNetwork
+from redpebble.passes.pipeline import run_passes
+from redpebble.theory.pebbling.neuron_graph import Network
+
+
+@dataclass(frozen=True)
+class FlatModel:
+    """A model after the simplifying passes: its graphs, and how often what cuts it into them occurs."""
+
+    networks: tuple[Network, ...]
+    cuts: dict[str, int]
+
+    @property
+    def graph_line(self) -> str:
+        """How many graphs there are and why, for a person."""
+        count = len(self.networks)
+        what = ", ".join(f"{name} ({times})" for name, times in self.cuts.items())
+        graphs = f"{count} graph{'' if count == 1 else 's'} of neurons"
+        return f"{graphs}; no connections are: {what}" if what else graphs
+
+
+def flat_model(source: Source) -> FlatModel:
+    """Return the graphs of a model.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    return flattened(simplified(source))
+
+
+def simplified(source: Source) -> ModuleOp:
+    """Return the module of a model after the simplifying passes.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    module = import_model(source, foreign="keep").module
+    run_passes(context(), module, simplifying_passes())
+    return module
+
+
+def flattened(module: ModuleOp) -> FlatModel:
+    """Return the graphs of a simplified module, which is of no use afterwards."""
+    run_passes(context(), module, (FlattenNetwork(),))
+    networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))
+    return FlatModel(networks, _cuts(module))
+
+
+def _cuts(module: ModuleOp) -> dict[str, int]:
+    """Return the kinds of ops outside of graphs; what only gives values another shape cuts nothing."""
+    silent = ModuleOp | FuncOp | ReturnOp | ConstantOp | SparseConstantOp | ReshapeOp | NetworkOp
+    others = [op for op in module.walk() if not isinstance(op, silent)]
+    names = [op.operator.data if isinstance(op, ForeignOp) else op.name.removeprefix("pebble.") for op in others]
+    return dict(Counter(names).most_common())
+
+
+def join(networks: tuple[Network, ...]) -> Network:
+    """Return the graphs as one, the neurons of each numbered behind those of the one before.
+
+    Run one after the other they transfer what they transfer alone, because nothing stays in fast memory between them.
+    """
+    firsts = np.cumsum([0, *(network.neuron_count for network in networks)])
+
+    def numbered(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        return np.concatenate([part + first for part, first in zip(parts, firsts, strict=False)]).astype(np.int64)
+
+    return Network(
+        int(firsts[-1]),
+        numbered([network.sources for network in networks]),
+        numbered([network.targets for network in networks]),
+        numbered([network.inputs for network in networks]),
+        numbered([network.outputs for network in networks]),
+    )
+
+
+def join_orders(networks: tuple[Network, ...], orders: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the orders of graphs, run one after the other, as one of the joined graph. Shape [W]."""
+    firsts = np.cumsum([0, *(network.connection_count for network in networks)])
+    return np.concatenate([order + first for order, first in zip(orders, firsts, strict=False)]).astype(np.int64)

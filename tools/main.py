@@ -1,0 +1,266 @@
+"""The command line. Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from redpebble.tools.distributed_cli import partition, run, simulate
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Make pruned ONNX models fast on CPUs by moving less data.",
+)
+
+for _command in (partition, run, simulate):
+    app.command()(_command)
+
+
+class OptimizeTarget(StrEnum):
+    """What `optimize` writes: standard operators alone, or nodes of ours beside them, which hold these as functions."""
+
+    PORTABLE = "portable"
+    ORT = "ort"
+
+
+class EvictionPolicy(StrEnum):
+    """Who leaves a full memory: what is used again last, or what was not used for longest."""
+
+    MIN = "min"
+    LRU = "lru"
+
+
+ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
+Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
+Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
+Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+ReportPath = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.")]
+InputShapes = Annotated[
+    list[str] | None,
+    typer.Option("--input-shape", metavar="NAME:N,N", help="Shape of an input, instead of one made from the batch."),
+]
+
+
+@app.command()
+def optimize(
+    model: ModelPath,
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes.")],
+    target: Annotated[
+        OptimizeTarget | None,
+        typer.Option(help="Standard operators alone, or sparse layers as nodes with functions; ort where it pays."),
+    ] = None,
+    library: Annotated[
+        bool, typer.Option("--library", help="Write native code for onnxruntime beside the model, as OUT.so.")
+    ] = False,
+    batch: Batches = "1,7",
+    check_runs: Annotated[int, typer.Option("--check", metavar="N", help="Compare with the original N times.")] = 0,
+    rtol: Rtol = 1e-4,
+    atol: Atol = 1e-5,
+    skip_passes: Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")] = "",
+    input_shape: InputShapes = None,
+    save_as_external_data: Annotated[bool, typer.Option(help="Weights go to a file beside the model.")] = False,
+    report: ReportPath = None,
+    seed: Seed = 0,
+) -> None:
+    """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is.
+
+    Layers whose neurons fall into parts without connections between them, in any order, are computed in groups where
+    that is predicted to be faster for any batch. These are standard operators; the table says how and what it gains.
+
+    For the target ort, sparse layers become nodes that onnxruntime runs as they are, and fast where our library is
+    registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any program.
+    """
+    from redpebble.tools.commands import OptimizeRequest, OutputFiles, optimize_model
+    from redpebble.verification.compare import CheckPlan
+    from redpebble.verification.oracle import Tolerance
+
+    plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), shapes(input_shape))
+    files = OutputFiles(output, save_as_external_data or None, report, library)
+    request = OptimizeRequest(model, None if target is None else target.value, words(skip_passes), files)
+    raise typer.Exit(0 if optimize_model(request, plan) else 1)
+
+
+@app.command()
+def check(
+    model: ModelPath,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OUT.onnx", help="Compare this model in onnxruntime, not our native code.")
+    ] = None,
+    batch: Batches = "1,7,64",
+    runs: Annotated[int, typer.Option(help="Random inputs for each batch size.")] = 3,
+    seed: Seed = 0,
+    rtol: Rtol = 1e-4,
+    atol: Atol = 1e-5,
+    input_shape: InputShapes = None,
+    report: ReportPath = None,
+) -> None:
+    """Compare with onnxruntime on random inputs; exit code 1 when an output differs."""
+    from redpebble.tools.commands import check_model
+    from redpebble.verification.compare import CheckPlan
+    from redpebble.verification.oracle import Tolerance
+
+    plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), shapes(input_shape))
+    raise typer.Exit(0 if check_model(model, against, plan, report) else 1)
+
+
+@app.command()
+def bench(
+    model: ModelPath,
+    batch: Batches = "1,32,128",
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    against: Annotated[
+        str, typer.Option(metavar="A,B", help="Engines to compare with: onnxruntime, scipy, mkl, torch.")
+    ] = "onnxruntime",
+    seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
+    report: ReportPath = None,
+) -> None:
+    """Measure our native code and other engines in turn; medians, and ratios to onnxruntime."""
+    from redpebble.bench.measure.measuring import Budget
+    from redpebble.bench.suites.model_bench import BenchPlan
+    from redpebble.tools.commands import bench_and_print
+
+    engines = ("redpebble", *words(against))
+    bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds)), report)
+
+
+@app.command()
+def tune(
+    model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
+    seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
+) -> None:
+    """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
+
+    What the machine is like serves every later compilation; the times of kernels serve compile(..., tune=True).
+    """
+    from redpebble.tools.tuning_commands import tune_and_print
+
+    tune_and_print(model, seconds)
+
+
+@app.command()
+def explain(
+    model: ModelPath,
+    memory: Annotated[
+        int | None, typer.Option(metavar="M", help="Rows that fast memory holds; else as many as fit into 48 KiB.")
+    ] = None,
+    batch_tile: Annotated[int, typer.Option(metavar="B", help="Columns of a row: samples that run together.")] = 1,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search for an order.")] = 2.0,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html."),
+    ] = None,
+    parts: Annotated[
+        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
+    ] = None,
+    reorder_seconds: Annotated[float, typer.Option(metavar="S", help="As `compile`: anneal the neurons' order.")] = 0.0,
+    schedule_seconds: Annotated[
+        float, typer.Option(metavar="S", help="As `compile`: anneal the layers' schedule.")
+    ] = 0.0,
+    drop_dead_rows: Annotated[bool, typer.Option(help="As `compile`: drop rows of zeros on the way.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
+    from redpebble.compiler import NativeChoices
+    from redpebble.tools.commands import explain_and_print
+    from redpebble.tools.explain.explanation import ExplainRequest
+
+    rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
+    choices = NativeChoices(1, drop_dead_rows, (), reorder_seconds, schedule_seconds)
+    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), choices, report)
+    if parts is not None:
+        from redpebble.tools.explain.partition import explain_partition_and_print
+
+        explain_partition_and_print(model, parts, seed)
+
+
+@app.command()
+def schedule(
+    model: ModelPath,
+    memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
+    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.")],
+    policy: Annotated[EvictionPolicy, typer.Option(help="Who leaves a full memory.")] = EvictionPolicy.MIN,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
+    seed: Seed = 0,
+) -> None:
+    """Search an order of all connections that moves few values, and save it."""
+    from redpebble.tools.commands import schedule_and_print
+    from redpebble.tools.explain.saved_orders import ScheduleRequest
+
+    schedule_and_print(model, ScheduleRequest(memory, policy.value, seconds, seed), save)
+
+
+@app.command()
+def zoo(
+    spec: Annotated[str, typer.Argument(metavar="NAME(param=value,...)", help="What to build.")] = "",
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Write a model of the zoo; `compact(widths=(..), density=.., memory=M)` is an MLP that moves no value twice.
+
+    Inference of a compact model with a fast memory of M values or more reads every weight, bias and input once and
+    writes every output once: an architecture for a given cache. `explain` and `schedule` find the order that does so.
+    """
+    from redpebble.tools.commands import list_zoo, write_zoo_model
+
+    if list_all or not spec:
+        list_zoo()
+        return
+    write_zoo_model(spec, output, seed)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as `1,32`.
+
+    Raises:
+        ValueError: something in it is no number, or negative.
+    """
+    if not all(word.isdigit() for word in words(text)) or not words(text):
+        raise ValueError(f"cannot read {text!r}, accepted are numbers such as 1,32")
+    return tuple(int(word) for word in words(text))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a list such as `a,b`."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that options such as `x:1,64` name.
+
+    Raises:
+        ValueError: an option has no name or no numbers.
+    """
+    named: dict[str, tuple[int, ...]] = {}
+    for option in options or ():
+        name, colon, sizes = option.rpartition(":")
+        if not colon or not name:
+            raise ValueError(f"cannot read shape {option!r}, accepted is NAME:N,N such as x:1,64")
+        named[name] = numbers(sizes)
+    return named
+
+
+def main() -> None:
+    """Run the command line; what is wrong with the input is one line on standard error."""
+    try:
+        app()
+    except Exception as error:
+        if not isinstance(error, _reported_errors()):
+            raise
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _reported_errors() -> tuple[type[Exception], ...]:
+    """Return what is the input's fault; loaded when it is asked for, since ranks of `run` are to start quickly."""
+    from xdsl.utils.exceptions import DiagnosticException
+
+    from redpebble.frontend.errors import ModelError
+    from redpebble.verification.oracle import OracleError
+
+    return ModelError, OracleError, DiagnosticException, ValueError, OSError

@@ -1,0 +1,129 @@
+"""How results look on a terminal."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group
+from rich.table import Table
+
+from redpebble.dialect.reports.layer_report import LayerReport
+from redpebble.dialect.reports.network_report import NetworkReport
+from redpebble.dialect.reports.split_report import SplitReport
+from redpebble.models.recipe import Recipe
+from redpebble.theory.pebbling.bounds.bounds import lower_bound
+from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
+from redpebble.tools.explain.layer_tables import LINED, TITLE, WORDS, Columns, layer_columns, reason_columns
+from redpebble.tools.explain.saved_orders import FoundSchedule
+from redpebble.verification.oracle import Comparison
+
+
+def layer_tables(layers: Sequence[LayerReport], *, moved: bool = False) -> Group:
+    """Return a row for each linear layer, and one that says why; with `moved` also the kilobytes of its tiles."""
+    numbers, reasons = _filled(layer_columns(layers, moved=moved)), _filled(reason_columns(layers))
+    return Group(TITLE, numbers, "", reasons)
+
+
+def _filled(columns: Columns) -> Table:
+    table = _table(*columns)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*("\n".join(lines) for lines in cells))
+    return table
+
+
+def network_table(networks: Sequence[NetworkReport]) -> Table:
+    """Return a line for each sparse network."""
+    table = _table("sparse network", "operators", "layers", "connections", "density", "why")
+    for network in networks:
+        sizes = (str(network.operators), str(network.layers), f"{network.connections:,}", f"{network.density:.3f}")
+        table.add_row(network.name, *sizes, network.reason)
+    return table
+
+
+def split_table(splits: Sequence[SplitReport]) -> Table:
+    """Return a line for each chain of layers that is computed in groups."""
+    table = _table("split from", "layers", "weights", "why")
+    for split in splits:
+        table.add_row(split.name, str(split.layers), f"{split.weights:,}", split.reason)
+    return table
+
+
+def order_table(network: NetworkExplanation, request: ExplainRequest) -> Table:
+    """Return a line for each order and bound: values moved, and how many times the fewest certified."""
+    table = _table("order", "min reads", "min writes", "min total", "ratio", "lru total", "ratio")
+    table.title = f"values moved, M = {request.memory:,} rows of {request.batch_tile:,}"
+    table.title_justify = "left"
+    fewest = max(1, network.instance_lower)
+    for name, moved in sorted(network.orders.items(), key=lambda item: item[1]["min"].total):
+        best, lru = moved["min"], moved["lru"].total
+        numbers = (f"{best.reads:,}", f"{best.writes:,}", f"{best.total:,}", f"{best.total / fewest:.3f}")
+        table.add_row(name, *numbers, f"{lru:,}", f"{lru / fewest:.3f}")
+    table.add_section()
+    for name, bound in (("no order below, any memory", network.lower), ("pull order, room for three", network.upper)):
+        numbers = (f"{bound.reads:,}", f"{bound.writes:,}", f"{bound.total:,}", f"{bound.total / fewest:.3f}")
+        table.add_row(name, *numbers, "", "")
+    certified = f"no order below, this memory ({', '.join(network.arguments)})"
+    table.add_row(certified, "", "", f"{network.instance_lower:,}", "1.000", "", "")
+    return table
+
+
+def schedule_table(schedule: FoundSchedule) -> Table:
+    """Return a line for each graph of a model, and one for all of them."""
+    table = _table("graph", "connections", "start", "reads", "writes", "total", "times W + N + S")
+    lowest = [lower_bound(network) for network in schedule.networks]
+    for number, (found, lower) in enumerate(zip(schedule.found, lowest, strict=True)):
+        counts = found.counts
+        numbers = (f"{counts.reads:,}", f"{counts.writes:,}", f"{counts.total:,}", f"{counts.total / lower.total:.4f}")
+        table.add_row(str(number), f"{len(found.order):,}", found.start, *numbers)
+    if len(lowest) > 1:
+        moved, fewest = schedule.counts, sum(lower.total for lower in lowest)
+        numbers = (f"{moved.reads:,}", f"{moved.writes:,}", f"{moved.total:,}", f"{moved.total / fewest:.4f}")
+        table.add_row("all", f"{moved.weight_reads:,}", "", *numbers)
+    return table
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return a line for each output compared."""
+    table = _table("output", "max error", "mean error", "verdict")
+    for one in comparisons:
+        verdict = f"{one.mismatches} values differ" if one.mismatches else "agrees"
+        table.add_row(one.name, f"{one.max_error:.2e}", f"{one.mean_error:.2e}", verdict)
+    return table
+
+
+def summary_table(before: Mapping[str, int], after: Mapping[str, int]) -> Table:
+    """Return a line for each number of a model before and after."""
+    table = _table("", "before", "after")
+    for name, value in before.items():
+        table.add_row(name, f"{value:,}", f"{after[name]:,}")
+    return table
+
+
+def recipe_table(recipes: Sequence[Recipe]) -> Table:
+    """Return a line for each model of the zoo."""
+    table = _table("model", "parameters", "what it is")
+    for recipe in recipes:
+        parameters = ", ".join(f"{name}={value!r}" for name, value in recipe.parameters.items())
+        table.add_row(recipe.name, parameters, recipe.summary)
+    return table
+
+
+def _table(*headers: str) -> Table:
+    """Return an empty table whose columns of numbers are right-aligned."""
+    words = {
+        "",
+        "sparse network",
+        "split from",
+        "order",
+        "start",
+        *WORDS,
+        "output",
+        "verdict",
+        "engine",
+        "model",
+        "parameters",
+        "what it is",
+    }
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for header in headers:
+        side = "left" if header in words else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=header in LINED)
+    return table

@@ -1,0 +1,1 @@
+"""Measuring kernels and the machine, and remembering what was found."""

@@ -1,0 +1,73 @@
+"""What this machine is, and how fast it reads: its name, its caches, and the time of a byte from beyond them."""
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
+from redpebble.tuning.kernel_timing import KernelClock, PackedLayer, Sample
+
+CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+
+STREAM: Final = RepeatedKernel("dense_outputs", 1)
+"""The kernel that reads most for what it computes."""
+
+STREAM_INPUTS: Final = 1024
+
+STREAM_BYTES: Final = tuple(1 << power for power in (18, 20, 22, 23, 24, 25))
+"""Sizes of which the speed of reading is measured: 256 KiB to 32 MiB."""
+
+
+class CacheSizes(NamedTuple):
+    """Bytes of the data caches that a core reads through."""
+
+    l1: int
+    l2: int
+
+
+def cache_sizes(folder: Path = CACHE_FOLDER) -> CacheSizes | None:
+    """Return the sizes that Linux knows; None where it does not."""
+    sizes: dict[int, int] = {}
+    try:
+        for entry in folder.glob("index*"):
+            if (entry / "type").read_text().strip() != "Instruction":
+                kibibytes = (entry / "size").read_text().strip().removesuffix("K")
+                sizes[int((entry / "level").read_text())] = int(kibibytes) << 10
+        return CacheSizes(sizes[1], sizes[2])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@cache
+def machine_name(target: CpuTarget) -> str:
+    """Return a name for what times depend on: the CPU, what of it `target` uses, and our version."""
+    parts = (cpu_model(), target.cpu, target.features, version("redpebble"), version("llvmlite"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def cpu_model(file: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what the CPU calls itself."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def stream_times(clock: KernelClock, seconds: float) -> Mapping[int, float]:
+    """Return the nanoseconds of a byte in a loop over so many bytes, for each of `STREAM_BYTES`."""
+    samples: dict[str, Sample] = {}
+    all_weights = np.ones(STREAM_BYTES[-1] // 4, dtype=np.float32)
+    for size in STREAM_BYTES:
+        outputs = size // (4 * STREAM_INPUTS)
+        layer = PackedLayer((STREAM_INPUTS, outputs), (all_weights[: size // 4], np.zeros(outputs, np.float32)), 0)
+        samples[str(size)] = clock.sample(STREAM, layer)
+    times = clock.fastest(samples, seconds, least_rounds=5)
+    return {size: 1000 * times[str(size)] / size for size in STREAM_BYTES}

@@ -1,0 +1,57 @@
+"""How long groups of layers take that run depth first: measured as they are, without the layers around them."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr
+from redpebble.dialect.tensors import shape_of
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.neurons.neuron_stream import pack_wavefront
+from redpebble.lowering.tiles.depth_first_groups import LayerGroup, groups_at
+from redpebble.lowering.tiles.timed_groups import group_kernels, group_symbol
+from redpebble.runtime.jit import emit_object, load_object
+from redpebble.runtime.memory import address_of, aligned_copy, pointer_table
+
+ROUNDS: Final = 5
+"""Calls at each width, after one that counts for nothing."""
+
+
+def measure_groups(module: ModuleOp, target: CpuTarget) -> None:
+    """Write into the groups of a module how long they take on this machine, which can run code for `target`."""
+    for tile in [op for op in module.walk() if isinstance(op, TileOp) and op.depth_first is not None]:
+        schedule = tile.depth_first
+        assert schedule is not None
+        widths = [width for width in tile.schedule.tile_widths if width >= schedule.width.data]
+        groups = {group.first: group for group in groups_at(tile, widths[-1]).values()}
+        measured = [_measured(group, widths, target) for group in groups.values()]
+        tile.depth_first = DepthFirstAttr.of(
+            schedule.width.data,
+            [group.with_measured(times) for group, times in zip(schedule.groups, measured, strict=True)],
+        )
+
+
+def _measured(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -> dict[int, float]:
+    """Return the least microseconds of a group by width."""
+    symbols = {width: group_symbol(width) for width in widths}
+    image = emit_object(group_kernels(group, widths, target), target)
+    code = load_object(image, dict.fromkeys(symbols.values(), (3, 1)))
+    stream = aligned_copy(pack_wavefront(group.network()))
+    ends = (shape_of(group.first.weight)[0], shape_of(group.last.weight)[1])
+    times: dict[int, float] = {}
+    for width, symbol in symbols.items():
+        buffers = [aligned_copy(np.ones(rows * width, np.float32)) for rows in (*ends, group.wavefront.slot_count + 1)]
+        table = pointer_table(buffers[:2])
+        arguments = (address_of(stream), address_of(buffers[2]), address_of(table), width)
+        times[width] = min(_microseconds(code.functions[symbol], arguments) for _ in range(ROUNDS + 1))
+    return times
+
+
+def _microseconds(function: Callable[..., object], arguments: tuple[int, ...]) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return 1e6 * (time.perf_counter() - start)

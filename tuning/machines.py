@@ -1,0 +1,142 @@
+"""Machines for the cost model: this one as it was measured, this one as it is known, and others as they are alike.
+
+`compile` measures nothing by itself: it takes what `calibrate` has found on this machine, else the built-in constants.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from math import hypot, sqrt
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Final
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.kernels.input_blocks import BLOCK_RULES
+from redpebble.kernels.machine import WIDTHS, Machine, candidates, predicted_us
+from redpebble.kernels.work import Layer
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.table import over_blocks
+from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.cache import default_folder
+from redpebble.runtime.store.json_cache import recall, remember
+from redpebble.tuning.calibration import STREAM, cache_sizes, machine_name, stream_times
+from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
+
+PROBE_SIZE: Final = 384
+PROBE_DENSITIES: Final = (0.06, 0.3)
+"""Layers whose kernels stay in the second-level cache: a thin one and one about as far from dense as pruning goes."""
+
+SECONDS: Final = 0.2
+"""For each of the two measurements: kernels, and reading."""
+
+LEAST_PACE, MOST_PACE = 0.1, 10.0
+"""What a kernel takes at least and at most of its predicted time; beyond, the clock was disturbed."""
+
+
+def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
+    """Return what is known of the machine that code for `target` runs on: the more, the more it is this one."""
+    known = Machine(lanes=target.lanes)
+    if target != host_target():
+        return known
+    measured = _recalled(recall(folder, _file(target)), known) if folder is not None else None
+    return measured or _with_caches(known)
+
+
+def is_calibrated(folder: Path) -> bool:
+    """Return whether this machine was measured before, with results in `folder`."""
+    target = host_target()
+    return _recalled(recall(folder, _file(target)), Machine(lanes=target.lanes)) is not None
+
+
+def calibrate(folder: Path | None = None) -> Machine:
+    """Measure this machine, in a second or two, and remember it for all later compilations; return what was found.
+
+    `folder` is where compiled networks are cached, the user's by default.
+    """
+    target = host_target()
+    machine = measured_machine(target)
+    remember(default_folder() if folder is None else folder, _file(target), asdict(machine))
+    return machine
+
+
+def measured_machine(target: CpuTarget) -> Machine:
+    """Return the constants of this machine when it runs code for `target`."""
+    known = _with_caches(Machine(lanes=target.lanes))
+    (layer,) = layers_of([_probe(PROBE_DENSITIES[0])])
+    kernels = [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, target.lanes)]
+    clock = KernelClock([STREAM, *kernels], target)
+    streamed = _with_streams(known, stream_times(clock, SECONDS))
+    return replace(streamed, paces=_paces(clock, kernels, streamed))
+
+
+def _file(target: CpuTarget) -> str:
+    return f"machine-{machine_name(target)}"
+
+
+def _recalled(content: Mapping[str, object] | None, known: Machine) -> Machine | None:
+    """Return the machine that was remembered, or None where it makes no sense."""
+    try:
+        return None if content is None else replace(known, **content)
+    except (TypeError, ValueError):
+        return None
+
+
+def _with_caches(machine: Machine) -> Machine:
+    sizes = cache_sizes()
+    if sizes is None or not 0 < sizes.l1 <= sizes.l2:
+        return machine
+    return replace(machine, l1_bytes=sizes.l1, l2_bytes=sizes.l2, l3_bytes=max(sizes.l2, machine.l3_bytes))
+
+
+def _with_streams(machine: Machine, times: Mapping[int, float]) -> Machine:
+    """Return the machine with the time of a byte in loops of some sizes: from the last level, and from memory."""
+    beyond = {size: time for size, time in times.items() if size >= 2 * machine.l2_bytes}
+    if not beyond:
+        return machine
+    core = min(time for size, time in times.items() if size <= machine.l2_bytes / 2)
+    # see `predicted_us`: what is measured is the hypotenuse of the time in the core and that of the bytes
+    far = {size: sqrt(max(time**2 - core**2, (0.1 * time) ** 2)) for size, time in beyond.items()}
+    l3_ns, dram_ns = min(far.values()), max(far.values())
+    inside = [size for size, time in far.items() if time <= hypot(l3_ns, dram_ns) / sqrt(2)]
+    return replace(machine, l3_ns=l3_ns, dram_ns=dram_ns, l3_bytes=max(machine.l2_bytes, *inside))
+
+
+def _paces(clock: KernelClock, kernels: list[RepeatedKernel], machine: Machine) -> dict[str, float]:
+    """Return the measured over the predicted time of each kernel, the mean over the probes."""
+    ratios: dict[str, list[float]] = {}
+    for density in PROBE_DENSITIES:
+        weight = _probe(density)
+        (layer,) = layers_of([weight])
+        samples = {
+            f"{kernel.family}@{kernel.width}": clock.sample(kernel, packed_layer(kernel.family, weight, layer))
+            for kernel in kernels
+        }
+        times = clock.fastest(samples, SECONDS / len(PROBE_DENSITIES))
+        for kernel in kernels:
+            name = f"{kernel.family}@{kernel.width}"
+            expected = predicted_us(kernel.family, layer, kernel.width, machine)
+            ratios.setdefault(name, []).append(min(MOST_PACE, max(LEAST_PACE, times[name] / expected)))
+    return {name: round(geometric_mean(values), 3) for name, values in ratios.items()}
+
+
+def _probe(density: float) -> SSAValue:
+    """Return the weight of a random layer of `PROBE_SIZE` inputs and outputs."""
+    rng = np.random.default_rng(0)
+    shape = (PROBE_SIZE, PROBE_SIZE)
+    dense = np.where(rng.random(shape) < density, np.float32(1), np.float32(0))
+    return SparseConstantOp(CscMatrix.from_dense(dense)).result
+
+
+def packed_layer(family: str, weight: SSAValue, layer: Layer) -> PackedLayer:
+    """Return a constant weight as a family reads it, over the layer's blocks of inputs and among its other bytes."""
+    inputs, outputs = shape_of(weight)
+    blocks = layer.blocks(family) if family in BLOCK_RULES else None
+    arrays = over_blocks(family, blocks).pack(weight, np.zeros(outputs, dtype=np.float32))
+    own = sum(array.nbytes for array in arrays)
+    return PackedLayer((inputs, outputs), arrays, round(layer.other_bytes) + own if layer.other_bytes else 0)

@@ -1,0 +1,231 @@
+"""Measure the few kernels that are predicted to be best for each layer and tile width, and remember what was found."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, cast
+
+from rich.console import Console
+from rich.progress import track
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
+from redpebble.kernels.block_choice import price_blocks
+from redpebble.kernels.input_blocks import BLOCK_RULES
+from redpebble.kernels.machine import WIDTHS, Machine
+from redpebble.kernels.work import Layer
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
+from redpebble.passes.analysis.block_choices import Times, predicted_times
+from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of
+from redpebble.runtime.jit import host_target, missing_features
+from redpebble.runtime.store.json_cache import Json, recall, remember
+from redpebble.tuning.calibration import machine_name
+from redpebble.tuning.kernel_timing import KernelClock
+from redpebble.tuning.machines import calibrate, is_calibrated, machine_for, packed_layer
+
+CANDIDATES: Final = 3
+WITHIN: Final = 1.6
+"""Kernels that are worth measuring: so many at most, each predicted to take less than this times the least."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A machine, and how long to measure on it: all layers together take `seconds`, beside packing.
+
+    What was measured is kept in `folder`, or forgotten where there is none. Without seconds nothing is measured, and
+    without `recalls` what was measured before does not count either: then the cost model decides.
+    """
+
+    target: CpuTarget
+    machine: Machine
+    folder: Path | None
+    seconds: float = 5.0
+    recalls: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < float("inf"):
+            raise ValueError(f"{self.seconds} seconds to tune, expected 0 or more")
+
+    @staticmethod
+    def on(target: CpuTarget, folder: Path | None, seconds: float = 5.0) -> "Tuning":
+        """Return the tuning of this machine, which is calibrated first where it never was.
+
+        Raises:
+            ValueError: this machine cannot run code for the target.
+        """
+        if missing := missing_features(target):
+            raise ValueError(f"cannot tune for a target that needs {', '.join(missing)}, which this machine lacks")
+        if folder is not None and target == host_target() and not is_calibrated(folder):
+            calibrate(folder)
+        return Tuning(target, machine_for(target, folder), folder, seconds)
+
+    @staticmethod
+    def recalled(target: CpuTarget, folder: Path | None) -> "Tuning":
+        """Return what measures nothing, and takes from `folder` what was measured before."""
+        return Tuning(target, machine_for(target, folder), folder, seconds=0.0)
+
+    @staticmethod
+    def predicted(target: CpuTarget, folder: Path | None) -> "Tuning":
+        """Return what measures nothing, and takes no more from `folder` than what this machine is."""
+        return Tuning(target, machine_for(target, folder), folder, seconds=0.0, recalls=False)
+
+
+class Candidate(NamedTuple):
+    """A kernel to measure, and over how many blocks of inputs: 0 for families without."""
+
+    kernel: RepeatedKernel
+    blocks: int
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What to measure for a layer."""
+
+    key: str
+    weight: SSAValue
+    layer: Layer
+    kernels: tuple[Candidate, ...]
+
+
+def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]:
+    """Return the times of the best candidates for the linear layers of a module whose weights are final.
+
+    What was measured on this machine before is read from disk; what is missing is measured now, and remembered.
+    """
+    if not tuning.recalls:
+        return ()
+    file = f"tuning-{machine_name(tuning.target)}"
+    known = _recalled(recall(tuning.folder, file)) if tuning.folder is not None else {}
+    wanted = _candidates(module, tuning.machine)
+    missing = [one for one in wanted if not all(_place(one, kernel) in known for kernel in one.kernels)]
+    if missing and tuning.seconds:
+        found = _measured(missing, tuning)
+        known |= found
+        if tuning.folder is not None:
+            everything = _recalled(recall(tuning.folder, file)) | found  # another process may have added something
+            remember(tuning.folder, file, [str(one) for one in everything.values()])
+    places = dict.fromkeys(_place(one, kernel) for one in wanted for kernel in one.kernels)
+    return tuple(known[place] for place in places if place in known)
+
+
+def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
+    """Write into the kernels of a module how long they take in the tiles in which they run, where nobody has measured.
+
+    Nothing is remembered: what was not measured beside others says nothing about which kernel is best.
+    """
+    known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None}
+    wanted: dict[str, Candidates] = {}
+    keys: dict[LinearOp, str] = {}
+    for (linear, numbers), layer in zip(known.items(), layers_of([op.weight for op in known]), strict=True):
+        keys[linear] = key = layer_key(linear.weight, layer)
+        kernels = _chosen(linear, numbers) if layer.inputs and layer.outputs else ()
+        others = wanted[key].kernels if key in wanted else ()
+        wanted[key] = Candidates(key, linear.weight, layer, tuple(dict.fromkeys((*others, *kernels))))
+    found = _measured([one for one in wanted.values() if one.kernels], tuning)
+    for linear, numbers in known.items():
+        kernel = linear.kernel
+        assert kernel is not None
+        times = kernel.measured.by_width
+        for chosen, blocks in _chosen(linear, numbers):
+            place = (keys[linear], chosen.width, chosen.family, blocks)
+            times |= {chosen.width: found[place].microseconds} if place in found else {}
+        *chosen_before, _, reason = kernel.parameters
+        linear.kernel = KernelAttr.new([*chosen_before, TimesAttr.of(dict(sorted(times.items()))), reason])
+
+
+def _chosen(linear: LinearOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
+    """Return the kernels of a layer that run by themselves and were not measured."""
+    kernel = linear.kernel
+    assert kernel is not None
+    alone = [width for width, family in numbers.families.items() if family != DEPTH_FIRST and width in WIDTHS]
+    missing = {width: kernel.family_at(width) for width in alone if width not in kernel.measured.by_width}
+    blocks = kernel.blocks.by_family
+    return tuple(Candidate(RepeatedKernel(family, width), blocks.get(family, 0)) for width, family in missing.items())
+
+
+Place = tuple[str, int, str, int]
+"""A layer, a width, a family, and its blocks."""
+
+
+def _place(one: Candidates, candidate: Candidate) -> Place:
+    return one.key, candidate.kernel.width, candidate.kernel.family, candidate.blocks
+
+
+def _recalled(content: Json) -> dict[Place, Measurement]:
+    """Return measurements by their places; what cannot be read is left out."""
+    known: dict[Place, Measurement] = {}
+    for text in cast("list[object]", content) if isinstance(content, list) else ():
+        try:
+            one = Measurement.parse(str(text))
+        except ValueError:
+            continue
+        known[one.layer, one.width, one.family, one.blocks] = one
+    return known
+
+
+def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
+    """Return what is worth measuring, each layer once however often its pattern occurs."""
+    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
+    found: dict[str, Candidates] = {}
+    for linear, layer in zip(linears, layers_of([linear.weight for linear in linears]), strict=True):
+        key = layer_key(linear.weight, layer)
+        if key in found or not layer.inputs or not layer.outputs:
+            continue
+        times = predicted_times(layer, machine)
+        blocks = _block_counts(layer, times, machine)
+        kernels = [
+            Candidate(RepeatedKernel(family, width), count)
+            for width in WIDTHS
+            for family in _best(times[width])
+            for count in blocks.get(family, (0,))
+        ]
+        found[key] = Candidates(key, linear.weight, layer, tuple(kernels))
+    return list(found.values())
+
+
+def _block_counts(layer: Layer, times: Times, machine: Machine) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of blocks to measure for families over blocks: the usual one, and the best of the others."""
+    counts = {family: {layer.blocks(family)} for family in BLOCK_RULES}
+    for price in price_blocks(layer, times, machine):
+        counts[price.family] |= {price.blocks, price.other}
+    return {family: tuple(sorted(own)) for family, own in counts.items()}
+
+
+def _best(times: Mapping[str, float]) -> list[str]:
+    ranked = sorted(times, key=times.__getitem__)[:CANDIDATES]
+    return [family for family in ranked if times[family] <= WITHIN * times[ranked[0]]]
+
+
+def _shown(layers: Sequence[Candidates]) -> Iterable[Candidates]:
+    """Go through layers; a terminal shows how far it is."""
+    console = Console(stderr=True)
+    return track(layers, "measuring kernels", console=console, transient=True, disable=not console.is_terminal)
+
+
+def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[Place, Measurement]:
+    """Return the times of all candidates; each layer gets an equal part of the seconds that are left."""
+    clock = KernelClock((candidate.kernel for one in missing for candidate in one.kernels), tuning.target)
+    found: dict[Place, Measurement] = {}
+    spent = 0.0
+    for number, one in enumerate(_shown(missing)):
+        packed = {
+            (family, blocks): packed_layer(family, one.weight, one.layer.with_blocks({family: blocks}))
+            for family, blocks in dict.fromkeys((kernel.family, blocks) for kernel, blocks in one.kernels)
+        }
+        start = time.perf_counter()
+        samples = {
+            candidate: clock.sample(candidate.kernel, packed[candidate.kernel.family, candidate.blocks])
+            for candidate in one.kernels
+        }
+        least = clock.fastest(samples, max(0.0, tuning.seconds - spent) / (len(missing) - number), least_rounds=3)
+        spent += time.perf_counter() - start
+        for candidate in one.kernels:
+            (family, width), us = candidate.kernel, float(f"{least[candidate]:.4g}")
+            found[_place(one, candidate)] = Measurement(one.key, width, family, us, candidate.blocks)
+    return found

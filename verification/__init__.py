@@ -1,0 +1,1 @@
+"""onnxruntime as the judge: random inputs, outputs compared."""

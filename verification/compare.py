@@ -1,0 +1,58 @@
+"""Comparing two ways to run a model on random inputs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import onnx_ir
+from numpy.typing import NDArray
+
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Comparison, Tolerance, compare, worst
+
+Feeds = Mapping[str, NDArray[Any]]
+Run = Callable[[Feeds], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class CheckPlan:
+    """Random inputs to compare on: `runs` for each batch size, and how far results may be apart."""
+
+    batches: Sequence[int]
+    runs: int
+    seed: int
+    tolerance: Tolerance
+    shapes: Mapping[str, Sequence[int]]
+
+    def feeds(self, model: onnx_ir.Model) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the inputs, the same for the same seed."""
+        rng = np.random.default_rng(self.seed)
+        for batch in self.batches:
+            for _ in range(self.runs):
+                yield inputs_for(model, batch, rng, self.shapes)
+
+
+def compare_runs(plan: CheckPlan, model: onnx_ir.Model, expected: Run, actual: Run) -> list[Comparison]:
+    """Return for each output of `model` how far `actual` is from `expected`, at worst over all inputs of the plan."""
+    names = [output.name or "" for output in model.graph.outputs]
+    comparisons = [
+        compare(name, _as_array(right), _as_array(wrong), plan.tolerance)
+        for feeds in plan.feeds(model)
+        for name, right, wrong in zip(names, expected(feeds), actual(feeds), strict=True)
+    ]
+    return worst(comparisons)
+
+
+def agree(comparisons: Sequence[Comparison]) -> bool:
+    """Return whether no value of any output is too far off."""
+    return not any(comparison.mismatches for comparison in comparisons)
+
+
+def _as_array(output: object) -> NDArray[Any]:
+    """Return an output as an array; a sequence of maps, as classifiers yield, becomes a row of values a map."""
+    if isinstance(output, list):
+        entries = cast("list[object]", output)
+        if entries and all(isinstance(entry, dict) for entry in entries):
+            return np.array([list(cast("dict[object, float]", entry).values()) for entry in entries])
+    return np.asarray(output)
