@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,43 +76,6 @@ def floats_of(attribute: DenseIntOrFPElementsAttr[Float32Type]) -> NDArray[np.fl
 def indices_of(attribute: DenseIntOrFPElementsAttr[IntegerType]) -> NDArray[np.int64]:
     """Return the indices of a dense attribute: a read-only view, without a copy."""
     return np.frombuffer(attribute.data.data, dtype="<i8").reshape(attribute.get_shape())
-
-
-class CscMatrix(NamedTuple):
-    """A sparse matrix of `shape` [inputs, outputs]; column n holds the entries `pointers[n]` to `pointers[n + 1]`."""
-
-    shape: tuple[int, int]
-    pointers: NDArray[np.int64]
-    """[outputs + 1], ascending from 0."""
-    rows: NDArray[np.int64]
-    """[nonzeros], ascending inside a column."""
-    values: NDArray[np.float32]
-    """[nonzeros]."""
-
-    @staticmethod
-    def from_dense(matrix: NDArray[np.float32]) -> "CscMatrix":
-        """Return the entries of `matrix` [inputs, outputs] that are not zero (NaN is an entry like any other)."""
-        columns, rows = np.nonzero(matrix.T)
-        pointers = np.zeros(matrix.shape[1] + 1, dtype=np.int64)
-        np.cumsum(np.bincount(columns, minlength=matrix.shape[1]), out=pointers[1:])
-        return CscMatrix((matrix.shape[0], matrix.shape[1]), pointers, rows, matrix[rows, columns])
-
-    def to_dense(self) -> NDArray[np.float32]:
-        """Return the matrix [inputs, outputs] with its zeros."""
-        matrix = np.zeros(self.shape, dtype=np.float32)
-        matrix[self.rows, self.columns] = self.values
-        return matrix
-
-    @property
-    def columns(self) -> NDArray[np.int64]:
-        """The column of every entry, [nonzeros]."""
-        return np.repeat(np.arange(self.shape[1]), np.diff(self.pointers))
-
-    @property
-    def density(self) -> float:
-        """The share of entries that are stored; 0 for an empty matrix."""
-        size = self.shape[0] * self.shape[1]
-        return len(self.values) / size if size else 0.0
 
 
 def broadcast_shape(left: Shape, right: Shape) -> Shape:

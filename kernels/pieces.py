@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
+from redpebble.sparse.csr import CscMatrix
 
 OFFSET_UNIT = 32
 """Bytes between two inputs or outputs in tiles of 8 columns; other widths scale offsets, as x86 addressing does."""

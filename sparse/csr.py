@@ -1,4 +1,4 @@
-"""Sparse patterns as lists: the inputs that each row, an output, reads."""
+"""Sparse matrices in compressed form, with their values and without."""
 
 from typing import NamedTuple
 
@@ -42,3 +42,40 @@ class Rows(NamedTuple):
         grid = np.zeros((len(chosen), self.input_count), dtype=np.float32)
         grid[owner, inputs] = 1
         return grid
+
+
+class CscMatrix(NamedTuple):
+    """A sparse matrix of `shape` [inputs, outputs]; column n holds the entries `pointers[n]` to `pointers[n + 1]`."""
+
+    shape: tuple[int, int]
+    pointers: NDArray[np.int64]
+    """[outputs + 1], ascending from 0."""
+    rows: NDArray[np.int64]
+    """[nonzeros], ascending inside a column."""
+    values: NDArray[np.float32]
+    """[nonzeros]."""
+
+    @staticmethod
+    def from_dense(matrix: NDArray[np.float32]) -> "CscMatrix":
+        """Return the entries of `matrix` [inputs, outputs] that are not zero (NaN is an entry like any other)."""
+        columns, rows = np.nonzero(matrix.T)
+        pointers = np.zeros(matrix.shape[1] + 1, dtype=np.int64)
+        np.cumsum(np.bincount(columns, minlength=matrix.shape[1]), out=pointers[1:])
+        return CscMatrix((matrix.shape[0], matrix.shape[1]), pointers, rows, matrix[rows, columns])
+
+    def to_dense(self) -> NDArray[np.float32]:
+        """Return the matrix [inputs, outputs] with its zeros."""
+        matrix = np.zeros(self.shape, dtype=np.float32)
+        matrix[self.rows, self.columns] = self.values
+        return matrix
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of every entry, [nonzeros]."""
+        return np.repeat(np.arange(self.shape[1]), np.diff(self.pointers))
+
+    @property
+    def density(self) -> float:
+        """The share of entries that are stored; 0 for an empty matrix."""
+        size = self.shape[0] * self.shape[1]
+        return len(self.values) / size if size else 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.input_blocks import BLOCK_RULES
 from redpebble.kernels.machine import WIDTHS, Machine, candidates, predicted_us
 from redpebble.kernels.work import Layer
@@ -25,6 +25,7 @@ from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.runtime.store.json_cache import recall, remember
+from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.calibration import STREAM, cache_sizes, machine_name, stream_times
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
 

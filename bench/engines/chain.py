@@ -17,7 +17,6 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, consta
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.frontend.importing import Source, import_model
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.passes.pipeline import run_passes
@@ -25,6 +24,7 @@ from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.simplify.fold_constants import FoldConstants
 from redpebble.passes.simplify.fuse_layers import FuseLayers
 from redpebble.passes.simplify.recognize_layers import RecognizeLayers
+from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from redpebble.compiler import build_module
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.machine import WIDTHS
 from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING, PackedArrays
 from redpebble.lowering.kernels.table import KernelFamily, family_of
@@ -23,6 +23,7 @@ from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.runtime.jit import MachineCode, emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
+from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 

@@ -23,7 +23,7 @@ from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.frontend.importing import import_model
 from redpebble.kernels.formats.permute_walk import pack_walks
 from redpebble.kernels.machine import Machine
@@ -38,6 +38,7 @@ from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.pipeline import run_passes
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
+from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
 from redpebble.tuning.machines import machine_for, packed_layer
 

@@ -32,10 +32,10 @@ from redpebble.bench.measure.measuring import Budget, Call, Timing, interleave
 from redpebble.bench.results.console import console
 from redpebble.compiler import context
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.models.pruned_weights import masked_weight
 from redpebble.models.structured import MaskMaker, blocks, n_of_m, panels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.sparse.csr import CscMatrix
 from redpebble.verification.oracle import Oracle
 
 Floats = NDArray[np.float32]

@@ -21,7 +21,6 @@ from redpebble.dialect.tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
-    CscMatrix,
     F32Tensor,
     dense_floats,
     dense_indices,
@@ -31,6 +30,7 @@ from redpebble.dialect.tensors import (
     shape_text,
     size_of,
 )
+from redpebble.sparse.csr import CscMatrix
 
 
 class _FoldsToItsValue(HasFolder):

@@ -10,7 +10,8 @@ from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkArrays
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
+from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.distributed.graph.row_graph import RowGraph, features_of, is_constant
 from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.partition.partition import Owners, Partition, slices
 
 Mask = NDArray[np.bool_]

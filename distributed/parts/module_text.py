@@ -15,7 +15,8 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.attributes.kernels import SparsityAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import CscMatrix, Shape, shape_of
+from redpebble.dialect.tensors import Shape, shape_of
+from redpebble.sparse.csr import CscMatrix
 
 Array = NDArray[np.generic]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.distributed.graph.batch_axis import check_batch_axis
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.making_parts import batch_tile
@@ -37,6 +37,7 @@ from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
 from redpebble.passes.analysis.partitioned_layers import layer_shares, partition_module
 from redpebble.passes.analysis.weights import weight_of
+from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.partition.partition import LayerShare, Owners, Partition, Pattern, traffic_of
 from redpebble.theory.partition.search import PartitionRequest, find_partition, no_starts
 from redpebble.theory.partition.stages import stage_partition

@@ -16,8 +16,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.export.writing.node_builder import Draft
+from redpebble.sparse.csr import CscMatrix
 
 GAP_TYPES: Final = (np.dtype(np.uint8), np.dtype(np.uint16))
 SINCE: Final = 11

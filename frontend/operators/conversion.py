@@ -17,12 +17,13 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.symbolic_sizes import SymbolicShape
-from redpebble.dialect.tensors import CscMatrix, F32Tensor
+from redpebble.dialect.tensors import F32Tensor
 from redpebble.frontend.folding.known_sizes import is_known, shape_words, target_of
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
 from redpebble.frontend.operators.onnx_types import describe
 from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from redpebble.sparse.csr import CscMatrix
 
 Op = TypeVar("Op", bound=Operation)
 

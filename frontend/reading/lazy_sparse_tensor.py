@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.sparse.csr import CscMatrix
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.pieces import (
     OFFSET_UNIT,
     PackedBlocks,
@@ -22,6 +21,7 @@ from redpebble.kernels.pieces import (
     ranges,
     records_of,
 )
+from redpebble.sparse.csr import CscMatrix
 
 ROWS: Final = 2
 """Rows of a pair."""

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.pieces import (
     MOST_INPUTS,
     OFFSET_UNIT,
@@ -27,6 +26,7 @@ from redpebble.kernels.pieces import (
     records_of,
     run_lengths,
 )
+from redpebble.sparse.csr import CscMatrix
 
 ROWS: Final = 4
 """Rows of a group: their multiply-adds hide each other's latency."""

@@ -13,7 +13,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.formats.permute_walk_search import (
     BLOCK,
     CHUNK_STEPS,
@@ -22,6 +21,7 @@ from redpebble.kernels.formats.permute_walk_search import (
     panel_starts,
     placing_of,
 )
+from redpebble.sparse.csr import CscMatrix
 
 FIELD_BITS: Final = 5
 

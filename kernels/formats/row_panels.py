@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.pieces import ranges
+from redpebble.sparse.csr import CscMatrix
 
 OFFSET_UNIT = 32
 """Bytes between two rows of x or y in tiles of 8 columns; other widths scale offsets."""

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.pieces import (
     FIRST,
     LAST,
@@ -26,6 +25,7 @@ from redpebble.kernels.pieces import (
     ranges,
     records_of,
 )
+from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 

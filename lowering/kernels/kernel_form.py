@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.llvm.activations import emit_activation
 from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.sparse.csr import CscMatrix
 
 PackedArrays = tuple[NDArray[np.generic], ...]
 

@@ -14,10 +14,10 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, sparse_weight
 from redpebble.lowering.kernels.single_row import gather, load_ints, scatter_rows, single_row_key
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, Code, float_at, i64, reduce_loop
+from redpebble.sparse.csr import CscMatrix
 
 I16 = ir.IntType(16)
 

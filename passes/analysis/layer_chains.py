@@ -10,8 +10,9 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.partition.partition import Pattern, dense_pattern
 
 

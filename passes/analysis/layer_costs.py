@@ -8,10 +8,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.layer_with_pattern import OrderedLayer
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.patterns.similar_rows import Rows
 
 SPARSE_BYTES: Final = 6

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import CscMatrix
+from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

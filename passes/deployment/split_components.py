@@ -34,14 +34,14 @@ from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, shape_of
+from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.grouped_cost import LayerSize, rows_around
 from redpebble.passes.analysis.finiteness import nonfinite_values
 from redpebble.passes.analysis.weights import Floats, Indices, Weight
 from redpebble.passes.rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
 from redpebble.passes.rewriting.neuron_edits import is_partial
 from redpebble.passes.rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CscMatrix, Rows
 from redpebble.theory.components.joint_parts import LayerParts, layer_parts
 from redpebble.theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
 

@@ -31,9 +31,9 @@ from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr
 from redpebble.dialect.attributes.transfers import POLICIES, InstanceBoundAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, Policy
 from redpebble.theory.pebbling.neuron_graph import Network

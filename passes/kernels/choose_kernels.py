@@ -32,7 +32,6 @@ from xdsl.utils.exceptions import PassFailedException
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.input_blocks import BLOCK_RULES
 from redpebble.kernels.machine import WIDTHS, Machine
 from redpebble.kernels.tile_widths import time_of_rows
@@ -40,6 +39,7 @@ from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
 from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, read_bytes, times_by_place
 from redpebble.passes.analysis.weights import Weight, density, weight_of
+from redpebble.sparse.csr import CscMatrix
 
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""

@@ -28,7 +28,8 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp
 from redpebble.dialect.ops.network import NetworkArrays, NetworkOp
 from redpebble.dialect.semantics.network import neuron_depths
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
+from redpebble.sparse.csr import CscMatrix
 
 Ids = NDArray[np.int64]
 

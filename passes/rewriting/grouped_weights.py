@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.analysis.weights import Doubles, Floats, Indices, Weight
+from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.components.joint_parts import NOWHERE
 from redpebble.theory.components.split_plan import Segment, in_place
 

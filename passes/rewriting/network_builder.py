@@ -20,9 +20,10 @@ from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp, MulOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkArrays
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.passes.rewriting.feature_sums import Doubles, Ids, Sums
+from redpebble.sparse.csr import CscMatrix
 
 Features = Ids | Sums
 """Of a value of the graph: the neurons that they are, in their shape, or sums that are none yet."""

@@ -22,7 +22,6 @@ from xdsl.passes import ModulePass
 from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.analysis.weights import Floats, Indices, Mask, Weight, entries_of, with_inputs_added
 from redpebble.passes.rewriting.neuron_edits import (
     Neurons,
@@ -32,6 +31,7 @@ from redpebble.passes.rewriting.neuron_edits import (
     neurons_of,
 )
 from redpebble.passes.rewriting.parameters import bias_of, set_weight, weight_of_linear
+from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.fingerprints import Pairs, equal_lists, first_equal, scrambled, sums_between
 
 

@@ -27,9 +27,9 @@ from xdsl.utils.exceptions import PassFailedException
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.analysis.finiteness import nonfinite_values
 from redpebble.passes.analysis.weights import density, weight_of
+from redpebble.sparse.csr import CscMatrix
 
 DEFAULT_THRESHOLD: Final = 0.62
 """Density; above it no sparse kernel is faster than a dense one, see `redpebble.passes.kernels.choose_kernels`."""

@@ -33,9 +33,10 @@ from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, S
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import CscMatrix, shape_of
+from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.tile_costs import features_of, turn_us
 from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.sparse.csr import CscMatrix
 
 CONNECTION_US: Final = (0.12e-3, 0.018e-3)
 """Of a connection, where its kernel's time is not known: for reading its weight, and for each batch column."""

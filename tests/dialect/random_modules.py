@@ -28,7 +28,8 @@ from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitO
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import set_provenance
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, Shape, f32_tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, Shape, f32_tensor, shape_of
+from redpebble.sparse.csr import CscMatrix
 
 NEUTRAL = (0.0, -0.0, 1.0)
 ORDINARY = (0.5, -2.0, 3.0)

@@ -25,7 +25,8 @@ from redpebble.dialect.ops.layers import (
 )
 from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
+from redpebble.sparse.csr import CscMatrix
 
 BATCHES = (0, 1, 7)
 INNER = 3

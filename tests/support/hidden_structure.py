@@ -11,7 +11,8 @@ from xdsl.ir import Block, Region
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.patterns.similar_rows import Rows
 from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
 

@@ -17,11 +17,12 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, F32Tensor, f32_tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor, shape_of
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import emit_object, missing_features
 from redpebble.runtime.network import Network
+from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.machine import WIDTHS, Machine, candidates
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
@@ -14,6 +13,7 @@ from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.json_cache import recall, remember
+from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name
 from redpebble.tuning.kernel_timing import KernelClock
 from redpebble.tuning.machines import calibrate, is_calibrated, machine_for, packed_layer

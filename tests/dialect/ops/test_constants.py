@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.tensors import CscMatrix, dense_floats, f32_tensor
+from redpebble.dialect.tensors import dense_floats, f32_tensor
+from redpebble.sparse.csr import CscMatrix
 from tests.dialect.pebble_text import parse, text_of
 
 SPARSE_FLOATS = st.one_of(st.just(0.0), st.floats(width=32))

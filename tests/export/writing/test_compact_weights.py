@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.export.writing.compact_weights import SINCE, CompactWeight, compact, emit_decoding
 from redpebble.export.writing.node_builder import Draft
+from redpebble.sparse.csr import CscMatrix
 from tests.export.export_oracle import answers
 
 Floats = NDArray[np.float32]

@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels import input_blocks
 from redpebble.kernels import pieces as block_pieces
 from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS, pack_count_blocks
@@ -19,6 +19,7 @@ from redpebble.kernels.pieces import FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RE
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, best_target_first, each_target, linear_layer, native, tiled
 
 

@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.machine import candidates
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
@@ -23,6 +23,7 @@ from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.lowering.llvm.builder import I64, POINTER, Code
 from redpebble.runtime.jit import emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
+from redpebble.sparse.csr import CscMatrix
 from redpebble.verification.oracle import Oracle
 from tests.support.lowering_modules import HERE, Floats, each_target, native, tiled
 

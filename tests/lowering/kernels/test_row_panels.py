@@ -12,12 +12,12 @@ from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.formats.row_panels import SECTIONS, pack_panels
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.simplify.sparsify import Sparsify
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, best_target_first, each_target, linear_layer, native
 
 BATCHES = (0, 1, 7, 17, 64, 130)

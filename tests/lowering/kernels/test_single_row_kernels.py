@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.formats.permute_walk import GATHER_COST, MOST_TURNED, compact_walks, pack_walks
 from redpebble.kernels.formats.permute_walk_search import CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
@@ -21,6 +21,7 @@ from redpebble.lowering.llvm.builder import I64, POINTER, Code
 from redpebble.runtime.jit import emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
 from redpebble.runtime.network import Network
+from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, best_target_first, each_target, tiled
 from tests.support.lowering_modules import native as native_module
 

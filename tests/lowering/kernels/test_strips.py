@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.kernels.formats.strips import BLOCK_INPUTS, HEADER, ROWS, SHARINGS, pack_strips
 from redpebble.kernels.pieces import OFFSET_UNIT, PackedBlocks
 from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
+from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats
 
 

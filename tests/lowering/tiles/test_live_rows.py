@@ -14,10 +14,11 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr, keeps_zeros
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.tiles.drop_dead_rows import DropDeadRows, drop_places
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, each_target, native, tiled
 
 WIDTHS = (40, 56, 33, 64, 48, 40)

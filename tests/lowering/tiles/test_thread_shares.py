@@ -14,12 +14,13 @@ from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, SoftmaxOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.lowering.tiles.thread_shares import even_borders
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, best_target_first, function, native, tiled
 
 BATCHES = (0, 1, 5, 17, 40, 65)

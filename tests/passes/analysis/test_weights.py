@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import CscMatrix
 from redpebble.passes.analysis.weights import (
     Weight,
     connection_count,
@@ -22,6 +21,7 @@ from redpebble.passes.analysis.weights import (
     without_inputs,
     without_outputs,
 )
+from redpebble.sparse.csr import CscMatrix
 
 ENTRIES = [0.0, 0.0, 0.0, 1.0, -2.5, 0.5, np.nan, np.inf]
 

@@ -14,7 +14,7 @@ from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.input_blocks import BLOCK_RULES, usual_blocks
 from redpebble.kernels.machine import FAMILY_COSTS, TILE_WIDTHS, WIDTHS, Machine
 from redpebble.kernels.work import Layer
@@ -23,6 +23,7 @@ from redpebble.passes.analysis.block_choices import LayerTimes, given_blocks, pr
 from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of
 from redpebble.passes.analysis.weights import Weight, constant_for
 from redpebble.passes.kernels.choose_kernels import ChooseKernels, kernel_for
+from redpebble.sparse.csr import CscMatrix
 from tests.passes.pass_texts import only, parse, run
 
 LAYER = """

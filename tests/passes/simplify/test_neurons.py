@@ -11,9 +11,10 @@ from xdsl.ir import Block, Region, SSAValue
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
 from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.sparse.csr import CscMatrix
 from tests.passes.pass_texts import all_of, assert_same_function, run
 
 Matrix = NDArray[np.float32]

@@ -18,10 +18,11 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr
 from redpebble.dialect.provenance import SEARCH
 from redpebble.dialect.reports.layer_report import layer_reports
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.group_timing import measure_groups
 from tests.support.lowering_modules import best_target_first, each_target, native, tiled
 

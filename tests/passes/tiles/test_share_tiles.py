@@ -10,8 +10,9 @@ from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, CscMatrix, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.passes.tiles.share_tiles import ShareTiles
+from redpebble.sparse.csr import CscMatrix
 from tests.passes.pass_texts import only, run
 from tests.support.lowering_modules import tiled
 
