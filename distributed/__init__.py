@@ -21,6 +21,6 @@ def __getattr__(name: str) -> object:
     """Load what is asked for: a folder that every import of a module passes through must stay cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from redpebble.distributed import network
+    from redpebble.distributed.run import network
 
     return getattr(network, name)

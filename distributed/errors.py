@@ -1,5 +1,7 @@
 """What can be wrong with parts, and with the ranks that run them."""
 
+from redpebble.foundation.errors import RedpebbleError
 
-class PartError(Exception):
+
+class PartError(RedpebbleError):
     """Parts that cannot be used here, or used together; the message says which and why."""

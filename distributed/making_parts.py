@@ -19,6 +19,7 @@ from redpebble.distributed.parts.module_text import take_constants, text_of
 from redpebble.distributed.parts.part_file import Part, write_part
 from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, PortShape, write_plan
 from redpebble.distributed.parts.rank_program import rank_program
+from redpebble.foundation.atomic_files import replacing_folder
 from redpebble.passes.analysis.weights import connection_count
 from redpebble.theory.partition.partition import Partition
 
@@ -51,18 +52,9 @@ def write_parts(module: ModuleOp, request: PartsRequest, folder: Path) -> PlanFi
         OSError: the folder cannot be written.
     """
     _check_target(folder)
-    temporary = folder.absolute().with_name(f".{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        plan = _write_into(temporary, module, request)
-        write_plan(temporary, plan)
-        if folder.exists():
-            shutil.rmtree(folder)
-        temporary.replace(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    with replacing_folder(folder) as unfinished:
+        plan = _write_into(unfinished, module, request)
+        write_plan(unfinished, plan)
     return plan
 
 

@@ -18,7 +18,7 @@ from redpebble.distributed.run.array_files import OutputFile, files_by_name, ope
 from redpebble.distributed.run.liveness import EXIT_CODE, end_all, watched
 from redpebble.distributed.run.network import Network, RunOptions
 from redpebble.distributed.run.starting import WAITS, started_within
-from redpebble.runtime.store.atomic_files import replacing
+from redpebble.foundation.atomic_files import replacing
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

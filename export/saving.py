@@ -1,7 +1,6 @@
 """A model as a file: complete or not there at all."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -11,6 +10,7 @@ import onnx_ir as ir
 
 from redpebble.dialect.ops.foreign import MAP_TYPES
 from redpebble.export.writing.external_data import has_external_weights
+from redpebble.foundation.atomic_files import replacing_files
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message can hold."""
@@ -40,11 +40,8 @@ def save_model(model: ir.Model, path: str | os.PathLike[str], *, external_data: 
     if target.is_dir():
         raise OSError(f"cannot write {target}: it is a folder")
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-            _write(model.clone(), Path(folder) / target.name, external=external)
-            # The data first: a model whose data is missing would be half-written.
-            for file in sorted(Path(folder).iterdir(), key=lambda file: file.name == target.name):
-                file.replace(target.parent / file.name)
+        with replacing_files(target) as folder:
+            _write(model.clone(), folder / target.name, external=external)
     except OSError as error:
         raise OSError(f"cannot write {target}: {error.strerror or str(error).splitlines()[0]}") from error
 

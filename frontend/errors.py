@@ -1,7 +1,9 @@
 """What can be wrong with a model: every message is one line that names the node, the value, and what is accepted."""
 
+from redpebble.foundation.errors import RedpebbleError
 
-class ModelError(Exception):
+
+class ModelError(RedpebbleError):
     """The model cannot be compiled; the message says where and why."""
 
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from redpebble.compiler import native_code, optimize
 from redpebble.export.saving import save_model
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
+from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.importing import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.atomic_files import replacing
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.runtime.threads import usable_threads
 

@@ -1,6 +1,7 @@
 """The architecture as rules that a test holds: who may import whom, what may be large, what is listed where."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = Path("src/redpebble")
 
 FOLDERS = (
-    *("sparse", "dialect", "kernels", "theory", "frontend", "passes", "export", "lowering", "runtime"),
+    *("foundation", "sparse", "dialect", "kernels", "theory", "frontend", "passes", "export", "lowering", "runtime"),
     *("verification", "models", "tuning", "redpebble", "ort", "distributed", "bench", "tools"),
 )
 """The folders bottom up: one may import from those before it; `redpebble` is src/redpebble."""
@@ -139,6 +140,25 @@ def test_every_folder_is_listed_in_pyproject_and_in_the_makefile() -> None:
     assert sorted(setuptools["packages"]) == sorted(["redpebble", *names])
     expected = {"redpebble": str(SOURCE)} | {f"redpebble.{folder}": folder for folder in folders}
     assert setuptools["package-dir"] == expected
+
+
+def test_every_error_stands_in_the_tree() -> None:
+    tree = ast.get_docstring(tree_of(ROOT / "foundation" / "errors.py")) or ""
+    rows = re.findall(r"^([ │├└─]*)(\w+Error)\b.*?(redpebble[.\w]+)$", tree, re.MULTILINE)
+    parents = ["Exception"]
+    for indent, name, home in rows:
+        depth = (len(indent) - 4) // 4
+        found = getattr(importlib.import_module(home.removesuffix(f".{name}")), name)
+        assert found.__mro__[1].__name__ == parents[depth], name
+        parents[depth + 1 :] = [name]
+    defined = {
+        node.name
+        for file in FILES
+        for node in tree_of(file).body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(one, ast.Name) and one.id.endswith(("Error", "Exception")) for one in node.bases)
+    }
+    assert defined - {"NotCovered"} == {name for _, name, _ in rows}
 
 
 def test_no_folder_of_sources_is_full() -> None:

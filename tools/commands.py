@@ -17,12 +17,12 @@ from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_rep
 from redpebble.compiler import NativeChoices, Optimized, optimize
 from redpebble.compiler import compile as compile_model
 from redpebble.export.saving import save_model
+from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.importing import Source
 from redpebble.frontend.out_of_range_models import read_or_untouched
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models.zoo import build, list_recipes, save
 from redpebble.ort.session import holds_networks, session, write_library
-from redpebble.runtime.store.atomic_files import replacing
 from redpebble.tools.explain.explanation import ExplainRequest, explain, explanation_report
 from redpebble.tools.explain.layer_tables import report_notes
 from redpebble.tools.explain.native_report import native_report

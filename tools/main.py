@@ -260,7 +260,6 @@ def _reported_errors() -> tuple[type[Exception], ...]:
     """Return what is the input's fault; loaded when it is asked for, since ranks of `run` are to start quickly."""
     from xdsl.utils.exceptions import DiagnosticException
 
-    from redpebble.frontend.errors import ModelError
-    from redpebble.verification.oracle import OracleError
+    from redpebble.foundation.errors import RedpebbleError
 
-    return ModelError, OracleError, DiagnosticException, ValueError, OSError
+    return RedpebbleError, DiagnosticException, ValueError, OSError

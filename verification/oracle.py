@@ -12,11 +12,13 @@ import onnx_ir
 import onnxruntime
 from numpy.typing import NDArray
 
+from redpebble.foundation.errors import RedpebbleError
+
 Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 
 
-class OracleError(Exception):
+class OracleError(RedpebbleError):
     """onnxruntime refuses a model or its inputs; the message is its own, in one line."""
 
 

@@ -1,9 +1,11 @@
 """Why an engine is left out; each message is one line."""
 
+from redpebble.foundation.errors import RedpebbleError
 
-class PeerError(Exception):
+
+class PeerError(RedpebbleError):
     """A library is not installed, or refuses what it is given."""
 
 
-class NotAChainError(Exception):
+class NotAChainError(RedpebbleError):
     """A model is more than a chain of linear layers; the message names what is in the way."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from redpebble.bench.cases.layer_cases import RandomLayer
 from redpebble.bench.suites.model_bench import BASELINE, BenchRow
-from redpebble.runtime.store.atomic_files import replacing
+from redpebble.foundation.atomic_files import replacing
 
 
 @dataclass(frozen=True)

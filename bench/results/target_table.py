@@ -13,7 +13,7 @@ import typer
 from redpebble.bench.results.console import console
 from redpebble.bench.results.results import Result, Row, read_result, with_minima
 from redpebble.bench.results.targets import Check, all_checks, show
-from redpebble.runtime.store.atomic_files import replacing
+from redpebble.foundation.atomic_files import replacing
 
 README: Final = Path("bench/README.md")
 BATCHES: Final = (1, 8, 32, 128, 512)

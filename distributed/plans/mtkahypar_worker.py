@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.foundation.atomic_files import replacing
 from redpebble.theory.partition.hypergraph import LayerHypergraph, Lists
 from redpebble.theory.partition.partition import Owners
 
@@ -84,9 +85,8 @@ def solve_task(folder: Path, solve: Solver) -> None:
     for number in range(task.first, len(task.layers)):
         layer = task.layers[number]
         parts = solve(problem_of(layer, owners, (task.part_count, task.most_connections[number])))
-        unfinished = folder / "unfinished.npy"
-        np.save(unfinished, parts)
-        unfinished.replace(result_file(folder, number))
+        with replacing(result_file(folder, number)) as file:
+            np.save(file, parts)
         owners = layer.owners_of(parts)
 
 

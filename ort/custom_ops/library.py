@@ -1,7 +1,6 @@
 """The shared objects that run sparse networks inside onnxruntime: one for this process, others built ahead of time."""
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.foundation.atomic_files import replacing
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.host import Compiler, host
 from redpebble.ort.custom_ops.network_table import Symbols, Word, WordTable, network_table
@@ -190,12 +190,6 @@ def _is_whole(path: Path) -> bool:
 def _written(path: Path, image: bytes) -> Path:
     """Write a library and its digest, which the loader does not look at, under its name at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(image + hashlib.sha256(image).digest())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path, private=True) as file:
+        file.write(image + hashlib.sha256(image).digest())
     return path

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.foundation.errors import RedpebbleError
 from redpebble.ort.native.api import Slot
 
 DTYPES: Final[dict[int, np.dtype[Any]]] = {
@@ -31,7 +32,7 @@ Word = ctypes.c_void_p | bytes | int | None
 """What is passed to onnxruntime: an address, a text, a number."""
 
 
-class OrtError(Exception):
+class OrtError(RedpebbleError):
     """onnxruntime refused a call; the message is its own."""
 
 

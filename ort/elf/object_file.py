@@ -1,8 +1,10 @@
-"""Relocatable ELF64 objects, as LLVM emits them: sections, symbols and relocations, read with nothing but `struct`."""
+"""Relocatable ELF64 objects, as LLVM emits them: sections, symbols and relocations, read by `struct`."""
 
 import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from redpebble.foundation.errors import RedpebbleError
 
 EM_X86_64: Final = 62
 
@@ -28,7 +30,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _RELA = struct.Struct("<QQq")
 
 
-class ElfError(ValueError):
+class ElfError(RedpebbleError, ValueError):
     """An object that cannot be read or linked; the message says what stands in the way."""
 
 

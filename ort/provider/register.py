@@ -26,6 +26,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from redpebble.compiler import context, native_code, portable_passes
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
+from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.importing import import_model
 from redpebble.ort.native.ep_api import EP_VERSION
@@ -38,7 +39,6 @@ from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.pipeline import run_passes
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.atomic_files import replacing
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.runtime.threads import usable_threads
 

@@ -6,9 +6,7 @@ Layout: magic, length of the header (u64, little endian), sha256 of all that fol
 
 import hashlib
 import json
-import os
 import platform
-import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.reports.layer_report import LayerReport, Report
+from redpebble.foundation.atomic_files import replacing
+from redpebble.foundation.errors import RedpebbleError
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import ALIGNMENT
 from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
@@ -31,7 +31,7 @@ Json = Any
 """What the json module reads and writes."""
 
 
-class ArtefactError(Exception):
+class ArtefactError(RedpebbleError):
     """A file of native code that cannot be used here; the message says why."""
 
 
@@ -43,16 +43,10 @@ class Artefact(NamedTuple):
 
 
 def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> None:
-    """Write `artefact` to `path`, with some bytes beside it: to a temporary file first, then under its name."""
+    """Write `artefact` to `path`, with some bytes beside it; its folder is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(sealed(artefact, attachment))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path, private=True) as file:
+        file.writelines(sealed(artefact, attachment))
 
 
 def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:

@@ -1,10 +1,11 @@
 """Small results on disk, as JSON with a format version; a file that cannot be used counts as none."""
 
 import json
-import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from redpebble.foundation.atomic_files import replacing
 
 FORMAT_VERSION = 2
 """Of all that is remembered; raised when its meaning changes."""
@@ -25,13 +26,7 @@ def recall(folder: Path, name: str) -> Json | None:
 def remember(folder: Path, name: str, content: Json) -> None:
     """Keep `content` under `name`; a folder that cannot be written to is no error, it will be worked out again."""
     text = json.dumps({"format": FORMAT_VERSION, "content": content}, indent=1)
-    temporary = None
-    try:
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=name, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(folder / f"{name}.json")
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with replacing(folder / f"{name}.json", private=True) as file:
+            file.write(text.encode())

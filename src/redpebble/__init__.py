@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from redpebble.compiler import Optimized as Optimized
     from redpebble.compiler import compile as compile  # noqa: A004
     from redpebble.compiler import optimize as optimize
+    from redpebble.foundation.errors import RedpebbleError as RedpebbleError
     from redpebble.frontend.errors import InvalidModelError as InvalidModelError
     from redpebble.frontend.errors import ModelError as ModelError
     from redpebble.frontend.errors import UnsupportedModelError as UnsupportedModelError
@@ -29,6 +30,7 @@ __all__ = [
     "ModelError",
     "Network",
     "Optimized",
+    "RedpebbleError",
     "UnsupportedModelError",
     "calibrate",
     "compile",
@@ -44,6 +46,7 @@ _HOMES = {
     "ModelError": "redpebble.frontend.errors",
     "Network": "redpebble.runtime.network",
     "Optimized": "redpebble.compiler",
+    "RedpebbleError": "redpebble.foundation.errors",
     "UnsupportedModelError": "redpebble.frontend.errors",
     "calibrate": "redpebble.tuning.machines",
     "compile": "redpebble.compiler",

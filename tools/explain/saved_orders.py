@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from redpebble.runtime.store.atomic_files import replacing
+from redpebble.foundation.atomic_files import replacing
 from redpebble.theory.pebbling.machine import TransferCount
 from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order

@@ -1,0 +1,22 @@
+"""The errors that redpebble raises by itself; what is wrong is one line that says what is accepted.
+
+    RedpebbleError                   what all of these are                           redpebble.RedpebbleError
+    ├── ModelError                   the model: node, operator and value are named   redpebble.ModelError
+    │   ├── InvalidModelError        it contradicts itself or the ONNX standard      redpebble.InvalidModelError
+    │   └── UnsupportedModelError    it is valid, and not covered here               redpebble.UnsupportedModelError
+    ├── OracleError                  onnxruntime refuses a model or its feeds        redpebble.verification.oracle
+    ├── ArtefactError                a file of native code is of no use here         redpebble.runtime.store.artefact
+    ├── ElfError                     an object file cannot be linked; a ValueError   redpebble.ort.elf.object_file
+    ├── OrtError                     onnxruntime refused a call of its C interface   redpebble.ort.custom_ops.node
+    ├── PartError                    parts, or the ranks that run them, do not fit   redpebble.distributed.errors
+    ├── PeerError                    a library to compare with cannot be measured    redpebble.bench.cases.errors
+    └── NotAChainError               a model is more than a chain of layers          redpebble.bench.cases.errors
+
+Beside them: `ValueError` and `OSError` for what a caller passed, xDSL's `VerifyException` for IR that contradicts
+itself and `PassFailedException` for a pass that cannot do what its options ask. `NotCovered`, by which a converter of
+`frontend/operators` leaves a node as it is, never reaches a caller.
+"""
+
+
+class RedpebbleError(Exception):
+    """What every error of redpebble's own is."""
