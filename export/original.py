@@ -61,8 +61,8 @@ class Original:
     def transposed_by_gemm(self) -> frozenset[str]:
         """The names of the weights that a Gemm reads as [outputs, inputs]."""
         gemms = (node for node in self.nodes if node.op_type == "Gemm" and node.domain == "")
-        turned = (node.inputs[1] for node in gemms if node.attributes.get_int("transB", 0))
-        return frozenset(value.name or "" for value in turned if value is not None)
+        transposed = (node.inputs[1] for node in gemms if node.attributes.get_int("transB", 0))
+        return frozenset(value.name or "" for value in transposed if value is not None)
 
     @cached_property
     def nodes_by_name(self) -> dict[str, ir.Node]:

@@ -1,7 +1,7 @@
 """Libraries that multiply a sparse matrix, as engines for chains of linear layers.
 
-Each gets its favourite layout, feature-major: rows are turned at the two ends only, as ours are. A product is done by
-the library, bias and activation by numpy or torch in place.
+Each gets its favourite layout, feature-major: rows are transposed at the two ends only, as ours are. A product is done
+by the library, bias and activation by numpy or torch in place.
 """
 
 import warnings

@@ -103,7 +103,7 @@ NEIGHBOURS = 16
 """Inputs, or outputs, that come from rows of the batch, or go there, together: a line of a row."""
 
 
-class Turned(NamedTuple):
+class Transposed(NamedTuple):
     """Whether the inputs of a wavefront come straight from rows of the batch, and its outputs go straight there.
 
     The inputs 0 to 15 then all arrive where the first of them is read, the next 16 likewise; the outputs leave where
@@ -114,7 +114,7 @@ class Turned(NamedTuple):
     outputs: bool = False
 
 
-NOT_TURNED: Final = Turned()
+NOT_TRANSPOSED: Final = Transposed()
 
 
 class Lifetimes(NamedTuple):
@@ -123,15 +123,15 @@ class Lifetimes(NamedTuple):
     first: Indices
     last: Indices
 
-    def turned(self, input_count: int, outputs: Indices, turned: Turned) -> "Lifetimes":
+    def transposed(self, input_count: int, outputs: Indices, transposed: Transposed) -> "Lifetimes":
         """Return the lifetimes of values that come from rows, or go there, with their neighbours."""
         first, last = self.first.copy(), self.last.copy()
-        if turned.inputs:
+        if transposed.inputs:
             never = np.iinfo(np.int64).max
             own = np.where(first[:input_count] < 0, never, first[:input_count]).reshape(-1, NEIGHBOURS)
             together = np.repeat(own.min(axis=1), NEIGHBOURS)
             first[:input_count] = np.where(first[:input_count] < 0, -1, together)
-        if turned.outputs:
+        if transposed.outputs:
             last[outputs] = np.repeat(last[outputs].reshape(-1, NEIGHBOURS).max(axis=1), NEIGHBOURS)
         return Lifetimes(first, last)
 
@@ -152,7 +152,7 @@ def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: Wavefront
 
 
 def verify_wavefront(
-    input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr, turned: Turned = NOT_TURNED
+    input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr, transposed: Transposed = NOT_TRANSPOSED
 ) -> None:
     """Check that each neuron comes after its sources, that outputs are computed, and that no slot is needed twice.
 
@@ -177,12 +177,14 @@ def verify_wavefront(
         source, target = arrays.sources[early[0]], arrays.targets[early[0]]
         raise VerifyException(f"neuron {target} is computed before its source {source}")
     for ends, word, count in (
-        (turned.inputs, "inputs", input_count),
-        (turned.outputs, "outputs", len(arrays.outputs)),
+        (transposed.inputs, "inputs", input_count),
+        (transposed.outputs, "outputs", len(arrays.outputs)),
     ):
         if ends and count % NEIGHBOURS:
             raise VerifyException(f"{count} {word} come from rows or go there, expected a multiple of {NEIGHBOURS}")
-    _verify_slots(lifetimes_of(input_count, arrays, wavefront).turned(input_count, arrays.outputs, turned), slots)
+    _verify_slots(
+        lifetimes_of(input_count, arrays, wavefront).transposed(input_count, arrays.outputs, transposed), slots
+    )
 
 
 def _verify_slots(lifetimes: Lifetimes, slots: Indices) -> None:

@@ -11,15 +11,15 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.attributes.neuron_order import Turned, WavefrontAttr, verify_wavefront
+from redpebble.dialect.attributes.neuron_order import Transposed, WavefrontAttr, verify_wavefront
 from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
 from redpebble.dialect.tensors import shape_of
 
 if TYPE_CHECKING:
     from redpebble.dialect.ops.layers import LinearOp
 
-TURNED = ("turned_inputs", "turned_outputs")
-"""The words for the fields of `Turned`."""
+TRANSPOSED = ("transposed_inputs", "transposed_outputs")
+"""The words for the fields of `Transposed`."""
 
 
 class GroupNumbers(NamedTuple):
@@ -41,8 +41,8 @@ class LayerGroupAttr(ParametrizedAttribute):
     ```
 
     The neurons of the wavefront are the inputs of the first layer, then the outputs of each. Numbers may be missing.
-    With `turned_inputs` or `turned_outputs` before the reason, see `Turned`: only the first layer's inputs can come
-    from rows of the batch, only the last one's outputs go there.
+    With `transposed_inputs` or `transposed_outputs` before the reason, see `Transposed`: only the first layer's inputs
+    can come from rows of the batch, only the last one's outputs go there.
     """
 
     name = "pebble.layer_group"
@@ -53,7 +53,7 @@ class LayerGroupAttr(ParametrizedAttribute):
     kilobytes: TimesAttr
     measured: TimesAttr
     ends: ArrayAttr[StringAttr]
-    """Which of `TURNED` are so."""
+    """Which of `TRANSPOSED` are so."""
     reason: StringAttr
     wavefront: WavefrontAttr
 
@@ -61,13 +61,13 @@ class LayerGroupAttr(ParametrizedAttribute):
     def of(
         layers: tuple[int, int],
         reason: str,
-        found: tuple[WavefrontAttr, Turned],
+        found: tuple[WavefrontAttr, Transposed],
         numbers: GroupNumbers | None = None,
     ) -> "LayerGroupAttr":
         """Return the attribute for the numbers of the first and last layer."""
         predicted, kilobytes, measured = (TimesAttr.of(one) for one in numbers or GroupNumbers())
-        wavefront, turned = found
-        ends = ArrayAttr([StringAttr(word) for word, so in zip(TURNED, turned, strict=True) if so])
+        wavefront, transposed = found
+        ends = ArrayAttr([StringAttr(word) for word, so in zip(TRANSPOSED, transposed, strict=True) if so])
         first, last = map(IntAttr, layers)
         return LayerGroupAttr(first, last, predicted, kilobytes, measured, ends, StringAttr(reason), wavefront)
 
@@ -77,10 +77,10 @@ class LayerGroupAttr(ParametrizedAttribute):
         return LayerGroupAttr.new([first, last, predicted, kilobytes, TimesAttr.of(measured), *rest])
 
     @property
-    def turned(self) -> Turned:
+    def transposed(self) -> Transposed:
         """Whether inputs come from rows of the batch, and outputs go there."""
         words = {word.data for word in self.ends}
-        return Turned(*(word in words for word in TURNED))
+        return Transposed(*(word in words for word in TRANSPOSED))
 
     @property
     def layers(self) -> range:
@@ -106,12 +106,12 @@ class LayerGroupAttr(ParametrizedAttribute):
             parser.parse_punctuation(",")
             known, ends = dict.fromkeys(GroupNumbers._fields, TimesAttr.of({})), list[StringAttr]()
             while (word := parser.parse_optional_identifier()) is not None:
-                if word in TURNED:
+                if word in TRANSPOSED:
                     ends.append(StringAttr(word))
                 elif word in known:
                     known[word] = TimesAttr.parse_times(parser)
                 else:
-                    parser.raise_error(f"expected {', '.join((*known, *TURNED))} or the reason")
+                    parser.raise_error(f"expected {', '.join((*known, *TRANSPOSED))} or the reason")
                 parser.parse_punctuation(",")
             reason = parser.parse_str_literal()
             parser.parse_punctuation(",")
@@ -189,7 +189,7 @@ def verify_depth_first(body: Block, schedule: DepthFirstAttr) -> None:
         if group.last.data >= len(layers):
             raise VerifyException(f"layers {group.first.data} to {group.last.data} of {len(layers)}")
         last = group.last.data == len(layers) - 1
-        if (group.turned.inputs and group.first.data) or (group.turned.outputs and not last):
+        if (group.transposed.inputs and group.first.data) or (group.transposed.outputs and not last):
             raise VerifyException("only the first layer reads rows, and only the last one writes them")
         members = layers[group.first.data : group.last.data + 1]
         try:

@@ -42,7 +42,7 @@ class Machine:
     """Work of either end for a message."""
     copied_bytes: float = 4e9
     """Bytes a second that either end packs or unpacks."""
-    turned_bytes: float = 9e9
+    transposed_bytes: float = 9e9
     """Bytes a second of inputs that become columns, and of outputs that become rows."""
     products: float = 5e9
     """Connections times samples a second."""
@@ -72,7 +72,7 @@ class Machine:
             self,
             message_seconds=self.message_seconds * ranks,
             copied_bytes=self.copied_bytes / ranks,
-            turned_bytes=self.turned_bytes / ranks,
+            transposed_bytes=self.transposed_bytes / ranks,
             products=self.products / ranks,
             share=self.share / ranks,
         )

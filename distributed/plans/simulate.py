@@ -1,8 +1,8 @@
 """The time that a partition is predicted to take, rank by rank and layer by layer, without the machines.
 
-One batch tile is followed through all layers: a rank turns its inputs into columns, sends what others need, multiplies
-what it has meanwhile, waits for the rest and multiplies that. Tiles follow each other: the busiest rank, or its wire,
-sets the pace; and no more than `TILES_IN_FLIGHT` of them are between a rank's first and last layer at a time.
+One batch tile is followed through all layers: a rank transposes its inputs into columns, sends what others need,
+multiplies what it has meanwhile, waits for the rest and multiplies that. Tiles follow each other: the busiest rank, or
+its wire, sets the pace; and no more than `TILES_IN_FLIGHT` of them are between a rank's first and last layer at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Workload(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Values of a sample that each part turns into columns as inputs, and back into rows as outputs, [parts]."""
+    """Values of a sample that each part transposes into columns as inputs, and back into rows as outputs, [parts]."""
 
     inputs: NDArray[np.int64]
     outputs: NDArray[np.int64]
@@ -64,7 +64,9 @@ def simulate(
     for number, layer in enumerate(layers):
         if number == 0:
             count = len(layer.connections)
-            begin, end = (_turning(values, machine, tile) for values in ends or (np.zeros(count), np.zeros(count)))
+            begin, end = (
+                _transposition(values, machine, tile) for values in ends or (np.zeros(count), np.zeros(count))
+            )
             ready, working, wire, last = begin, begin, np.zeros(count), begin
             first = np.where(begin > 0, 0.0, np.inf)
         step = _step(layer, machine, tile, ready)
@@ -111,12 +113,12 @@ def _step(layer: LayerShare, machine: Machine, tile: int, ready: Seconds) -> _St
     )
 
 
-def _turning(values: NDArray[np.int64] | Seconds, machine: Machine, samples: int) -> Seconds:
-    return values.astype(np.float64) * (VALUE_BYTES * samples / machine.turned_bytes)
+def _transposition(values: NDArray[np.int64] | Seconds, machine: Machine, samples: int) -> Seconds:
+    return values.astype(np.float64) * (VALUE_BYTES * samples / machine.transposed_bytes)
 
 
 def simulate_batch(work: tuple[int, int], part_count: int, machine: Machine, batch: int) -> PredictedTime:
     """Return the time of a batch that is cut into slices; `work` is (connections, values of inputs and outputs)."""
     samples = -(-batch // part_count)
-    seconds = work[0] * samples / machine.products + float(_turning(np.array(work[1]), machine, samples))
+    seconds = work[0] * samples / machine.products + float(_transposition(np.array(work[1]), machine, samples))
     return PredictedTime(seconds, seconds, seconds, 0.0)

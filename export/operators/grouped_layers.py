@@ -1,4 +1,4 @@
-"""Layers in groups: each a convolution of width 1 over columns, turned into from rows once, and back once.
+"""Layers in groups: each a convolution of width 1 over columns, transposed once on the way in and once on the way out.
 
 A convolution refuses no columns at all, but not no images: `max(1, rows)` columns of `min(1, rows)` images.
 """

@@ -139,8 +139,8 @@ def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
     if len(conversion.sizes(x)) != 2:
         raise NotCovered(f"the activation has rank {len(conversion.sizes(x))}, accepted is 2")
     flipped = (conversion.integer("transB", 0) != 0) if right else (conversion.integer("transA", 0) == 0)
-    turned = (conversion.integer("transA", 0) != 0) if right else (conversion.integer("transB", 0) == 0)
-    if turned:
+    transposed = (conversion.integer("transA", 0) != 0) if right else (conversion.integer("transB", 0) == 0)
+    if transposed:
         x = conversion.transpose(x, (1, 0))
     variant = ("transposed" if flipped else "") + ("" if alpha == 1.0 else f"*{float(alpha)!r}")
     if isinstance(weight, SparseTensor):

@@ -49,8 +49,8 @@ def _convert_softmax(op_class: type[SoftmaxOp | LogSoftmaxOp], conversion: Conve
         return [_with_shape(conversion, conversion.emit(op_class(rows)).result, sizes)]
     _known_tail(sizes[: axis + 1], axis)
     order = [index for index in range(len(sizes)) if index != axis]
-    turned = conversion.transpose(x, (*order, axis))
-    result = conversion.emit(op_class(turned)).result
+    transposed = conversion.transpose(x, (*order, axis))
+    result = conversion.emit(op_class(transposed)).result
     return [conversion.transpose(result, (*order[:axis], len(sizes) - 1, *range(axis, len(sizes) - 1)))]
 
 

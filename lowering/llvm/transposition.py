@@ -1,4 +1,4 @@
-"""Between the row-major world outside a tile and the feature-major one inside: blocks turned in registers.
+"""Between the row-major world outside a tile and the feature-major one inside: blocks transposed in registers.
 
 A tile of T columns may stand for fewer than T rows of the batch. The columns left over are copies of the last row: they
 are computed like the others and written where the row they copy is written, so that no code depends on the count. A
@@ -68,7 +68,7 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
     It makes columns[k][t] = rows[min(t, row_count - 1)][k].
     The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
-    return _turning(code, width, "rows_to_columns", (_turn_in, _gather))
+    return _transposition(code, width, "rows_to_columns", (_transpose_in, _gather))
 
 
 def columns_to_rows(code: Code, width: int) -> ir.Function:
@@ -77,7 +77,7 @@ def columns_to_rows(code: Code, width: int) -> ir.Function:
     It makes rows[t][k] = columns[k][t] for t < row_count.
     The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
-    return _turning(code, width, "columns_to_rows", (_turn_out, _scatter))
+    return _transposition(code, width, "columns_to_rows", (_transpose_out, _scatter))
 
 
 def columns_to_far_rows(code: Code, width: int) -> ir.Function:
@@ -88,7 +88,7 @@ def columns_to_far_rows(code: Code, width: int) -> ir.Function:
     near, lanes = columns_to_rows(code, width), code.column_lanes(width)
     if FLOAT_BYTES * lanes != ALIGNMENT:
         return near
-    past = _turning(code, width, "columns_past_caches", (partial(_turn_out, past_caches=True), _scatter))
+    past = _transposition(code, width, "columns_past_caches", (partial(_transpose_out, past_caches=True), _scatter))
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         _, rows, stride, features, *_ = args
@@ -109,7 +109,7 @@ def _are_whole_lines(builder: ir.IRBuilder, rows: ir.Value, floats: ir.Value) ->
     return builder.icmp_signed("==", builder.and_(bits, i64(ALIGNMENT - 1)), i64(0))
 
 
-def _turning(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.Function:
+def _transposition(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.Function:
     """Return a function of so many features at once as a vector holds columns (the first move), or of one."""
     lanes, inward = code.column_lanes(width), name == "rows_to_columns"
 
@@ -141,30 +141,35 @@ class BatchRows:
         return _lines(lanes.builder, (self.pointer, self.stride, self.count), (first, lanes.width))
 
 
-def turn_into_columns(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
+def transpose_into_columns(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
     """Emit columns[k] = the k-th feature of the rows from `first` on; columns are addresses, a multiple of lanes."""
     lines, size = rows.lines(lanes, first), FLOAT_BYTES * lanes.width
     for start in range(0, len(columns), lanes.width):
         values = [lanes.load(float_at(lanes.builder, line, i64(start))) for line in lines]
-        for column, vector in zip(columns[start : start + lanes.width], _turned(lanes.builder, values), strict=True):
+        for column, vector in zip(
+            columns[start : start + lanes.width], _transposed(lanes.builder, values), strict=True
+        ):
             lanes.store(vector, column, size)
 
 
-def turn_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
-    """Emit the way back of `turn_into_columns`, past the caches where the rows are at lines and a vector is one."""
+def transpose_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
+    """Emit the way back of `transpose_into_columns`.
+
+    The writes bypass the caches where the rows begin at cache lines and a vector is one.
+    """
     lines = rows.lines(lanes, first)
     if FLOAT_BYTES * lanes.width != ALIGNMENT:
-        _turn_out_lines(lanes, columns, (lines, lanes.store))
+        _transpose_out_lines(lanes, columns, (lines, lanes.store))
         return
     whole_lines = _are_whole_lines(lanes.builder, rows.pointer, rows.stride)
     with lanes.builder.if_else(whole_lines) as (whole, pieces):
         with whole:
-            _turn_out_lines(lanes, columns, (lines, lanes.store_past_caches))
+            _transpose_out_lines(lanes, columns, (lines, lanes.store_past_caches))
         with pieces:
-            _turn_out_lines(lanes, columns, (lines, lanes.store))
+            _transpose_out_lines(lanes, columns, (lines, lanes.store))
 
 
-def _turn_out_lines(
+def _transpose_out_lines(
     lanes: Lanes,
     columns: Sequence[ir.Value],
     target: tuple[Sequence[ir.Value], Callable[[ir.Value, ir.Value], None]],
@@ -173,13 +178,13 @@ def _turn_out_lines(
     for start in range(0, len(columns), lanes.width):
         part = columns[start : start + lanes.width]
         vectors = [lanes.load(column, FLOAT_BYTES * lanes.width) for column in part]
-        for line, vector in zip(lines, _turned(lanes.builder, vectors), strict=True):
+        for line, vector in zip(lines, _transposed(lanes.builder, vectors), strict=True):
             write(vector, float_at(lanes.builder, line, i64(start)))
 
 
-def _turn_in(block: _Columns, feature: ir.Value) -> None:
+def _transpose_in(block: _Columns, feature: ir.Value) -> None:
     rows = [block.vectors.load(float_at(block.builder, line, feature)) for line in block.lines]
-    for offset, vector in enumerate(_turned(block.builder, rows)):
+    for offset, vector in enumerate(_transposed(block.builder, rows)):
         block.store(vector, block.builder.add(feature, i64(offset)))
 
 
@@ -191,10 +196,10 @@ def _gather(block: _Columns, feature: ir.Value) -> None:
     block.store(vector, feature)
 
 
-def _turn_out(block: _Columns, feature: ir.Value, *, past_caches: bool = False) -> None:
+def _transpose_out(block: _Columns, feature: ir.Value, *, past_caches: bool = False) -> None:
     columns = [block.load(block.builder.add(feature, i64(offset))) for offset in range(block.vectors.width)]
     write = block.vectors.store_past_caches if past_caches else block.vectors.store
-    for line, vector in zip(block.lines, _turned(block.builder, columns), strict=True):
+    for line, vector in zip(block.lines, _transposed(block.builder, columns), strict=True):
         write(vector, float_at(block.builder, line, feature))
 
 
@@ -234,18 +239,18 @@ def _for_each_block(builder: ir.IRBuilder, features: ir.Value, lanes: int, block
             single(feature)
 
 
-def _turned(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.Value]:
+def _transposed(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.Value]:
     """Return the transpose of a square block: each step swaps one bit of the row index with one of the lane index."""
-    turned, size, step = list(vectors), len(vectors), 1
+    transposed, size, step = list(vectors), len(vectors), 1
     while step < size:
         upper = [lane if not lane & step else size + lane - step for lane in range(size)]
         lower = [lane + step if not lane & step else size + lane for lane in range(size)]
         for row in (row for row in range(size) if not row & step):
-            first, second = turned[row], turned[row + step]
-            turned[row] = builder.shuffle_vector(first, second, _mask(upper))
-            turned[row + step] = builder.shuffle_vector(first, second, _mask(lower))
+            first, second = transposed[row], transposed[row + step]
+            transposed[row] = builder.shuffle_vector(first, second, _mask(upper))
+            transposed[row + step] = builder.shuffle_vector(first, second, _mask(lower))
         step *= 2
-    return turned
+    return transposed
 
 
 def _mask(lanes: Sequence[int]) -> ir.Constant:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
-from redpebble.dialect.attributes.neuron_order import NEIGHBOURS, Turned
+from redpebble.dialect.attributes.neuron_order import NEIGHBOURS, Transposed
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
@@ -28,10 +28,10 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.transposition import BatchRows, turn_into_columns, turn_into_rows
+from redpebble.lowering.llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
 from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.neurons.connection_kernel import NetworkForm
-from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TURN_WORDS
+from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
 
 I16 = ir.IntType(16)
 
@@ -48,16 +48,16 @@ MOVES_AHEAD = 8
 """Rows to be moved that are fetched ahead."""
 
 
-def wavefront_loop(code: Code, form: NetworkForm, turned: Turned) -> ir.Function:
+def wavefront_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.Function:
     """Return `void (stream, slots, table of buffers, rows that the columns stand for)`.
 
-    The buffer of what is turned is row-major.
+    The buffer of what is transposed is row-major.
     """
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _Loop(code, builder, (form, turned), (args[1], args[2], args[3])).emit(args[0])
+        _Loop(code, builder, (form, transposed), (args[1], args[2], args[3])).emit(args[0])
 
-    ends = "".join(word[0] if so else "" for word, so in zip(("into", "out"), turned, strict=True))
+    ends = "".join(word[0] if so else "" for word, so in zip(("into", "out"), transposed, strict=True))
     return code.function(f"wavefront_{form.key}_{ends}", [POINTER, POINTER, POINTER, I64], body)
 
 
@@ -67,7 +67,7 @@ class _Loop:
 
     code: Code
     builder: ir.IRBuilder
-    kind: tuple[NetworkForm, Turned]
+    kind: tuple[NetworkForm, Transposed]
     places: tuple[ir.Value, ir.Value, ir.Value]
 
     @property
@@ -115,19 +115,19 @@ class _Loop:
         return float_at(builder, entries, builder.mul(count, i64(MOVE_WORDS)))
 
     def _turns(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
-        """Emit rows of the batch that are turned into slots, or slots into them; return the address behind."""
+        """Emit rows of the batch that are transposed into slots, or slots into them; return the address behind."""
         builder, width = self.builder, self.form.width
         with counted_loop(builder, count) as index:
-            entry = float_at(builder, entries, builder.mul(index, i64(TURN_WORDS)))
+            entry = float_at(builder, entries, builder.mul(index, i64(TRANSPOSE_WORDS)))
             slots = [self._slot(_word(builder, entry, number)) for number in range(NEIGHBOURS)]
             number, feature, stride = (_word(builder, entry, NEIGHBOURS + word) for word in range(3))
             buffer = builder.load(builder.gep(self.places[1], [number], source_etype=POINTER), typ=POINTER)
             rows = BatchRows(float_at(builder, buffer, feature), stride, self.places[2])
             with counted_loop(builder, i64(width), self.lanes.width) as first:
                 columns = [float_at(builder, slot, first) for slot in slots]
-                turn = turn_into_columns if into_slots else turn_into_rows
-                turn(self.lanes, columns, rows, first)
-        return float_at(builder, entries, builder.mul(count, i64(TURN_WORDS)))
+                transpose = transpose_into_columns if into_slots else transpose_into_rows
+                transpose(self.lanes, columns, rows, first)
+        return float_at(builder, entries, builder.mul(count, i64(TRANSPOSE_WORDS)))
 
     def _neurons(self, first: ir.Value, count: ir.Value, activation: ir.Value) -> ir.Value:
         """Emit the neurons of a run, by its activation; return the address behind them."""

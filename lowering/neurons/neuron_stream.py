@@ -6,7 +6,7 @@ the slots of their sources in 16 bits each, an even number of them; then [slot, 
 head without neurons is the end. Buffers are the operands, then the results. All neurons of a run have one activation.
 
 Where inputs come from rows of the batch, what arrives is [16 slots, buffer, first feature, features of a row] instead:
-16 features, which are turned. Likewise for outputs. One that is not alive has the slot behind all others.
+16 features, which are transposed. Likewise for outputs. One that is not alive has the slot behind all others.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.neuron_order import NEIGHBOURS, NOT_TURNED, Turned, WavefrontAttr, lifetimes_of
+from redpebble.dialect.attributes.neuron_order import (
+    NEIGHBOURS,
+    NOT_TRANSPOSED,
+    Transposed,
+    WavefrontAttr,
+    lifetimes_of,
+)
 from redpebble.dialect.ops.network import NetworkArrays
 from redpebble.dialect.tensors import indices_of
 
 HEAD_WORDS = 4
 MOVE_WORDS = 3
-TURN_WORDS = NEIGHBOURS + 3
+TRANSPOSE_WORDS = NEIGHBOURS + 3
 NEURON_WORDS = 2
 """Words of a neuron before its weights."""
 
@@ -39,7 +45,7 @@ class WavefrontNetwork:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     wavefront: WavefrontAttr
-    turned: Turned = NOT_TURNED
+    transposed: Transposed = NOT_TRANSPOSED
     """Of one operand and one result only."""
 
     @property
@@ -69,22 +75,22 @@ class _Layout:
         place = np.full(neuron_count, -1, dtype=np.int64)
         place[order] = self.run_of
         self.arriving = self._arriving(network)
-        self.leaving = _in_order(arrays.outputs, self._together(place[arrays.outputs], network.turned.outputs))
+        self.leaving = _in_order(arrays.outputs, self._together(place[arrays.outputs], network.transposed.outputs))
 
     def _arriving(self, network: WavefrontNetwork) -> Indices:
         """Return the inputs that are read, in the order in which they arrive, and when."""
         alive = lifetimes_of(network.input_count, network.arrays, network.wavefront)
-        turned = Turned(inputs=network.turned.inputs)
-        first = alive.turned(network.input_count, network.arrays.outputs, turned).first[: network.input_count]
+        transposed = Transposed(inputs=network.transposed.inputs)
+        first = alive.transposed(network.input_count, network.arrays.outputs, transposed).first[: network.input_count]
         # runs of the wavefront may be cut by activations: a row arrives with the first piece
         pieces = np.searchsorted(self.starts, indices_of(network.wavefront.runs))
-        arriving = _in_order(np.arange(network.input_count), self._together(first, turned.inputs))
+        arriving = _in_order(np.arange(network.input_count), self._together(first, transposed.inputs))
         return np.stack([arriving[0], pieces[arriving[1]]])
 
     @staticmethod
-    def _together(runs: Indices, turned: bool) -> Indices:
+    def _together(runs: Indices, transposed: bool) -> Indices:
         """Return when inputs arrive or outputs leave, all of a line when the last of it does."""
-        return runs.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS) if turned else runs
+        return runs.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS) if transposed else runs
 
 
 def _in_order(neurons: Indices, runs: Indices) -> Indices:
@@ -98,8 +104,8 @@ def pack_wavefront(network: WavefrontNetwork) -> Words:
     """Return the stream of a network."""
     layout, arrays = _Layout(network), network.arrays
     slots, count = indices_of(network.wavefront.slots), len(layout.starts)
-    into = _Moves(layout.arriving, network.inputs[0] if network.turned.inputs else 0)
-    out = _Moves(layout.leaving, network.outputs[0] if network.turned.outputs else 0)
+    into = _Moves(layout.arriving, network.inputs[0] if network.transposed.inputs else 0)
+    out = _Moves(layout.leaving, network.outputs[0] if network.transposed.outputs else 0)
     arrivals, departures = into.counts(count), out.counts(count)
     sizes = NEURON_WORDS + layout.counts + (layout.counts + 1) // 2
     neurons = np.bincount(layout.run_of, weights=sizes, minlength=count).astype(np.int64)
@@ -126,16 +132,16 @@ def pack_wavefront(network: WavefrontNetwork) -> Words:
 
 @dataclass(frozen=True)
 class _Moves:
-    """Neurons that arrive or leave and their runs, ascending, [2, neurons]; turned, `NEIGHBOURS` come together."""
+    """Neurons that arrive or leave and their runs, ascending, [2, neurons]; transposed, `NEIGHBOURS` come together."""
 
     moving: Indices
     features: int
-    """Of a row of the batch where neurons are turned, otherwise 0."""
+    """Of a row of the batch where neurons are transposed, otherwise 0."""
 
     @property
     def words(self) -> int:
         """Words of a move."""
-        return TURN_WORDS if self.features else MOVE_WORDS
+        return TRANSPOSE_WORDS if self.features else MOVE_WORDS
 
     def counts(self, runs: int) -> Indices:
         """Return the moves of each run."""

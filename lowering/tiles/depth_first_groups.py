@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.neuron_order import Turned, WavefrontAttr
+from redpebble.dialect.attributes.neuron_order import Transposed, WavefrontAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
@@ -18,7 +18,7 @@ class LayerGroup(NamedTuple):
 
     layers: tuple[LinearOp, ...]
     wavefront: WavefrontAttr
-    turned: Turned
+    transposed: Transposed
 
     @property
     def first(self) -> LinearOp:
@@ -33,13 +33,13 @@ class LayerGroup(NamedTuple):
     def network(self) -> WavefrontNetwork:
         """Return the group as a graph of neurons."""
         inputs, outputs = shape_of(self.first.weight)[0], shape_of(self.last.weight)[1]
-        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront, self.turned)
+        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront, self.transposed)
 
     @property
-    def turned_values(self) -> set[SSAValue]:
+    def transposed_values(self) -> set[SSAValue]:
         """The values that the group reads from rows of the batch, or writes there."""
-        ends = zip((self.first.x, self.last.result), self.turned, strict=True)
-        return {value for value, turned in ends if turned}
+        ends = zip((self.first.x, self.last.result), self.transposed, strict=True)
+        return {value for value, transposed in ends if transposed}
 
 
 def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
@@ -48,7 +48,7 @@ def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
         return {}
     layers = chain_of(op.body.block)
     groups = (
-        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront, group.turned)
+        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront, group.transposed)
         for group in op.depth_first.groups
     )
     return {layer: group for group in groups for layer in group.layers}

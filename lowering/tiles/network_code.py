@@ -34,7 +34,7 @@ class NetworkCode:
     width: int
     address: Callable[[SSAValue, int], ir.Value]
     batch_rows: tuple[Mapping[SSAValue, ir.Value], ir.Value] | None = None
-    """The addresses of the rows that a group turns itself, and their number; None where all columns count."""
+    """The addresses of the rows that a group transposes itself, and their number; None where all columns count."""
 
     def emit_network(self, op: NetworkOp) -> None:
         """Emit a network op, along its wavefront where it has one."""
@@ -60,7 +60,7 @@ class NetworkCode:
         stream = self._packed(key, lambda: pack_wavefront(network))
         rows, count = self.batch_rows or ({}, i64(self.width))
         table = self._table([rows[value] if value in rows else self.address(value, 0) for value in buffers])
-        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations), network.turned)
+        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations), network.transposed)
         self.builder.call(loop, [stream, self._behind(result, 0), table, count])
 
     def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:

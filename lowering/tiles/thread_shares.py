@@ -133,8 +133,8 @@ def _cut_of(op: Operation, cuts: Mapping[SSAValue, Cut], pieces: int) -> Cut:
 def private_arguments(op: TileOp, spans: Mapping[SSAValue, Span]) -> set[SSAValue]:
     """Return the rows that come in of which each thread makes columns for itself.
 
-    To turn them twice is faster than to read what another core has just written. What others write into the same memory
-    is not for them: a value in its place, or the concat it is part of.
+    To transpose them twice is faster than to read what another core has just written. What others write into the same
+    memory is not for them: a value in its place, or the concat it is part of.
     """
     arguments = set(op.body.block.args)
     return {

@@ -43,7 +43,7 @@ Piece = Callable[[ir.Value, ir.Value], None]
 
 
 STRIP_FLOATS = 1 << 16
-"""Of a strip of features that is turned at a time."""
+"""Of a strip of features that is transposed at a time."""
 
 STRIPS_FROM = 4
 """Strips from which on it is done in strips."""
@@ -103,8 +103,8 @@ class TileCode:
     def store_rows(self, source: SSAValue, rows: tuple[ir.Value, ir.Value], cut: Cut = WHOLE) -> None:
         """Emit the way out: the columns of `source` become `rows`, the first one's address and their number."""
         pointer, count = rows
-        turn = columns_to_far_rows if self._leaves_cache(features_of(source)) else columns_to_rows
-        stride, function = i64(features_of(source)), turn(self.code, self.width)
+        transpose = columns_to_far_rows if self._leaves_cache(features_of(source)) else columns_to_rows
+        stride, function = i64(features_of(source)), transpose(self.code, self.width)
 
         def piece(first: ir.Value, features: ir.Value) -> None:
             columns, target = self._feature_at(source, first), float_at(self.builder, pointer, first)
@@ -115,7 +115,7 @@ class TileCode:
     def _in_strips(self, total: int, piece: Piece) -> Piece:
         """Return the same work done some features at a time, where all together leave the cache.
 
-        Rows are turned a vector of them at a time: what is written for one has to be there still for the next.
+        Rows are transposed a vector of them at a time: what is written for one has to be there still for the next.
         """
         if not self._leaves_cache(total):
             return piece

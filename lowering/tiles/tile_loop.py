@@ -228,7 +228,9 @@ class _TileForm:
             buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
             crew = self._crew(builder, memory.spans, rest) if shared else None
             first, count = rest[-2:]
-            direct = self._leaving(builder, buffers[len(op.inputs) :], first) | self._turned(builder, buffers, first)
+            direct = self._leaving(builder, buffers[len(op.inputs) :], first) | self._transposed(
+                builder, buffers, first
+            )
             rows, tables = TileRows(self.width, count, direct), (constants, table)
             tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, crew, rows)
             self._emit_body(tile, buffers, (first, count))
@@ -254,12 +256,14 @@ class _TileForm:
             and len(list(value.uses)) == 1
         }
 
-    def _turned(self, builder: ir.IRBuilder, buffers: Sequence[ir.Value], first: ir.Value) -> dict[SSAValue, ir.Value]:
+    def _transposed(
+        self, builder: ir.IRBuilder, buffers: Sequence[ir.Value], first: ir.Value
+    ) -> dict[SSAValue, ir.Value]:
         """Return the rows that groups of layers read and write themselves."""
         groups = groups_at(self.op, self._columns).values()
-        turned = {value for group in groups for value in group.turned_values}
+        transposed = {value for group in groups for value in group.transposed_values}
         ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
-        return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in turned}
+        return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in transposed}
 
     def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> Crew:
         own, meet, pool, first, end, *_ = args

@@ -21,7 +21,7 @@ def group_kernels(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -
     code = Code(target, ir.Module("group"))
     activations = group.network().arrays.activations
     for width in widths:
-        loop = wavefront_loop(code, NetworkForm(width, activations), group.turned)
+        loop = wavefront_loop(code, NetworkForm(width, activations), group.transposed)
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument], loop: ir.Function = loop) -> None:
             builder.call(loop, list(args))

@@ -8,11 +8,11 @@ from xdsl.ir import Operation, SSAValue
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.rowwise import dynamic_operands
 
-TURN_US: Final = (0.13e-3, 0.13e-3 / (1 << 20))
+TRANSPOSE_US: Final = (0.13e-3, 0.13e-3 / (1 << 20))
 """Of a value that goes in or out, and for each byte of all that do: measured with 2 MiB of second-level cache, where it
 is from 0.14 ns in tiles of 100 KB to 0.40 ns in tiles of 2 MB."""
 
-MOST_TURN_US: Final = 0.5e-3
+MOST_TRANSPOSE_US: Final = 0.5e-3
 """Of a value in tiles that leave that cache."""
 
 
@@ -21,11 +21,11 @@ def features_of(value: SSAValue) -> int:
     return (shape_of(value) or (1,))[-1]
 
 
-def turn_us(features: int, width: int) -> float:
+def transpose_us(features: int, width: int) -> float:
     """Return the microseconds for values with so many features together to come into a tile and to leave it."""
-    fixed, each_byte = TURN_US
+    fixed, each_byte = TRANSPOSE_US
     values = features * width
-    return values * min(MOST_TURN_US, fixed + each_byte * 4 * values)
+    return values * min(MOST_TRANSPOSE_US, fixed + each_byte * 4 * values)
 
 
 def features_at_the_edge(ops: Iterable[Operation]) -> int:

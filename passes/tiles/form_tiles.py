@@ -55,7 +55,7 @@ from redpebble.kernels.tile_widths import widths_in_use
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import ROW_MAJOR, Rows
-from redpebble.passes.analysis.tile_costs import features_at_the_edge, turn_us
+from redpebble.passes.analysis.tile_costs import features_at_the_edge, transpose_us
 from redpebble.passes.rewriting.tile_building import TileBuilder
 
 TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp | NetworkOp
@@ -94,8 +94,8 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
     """Return the widths at which a column takes less time than in narrower tiles, as far as times are known."""
     kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
     times = [kernel.predicted.by_width | kernel.measured.by_width for kernel in kernels]
-    turned = features_at_the_edge(ops)
-    columns = {width: _column_us(times, turned, width) for width in WIDTHS}
+    edge = features_at_the_edge(ops)
+    columns = {width: _column_us(times, edge, width) for width in WIDTHS}
     kept: list[int] = []
     fastest = float("inf")
     for width, column in columns.items():
@@ -105,7 +105,7 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
             kept.append(width)
             fastest = column or fastest
     dense = [width for width in TILE_WIDTHS if all(kernel.family_at(width) == DENSE_FAMILY for kernel in kernels)]
-    return _with_further(kept, {width: _column_us(times, turned, width) for width in (*kept, *dense)})
+    return _with_further(kept, {width: _column_us(times, edge, width) for width in (*kept, *dense)})
 
 
 def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[int, ...]:
@@ -119,10 +119,10 @@ def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[in
     return tuple(width for width in widths if width in used)
 
 
-def _column_us(times: Sequence[Mapping[int, float]], turned: int, width: int) -> float:
+def _column_us(times: Sequence[Mapping[int, float]], edge_features: int, width: int) -> float:
     """Return the time of a column in tiles of `width`; 0 where that of a layer is not known, or there is no layer."""
     known = [time[width] for time in times if width in time]
-    return (sum(known) + turn_us(turned, width)) / width if known and len(known) == len(times) else 0.0
+    return (sum(known) + transpose_us(edge_features, width)) / width if known and len(known) == len(times) else 0.0
 
 
 def _body(func: FuncOp) -> list[Operation]:

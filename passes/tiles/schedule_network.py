@@ -33,7 +33,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
-from redpebble.dialect.attributes.neuron_order import MOST_SLOTS, Turned, WavefrontAttr
+from redpebble.dialect.attributes.neuron_order import MOST_SLOTS, Transposed, WavefrontAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -42,7 +42,7 @@ from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, GroupNumbers,
 from redpebble.dialect.provenance import SEARCH
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.tile_widths import widths_in_use
-from redpebble.passes.analysis.tile_costs import turn_us
+from redpebble.passes.analysis.tile_costs import transpose_us
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.neuron_order import BLOCK
 from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, SparseLayer
@@ -106,7 +106,7 @@ class ScheduleNetwork(ModulePass):
         if tile.dead_rows is not None or not sparse or not self._leaves_cache(layers):
             return ""
         costs = ScheduleCosts(list(map(_sparse_layer, layers)), Caches(self.l1_bytes, self.l2_bytes), WIDTHS)
-        prices = Prices(costs, turn_us, MOST_SLOTS)
+        prices = Prices(costs, transpose_us, MOST_SLOTS)
         chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
             chosen, trace = self._annealed(prices, chosen)
@@ -209,7 +209,9 @@ class _Written(NamedTuple):
         )
         numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
         wavefront = WavefrontAttr.of(found.order, found.slots, found.runs)
-        return LayerGroupAttr.of((group.first, group.end - 1), reason, (wavefront, Turned(*cost.turned)), numbers)
+        return LayerGroupAttr.of(
+            (group.first, group.end - 1), reason, (wavefront, Transposed(*cost.transposed)), numbers
+        )
 
 
 def _write(tile: TileOp, written: _Written) -> None:
@@ -234,7 +236,7 @@ def _predicted_times(layers: Sequence[LinearOp], widths: Iterable[int]) -> dict[
     """Return the times of tiles that run layer by layer, where they are predicted."""
     predicted = [{} if layer.kernel is None else layer.kernel.predicted.by_width for layer in layers]
     known = (width for width in widths if all(width in times for times in predicted))
-    return {width: sum(times[width] for times in predicted) + turn_us(_features(layers), width) for width in known}
+    return {width: sum(times[width] for times in predicted) + transpose_us(_features(layers), width) for width in known}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@
 
 A batch of a few rows has fewer tiles than there are threads. Then they work on the same tile, each on some outputs of
 every layer, and meet in between. A layer is cut where its pieces have about as many connections, and no panel is torn,
-unless that costs more than it saves. The times of layers are those of their kernels; to them come rows turned into
+unless that costs more than it saves. The times of layers are those of their kernels; to them come rows transposed into
 columns and back, features that another thread has just written, which come slowly, and meetings. They were measured on
 two cores whose second-level caches are their own.
 """
@@ -34,7 +34,7 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.tile_costs import features_of, turn_us
+from redpebble.passes.analysis.tile_costs import features_of, transpose_us
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -99,9 +99,9 @@ class ShareTiles(ModulePass):
         return _balanced(op, weight, self.threads) if self._saved_us(op, width) > 0 else []
 
     def _together_us(self, tile: TileOp, cut: Collection[Operation], width: int) -> float:
-        """Return the time of a tile that all threads do together; each turns rows that come in for itself."""
-        turned, out = _turned(tile), sum(features_of(value) for value in tile.yielded)
-        rows_out = turn_us(turned, width) * out / max(turned, 1)
+        """Return the time of a tile that all threads do together; each transposes rows that come in for itself."""
+        edge, out = _edge_features(tile), sum(features_of(value) for value in tile.yielded)
+        rows_out = transpose_us(edge, width) * out / max(edge, 1)
         saved = sum(self._saved_us(op, width) for op in cut if isinstance(op, LinearOp))
         return _alone_us(tile, width) - saved - (1 - 1 / self.threads) * rows_out
 
@@ -113,14 +113,14 @@ class ShareTiles(ModulePass):
         return others * _microseconds(op, width) - fetched - MEETING_US
 
 
-def _turned(tile: TileOp) -> int:
+def _edge_features(tile: TileOp) -> int:
     """Return the features that come in and leave."""
     return sum(features_of(value) for value in (*tile.body.block.args, *tile.yielded))
 
 
 def _alone_us(tile: TileOp, width: int) -> float:
     """Return the time in which one thread does a tile."""
-    return turn_us(_turned(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
+    return transpose_us(_edge_features(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
 
 
 def _microseconds(op: Operation, width: int) -> float:

@@ -48,18 +48,18 @@ def gemm(draft: GraphDraft, x: Value) -> Value | None:
     """alpha A B + beta C with x as A or as B."""
     if len(x.shape) != 2:
         return None
-    x_turned, weight_turned, left = draft.flip(), draft.flip(), draft.flip()
+    x_transposed, weight_transposed, left = draft.flip(), draft.flip(), draft.flip()
     # the axis of x that is summed over
-    axis = (1 if x_turned else 0) if left else (0 if x_turned else 1)
+    axis = (1 if x_transposed else 0) if left else (0 if x_transposed else 1)
     count, rest = x.shape[axis], x.shape[1 - axis]
     if not isinstance(count, int):
         return None
     outputs = draft.size()
     matrix = draft.weight(count, outputs, count)
-    weight = draft.constant(matrix.T if left != weight_turned else matrix)
+    weight = draft.constant(matrix.T if left != weight_transposed else matrix)
     shape: tuple[Dim, Dim] = (outputs, rest) if left else (rest, outputs)
     operands: list[Value | None] = [weight, x] if left else [x, weight]
-    turned = (weight_turned, x_turned) if left else (x_turned, weight_turned)
+    transposed = (weight_transposed, x_transposed) if left else (x_transposed, weight_transposed)
     addend = _addend(draft, shape)
     if addend is not None:
         operands.append(addend)
@@ -67,8 +67,8 @@ def gemm(draft: GraphDraft, x: Value) -> Value | None:
         "Gemm",
         operands,
         shape,
-        transA=int(turned[0]),
-        transB=int(turned[1]),
+        transA=int(transposed[0]),
+        transB=int(transposed[1]),
         alpha=draft.choose((1.0, 0.5, -2.0, 0.0)),
         beta=draft.choose((1.0, 0.5, -2.0, 0.0)),
     )

@@ -59,13 +59,13 @@ class Parts:
         value = "x"
         for number, weight in enumerate(self.weights()):
             bias = rng.standard_normal(len(weight.T)).astype(np.float32)
-            turned = self.rank == 2 and bool(rng.integers(2))
+            transposed = self.rank == 2 and bool(rng.integers(2))
             constants.append(
-                numpy_helper.from_array(np.ascontiguousarray(weight.T if turned else weight), f"w{number}")
+                numpy_helper.from_array(np.ascontiguousarray(weight.T if transposed else weight), f"w{number}")
             )
             constants.append(numpy_helper.from_array(bias, f"b{number}"))
             names = [value, f"w{number}", f"b{number}"]
-            if turned:
+            if transposed:
                 nodes.append(helper.make_node("Gemm", names, [f"z{number}"], f"fc{number}", transB=1))
             else:
                 nodes.append(helper.make_node("MatMul", names[:2], [f"p{number}"], f"fc{number}"))

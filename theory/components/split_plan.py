@@ -1,8 +1,9 @@
 """Which layers of a chain to compute in groups: the segments whose parts stay apart, where that is predicted to pay.
 
 A segment is some consecutive layers with parts that no connection joins. Segments that follow each other are one run:
-its values are turned into columns once, put into the order of the next segment in between, and turned back once. What
-is cheapest over a whole chain is found by dynamic programming over its layers, on rows or on columns before each.
+its values are transposed into columns once, put into the order of the next segment in between, and transposed back
+once. What is cheapest over a whole chain is found by dynamic programming over its layers, on rows or on columns before
+each.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -48,12 +48,12 @@ class Schedule(NamedTuple):
 class Prices:
     """The cost of schedules of a chain.
 
-    `turn_us` tells what so many features take to be turned into columns, or back, in tiles of a width: where rows come
-    in before a group, or leave behind one, that does not turn them itself.
+    `transpose_us` tells what so many features take to be transposed into columns, or back, in tiles of a width: where
+    rows come in before a group, or leave behind one, that does not transpose them itself.
     """
 
     costs: ScheduleCosts
-    turn_us: Callable[[int, int], float]
+    transpose_us: Callable[[int, int], float]
     most_slots: int
 
     def microseconds(self, groups: tuple[Group, ...], width: int) -> float:
@@ -70,17 +70,17 @@ class Prices:
         if cost.slots > self.most_slots:
             return float("inf")
         comes_in, leaves = (
-            group.first == 0 and not cost.turned.inputs,
-            group.end == self._count and not cost.turned.outputs,
+            group.first == 0 and not cost.transposed.inputs,
+            group.end == self._count and not cost.transposed.outputs,
         )
-        return cost.traffic[width].microseconds(width) + self._turned(comes_in, leaves, width)
+        return cost.traffic[width].microseconds(width) + self._edge_us(comes_in, leaves, width)
 
     def one_by_one(self, first: int, end: int, width: int) -> float:
         """Return the time of layers that run one after the other."""
         if first == end:
             return 0.0
-        turned = self._turned(first == 0, end == self._count, width)
-        return self.costs.one_by_one(first, end)[width].microseconds(width) + turned
+        edges = self._edge_us(first == 0, end == self._count, width)
+        return self.costs.one_by_one(first, end)[width].microseconds(width) + edges
 
     def row_us(self, schedule: Schedule) -> float:
         """Return the microseconds of a row of the batch."""
@@ -90,9 +90,9 @@ class Prices:
     def _count(self) -> int:
         return len(self.costs.layers)
 
-    def _turned(self, comes_in: bool, leaves: bool, width: int) -> float:
+    def _edge_us(self, comes_in: bool, leaves: bool, width: int) -> float:
         layers = self.costs.layers
-        return self.turn_us(comes_in * layers[0].inputs + leaves * layers[-1].outputs, width)
+        return self.transpose_us(comes_in * layers[0].inputs + leaves * layers[-1].outputs, width)
 
 
 def anneal_schedule(

@@ -12,7 +12,7 @@ until the last run that reads it is over. Free slots are taken first in, first o
 a layer would.
 
 Inputs that stand beside each other arrive together, and outputs leave together, where few more values are alive for it:
-they come from rows of the batch and go to such, which are turned some neighbours at a time.
+they come from rows of the batch and go to such, which are transposed some neighbours at a time.
 
 That order is of `redpebble.theory.neuron_order.graph_orders`.
 """

@@ -78,19 +78,19 @@ class SparseLayer(NamedTuple):
         return len(self.pointers) - 1
 
 
-class TurnedEnds(NamedTuple):
-    """Whether a group turns the rows that come in, and those that leave, by itself."""
+class TransposedEnds(NamedTuple):
+    """Whether a group transposes the rows that come in, and those that leave, by itself."""
 
     inputs: bool
     outputs: bool
 
 
 class GroupCost(NamedTuple):
-    """The slots that a group needs, what it moves by the width of the tile, and which rows it turns."""
+    """The slots that a group needs, what it moves by the width of the tile, and which rows it transposes."""
 
     slots: int
     traffic: Mapping[int, TileTraffic]
-    turned: TurnedEnds
+    transposed: TransposedEnds
 
 
 class _Slice(NamedTuple):
@@ -152,15 +152,15 @@ class ScheduleCosts:
         if group not in self._groups:
             graph, found = self._placed(group.first, group.end), self.found(group)
             accesses = _slot_accesses(graph, found)
-            turned = self._turned(group, found)
-            moved = _moved(turned, graph, found)
-            self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved), turned)
+            transposed = self._transposed_ends(group, found)
+            moved = _moved(transposed, graph, found)
+            self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved), transposed)
             self.counted_ns += WAVEFRONT_NS * len(graph.sources)
         return self._groups[group]
 
-    def _turned(self, group: Group, found: Wavefront) -> TurnedEnds:
+    def _transposed_ends(self, group: Group, found: Wavefront) -> TransposedEnds:
         first, last = self.layers[group.first], self.layers[group.end - 1]
-        return TurnedEnds(
+        return TransposedEnds(
             found.inputs_together and group.first == 0 and first.inputs % NEIGHBOURS == 0,
             found.outputs_together and group.end == len(self.layers) and last.outputs % NEIGHBOURS == 0,
         )
@@ -216,10 +216,10 @@ class _Accesses(NamedTuple):
     """Whether rows are where there was room, not one behind the other."""
 
 
-def _moved(turned: TurnedEnds, graph: PlacedGraph, found: Wavefront) -> int:
+def _moved(transposed: TransposedEnds, graph: PlacedGraph, found: Wavefront) -> int:
     """Return the rows that arrive from beyond the cache, or leave for there; rows of the batch are none."""
-    into = 0 if turned.inputs else int((found.slots[graph.is_input] >= 0).sum())
-    out = 0 if turned.outputs else len(graph.outputs)
+    into = 0 if transposed.inputs else int((found.slots[graph.is_input] >= 0).sum())
+    out = 0 if transposed.outputs else len(graph.outputs)
     return into + 2 * out  # a line that leaves replaces one that is read before
 
 

@@ -102,8 +102,8 @@ def _grid(x: _Scale, y: _Scale, axes: Axes) -> str:
         parts.append(f'<text class="tick" {place}>{short_number(value)}</text>')
     middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
     parts.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(axes.x)}</text>')
-    turned = f'x="14" y="{centre}" text-anchor="middle" transform="rotate(-90 14 {centre})"'
-    parts.append(f'<text class="axis" {turned}>{escape(axes.y)}</text>')
+    rotated = f'x="14" y="{centre}" text-anchor="middle" transform="rotate(-90 14 {centre})"'
+    parts.append(f'<text class="axis" {rotated}>{escape(axes.y)}</text>')
     return "".join(parts)
 
 

@@ -110,8 +110,10 @@ def test_movement_is_numpys() -> None:
     kind = "tensor<?x2x6xf32>"
     flat = run(f"%y = pebble.reshape %a to <[d0, _]> : ({kind}) -> tensor<?x12xf32>", [x], "tensor<?x12xf32>")
     np.testing.assert_array_equal(flat, x.reshape(5, 12))
-    turned = run(f"%y = pebble.transpose %a axes [2, 0, 1] : ({kind}) -> tensor<6x?x2xf32>", [x], "tensor<6x?x2xf32>")
-    np.testing.assert_array_equal(turned, x.transpose(2, 0, 1))
+    transposed = run(
+        f"%y = pebble.transpose %a axes [2, 0, 1] : ({kind}) -> tensor<6x?x2xf32>", [x], "tensor<6x?x2xf32>"
+    )
+    np.testing.assert_array_equal(transposed, x.transpose(2, 0, 1))
     parts = f"%x, %y = pebble.split %a axis 2 : ({kind}) -> (tensor<?x2x4xf32>, tensor<?x2x2xf32>)"
     np.testing.assert_array_equal(run(parts, [x], "tensor<?x2x2xf32>"), x[:, :, 4:])
     mean = run(f"%y = pebble.reduce_mean %a : ({kind}) -> tensor<?x2x1xf32>", [x], "tensor<?x2x1xf32>")

@@ -99,8 +99,8 @@ def values_of(buffer: NDArray[np.uint8], width: int, shape: tuple[int, int, int]
     samples, features, height = shape
     count = -(-samples // width)
     rows = buffer[: count * block_floats(height, width) * 4].view(np.float32).reshape(count, -1)
-    turned = rows[:, : features * width].reshape(count, features, width).transpose(0, 2, 1)
-    return turned.reshape(count * width, features)[:samples]
+    transposed = rows[:, : features * width].reshape(count, features, width).transpose(0, 2, 1)
+    return transposed.reshape(count * width, features)[:samples]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

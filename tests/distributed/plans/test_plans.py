@@ -142,8 +142,8 @@ def test_one_part_takes_the_time_of_its_products() -> None:
     assert simulate_batch((64, 0), 2, MACHINE, 3).seconds == pytest.approx(16)
 
 
-def test_inputs_and_outputs_are_turned_by_those_who_own_them() -> None:
-    machine = replace(MACHINE, turned_bytes=4.0)
+def test_inputs_and_outputs_are_transposed_by_those_who_own_them() -> None:
+    machine = replace(MACHINE, transposed_bytes=4.0)
     layer = share([[0, 0], [0, 0]], [8, 8], [8, 8])
     ends = Ends(np.array([1, 3]), np.array([5, 1]))
     plain = simulate([layer], machine, Workload(1, 1)).seconds

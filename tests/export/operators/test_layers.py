@@ -43,11 +43,11 @@ def exported_linear(rank: int, tail: str, opset: int, weights: dict[str, Floats]
 @pytest.mark.parametrize("opset", [7, 11, 13, 21])
 @pytest.mark.parametrize("tail", ["", "bias %b", "bias %b activation <relu>", "activation <gelu_tanh>"])
 @pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 def test_a_linear_layer_is_written_for_every_rank_and_orientation(
-    rank: int, tail: str, opset: int, turned: bool
+    rank: int, tail: str, opset: int, transposed: bool
 ) -> None:
-    proto = exported_linear(rank, tail, opset, {"W": WEIGHT.T if turned else WEIGHT, "B": BIAS})
+    proto = exported_linear(rank, tail, opset, {"W": WEIGHT.T if transposed else WEIGHT, "B": BIAS})
     x = {1: X[0], 2: X, 3: DEEP}[rank]
     expected = x.astype(np.float64) @ WEIGHT + (BIAS if "bias" in tail else 0)
     if "relu" in tail:
@@ -58,7 +58,7 @@ def test_a_linear_layer_is_written_for_every_rank_and_orientation(
 
 
 @pytest.mark.parametrize(
-    ("rank", "tail", "turned", "opset", "written"),
+    ("rank", "tail", "transposed", "opset", "written"),
     [
         (2, "", False, 13, ["MatMul"]),
         (2, "", True, 13, ["Gemm"]),
@@ -69,15 +69,15 @@ def test_a_linear_layer_is_written_for_every_rank_and_orientation(
     ],
 )
 def test_a_linear_layer_is_as_few_nodes_as_onnx_has(
-    rank: int, tail: str, turned: bool, opset: int, written: list[str]
+    rank: int, tail: str, transposed: bool, opset: int, written: list[str]
 ) -> None:
-    proto = exported_linear(rank, tail, opset, {"W": WEIGHT.T if turned else WEIGHT, "B": BIAS})
+    proto = exported_linear(rank, tail, opset, {"W": WEIGHT.T if transposed else WEIGHT, "B": BIAS})
     assert operators(proto) == written
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_an_unchanged_weight_keeps_its_name_and_orientation(turned: bool) -> None:
-    weight = np.ascontiguousarray(WEIGHT.T if turned else WEIGHT)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_an_unchanged_weight_keeps_its_name_and_orientation(transposed: bool) -> None:
+    weight = np.ascontiguousarray(WEIGHT.T if transposed else WEIGHT)
     proto = exported_linear(2, "bias %b", 13, {"W": weight, "B": BIAS})
     kept = {entry.name: onnx.numpy_helper.to_array(entry) for entry in proto.graph.initializer}
     assert set(kept) == {"W", "B"}

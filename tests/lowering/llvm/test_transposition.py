@@ -15,29 +15,29 @@ WIDTH = 64
 
 
 @pytest.fixture(scope="module")
-def turning() -> MachineCode:
-    code = Code(host_target(), ir.Module("turn"))
+def transposition() -> MachineCode:
+    code = Code(host_target(), ir.Module("transpose"))
     function = columns_to_far_rows(code, WIDTH)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         builder.call(function, list(args))
 
-    code.function("turn", [POINTER] * 2 + [I64] * 4, body, exported=True)
-    return load_object(emit_object(str(code.module), host_target()), {"turn": (2, 4)})
+    code.function("transpose", [POINTER] * 2 + [I64] * 4, body, exported=True)
+    return load_object(emit_object(str(code.module), host_target()), {"transpose": (2, 4)})
 
 
 CASES = [(64, 0, 64), (64, 1, 64), (70, 0, 50), (80, 0, 13), (7, 3, 1)]
 
 
 @pytest.mark.parametrize(("features", "offset", "rows"), CASES)
-def test_columns_become_rows_at_any_address(turning: MachineCode, features: int, offset: int, rows: int) -> None:
+def test_columns_become_rows_at_any_address(transposition: MachineCode, features: int, offset: int, rows: int) -> None:
     columns = aligned_bytes(4 * WIDTH * features).view(np.float32)
     columns[:] = np.arange(len(columns))
     columns.reshape(features, WIDTH)[:, rows:] = columns.reshape(features, WIDTH)[:, rows - 1 : rows]
     room = aligned_bytes(4 * (rows * features + 32)).view(np.float32)
     room[:] = -1
-    turn = turning.functions["turn"]
-    turn(address_of(columns), address_of(room) + 4 * offset, features, features, rows, WIDTH)
+    transpose = transposition.functions["transpose"]
+    transpose(address_of(columns), address_of(room) + 4 * offset, features, features, rows, WIDTH)
     expected = columns.reshape(features, WIDTH).T[:rows]
     np.testing.assert_array_equal(room[offset : offset + rows * features].reshape(rows, features), expected)
     assert (room[:offset] == -1).all()

@@ -93,11 +93,11 @@ def test_sizes_that_only_the_call_knows_must_agree() -> None:
 def test_reshapes_share_a_buffer_and_outputs_may_share_a_value() -> None:
     def make(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constant = ConstantOp(numbered((3,)))
-        turned = TransposeOp(arguments[0], (1, 0, 2))
-        flat = ReshapeOp(turned.result, TargetShapeAttr.of([INFERRED, 12]))
+        transposed = TransposeOp(arguments[0], (1, 0, 2))
+        flat = ReshapeOp(transposed.result, TargetShapeAttr.of([INFERRED, 12]))
         back = ReshapeOp(flat.result, TargetShapeAttr.of([copied(0), 4, 3]))
         added = AddOp(back.result, constant.result)
-        block.add_ops([constant, turned, flat, back, added])
+        block.add_ops([constant, transposed, flat, back, added])
         return [flat.result, added.result, flat.result, arguments[0], constant.result]
 
     x = numbered((5, 4, 3))

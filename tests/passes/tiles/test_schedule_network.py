@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
-from redpebble.dialect.attributes.neuron_order import Turned
+from redpebble.dialect.attributes.neuron_order import Transposed
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -92,7 +92,7 @@ def test_neighbours_come_straight_from_rows_and_go_there(target: CpuTarget) -> N
     plain, module = native(chain("visible", 4), target), chain("visible", 4)
     schedule = scheduled(module)
     assert schedule is not None
-    assert [group.turned for group in schedule.groups] == [Turned(inputs=True, outputs=True)]
+    assert [group.transposed for group in schedule.groups] == [Transposed(inputs=True, outputs=True)]
     network, rng = native(module, target), np.random.default_rng(1)
     for batch in (1, 17, 150):
         x = rng.standard_normal((batch, WIDTH)).astype(np.float32)
@@ -118,7 +118,7 @@ def test_inputs_that_nobody_reads_may_lie_between_neighbours() -> None:
     plain = native(module.clone(), target)
     schedule = scheduled(module)
     assert schedule is not None
-    assert schedule.groups.data[0].turned.inputs
+    assert schedule.groups.data[0].transposed.inputs
     x = np.random.default_rng(0).standard_normal((70, WIDTH)).astype(np.float32)
     x[:, 1::3] = np.nan
     np.testing.assert_allclose(native(module, target)(x), plain(x), rtol=1e-5)

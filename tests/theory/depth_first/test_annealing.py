@@ -31,12 +31,12 @@ def band(depth: int, rng: np.random.Generator) -> list[SparseLayer]:
     return layers
 
 
-def turn_us(features: int, width: int) -> float:
+def transpose_us(features: int, width: int) -> float:
     return 1e-3 * features * width**0.5
 
 
 def prices(layers: list[SparseLayer]) -> Prices:
-    return Prices(ScheduleCosts(layers, CACHES, WIDTHS), turn_us, 4096)
+    return Prices(ScheduleCosts(layers, CACHES, WIDTHS), transpose_us, 4096)
 
 
 def one_by_one(layers: list[SparseLayer], width: int) -> TileTraffic:
@@ -84,7 +84,7 @@ def test_annealing_finds_a_cheaper_schedule_and_prices_it_right(kind: str) -> No
 
 
 def test_groups_that_need_more_slots_than_there_are_cost_too_much() -> None:
-    few = Prices(ScheduleCosts(butterfly(8), CACHES, WIDTHS), turn_us, 8)
+    few = Prices(ScheduleCosts(butterfly(8), CACHES, WIDTHS), transpose_us, 8)
     assert few.microseconds((Group(0, 8, 16),), 64) == float("inf")
     alone = Schedule((), 64)
     assert anneal_schedule(few, alone, 0.05, np.random.default_rng(0)).best.groups == ()

@@ -135,10 +135,10 @@ def _few_can_stay(weighted: _WeightedGroup, slots: int) -> int:
     """The best separator bound over the weightings; 0 without any, and where all roles fit into the slots."""
     group, excess = weighted.group, 0
     for weighting in weighted.weightings:
-        turned = Weighting(weighting.right, weighting.left, weighting.missing)
+        transposed = Weighting(weighting.right, weighting.left, weighting.missing)
         excess = max(
             excess,
             separator_excess(group, slots, weighting),
-            separator_excess(group.transposed(), slots, turned),
+            separator_excess(group.transposed(), slots, transposed),
         )
     return excess

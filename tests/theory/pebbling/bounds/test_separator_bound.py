@@ -19,10 +19,10 @@ from tests.theory.pebbling.brute_force_sets import exact_weighting
 def exact_excess(group: RoleGroup, slots: int) -> int:
     if min(group.shape) == 0:
         return 0
-    turned = group.transposed()
+    transposed = group.transposed()
     return max(
         separator_excess(group, slots, exact_weighting(group)),
-        separator_excess(turned, slots, exact_weighting(turned)),
+        separator_excess(transposed, slots, exact_weighting(transposed)),
     )
 
 
