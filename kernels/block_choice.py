@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Final, NamedTuple
 
 from redpebble.kernels.input_blocks import BLOCK_RULES, other_blocks
-from redpebble.kernels.layer_with_pattern import ordered_us
+from redpebble.kernels.layer_with_pattern import tile_us
 from redpebble.kernels.machine import Machine, predicted_us
 from redpebble.kernels.work import Layer
 
@@ -88,7 +88,7 @@ def _price(family: str, layer: Layer, now: Mapping[int, float], machine: Machine
     if gains[best] <= WORTHWHILE:
         return [BlockPrice(family, usual, best, width, now[width], now[width] * others[best][width] / before[width])]
     chosen = layer.with_blocks({family: best})
-    after = {width: ordered_us(family, chosen, width, machine) for width in now}
+    after = {width: tile_us(family, chosen, width, machine) for width in now}
     if gain(now, after) <= WORTHWHILE:
         return [BlockPrice(family, usual, best, width, now[width], after[width])]
     return [BlockPrice(family, best, usual, width, after[width], now[width])]

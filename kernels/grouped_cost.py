@@ -29,7 +29,7 @@ class DensePrices(NamedTuple):
 
 
 class GroupedPrices(NamedTuple):
-    """The same for a layer in groups; then of turning rows into columns and back, at all and for each value."""
+    """The same for a layer in groups; then of transposing rows into columns and back, at all and for each value."""
 
     layer: float
     group: float
@@ -37,8 +37,8 @@ class GroupedPrices(NamedTuple):
     far_weight: float
     value: float
     far_value: float
-    turn: float
-    turned_value: float
+    transposition: float
+    transposed_value: float
     ordered_value: float
     """Of a value that takes another place."""
 
@@ -107,9 +107,9 @@ def grouped_us(layer: LayerSize, rows: int, other_weights: int = 0) -> float:
     return (prices.layer + prices.group * layer.groups + weight * layer.weights + value * layer.values) / 1e3
 
 
-def turning_us(values: int, rows: int) -> float:
-    """Return microseconds of turning rows into columns, or back, for so many values of a row."""
-    return (GROUPED[rows].turn / 2 + GROUPED[rows].turned_value * values) / 1e3
+def transposing_us(values: int, rows: int) -> float:
+    """Return microseconds of transposing rows into columns, or back, for so many values of a row."""
+    return (GROUPED[rows].transposition / 2 + GROUPED[rows].transposed_value * values) / 1e3
 
 
 def ordering_us(values: int, rows: int) -> float:

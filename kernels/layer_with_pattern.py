@@ -18,7 +18,7 @@ from typing_extensions import override
 from redpebble.kernels.input_reuse import RowReuse, stable_order
 from redpebble.kernels.machine import Machine, predicted_us
 from redpebble.kernels.walk_distance import FEW_ROWS, PANEL_ROWS, WALK_BLOCK, walk_panels
-from redpebble.kernels.work import Layer, Tile, has_turned_inputs
+from redpebble.kernels.work import Layer, Tile, has_transposed_inputs
 from redpebble.sparse.patterns.similar_rows import Rows
 
 Indices = NDArray[np.int64]
@@ -26,8 +26,8 @@ Indices = NDArray[np.int64]
 WALK_EXPONENT: Final = 0.5
 """How the time of a walk follows from its visits: fitted to walks as they are packed; the rest is idle lanes."""
 
-TURNED_EXPONENT: Final = 0.1
-"""The same where inputs are looked up turned, too, in blocks in which their order matters little."""
+TRANSPOSED_EXPONENT: Final = 0.1
+"""The same where inputs are looked up transposed, too, in blocks in which their order matters little."""
 
 LEAST_WALKED: Final = 0.02
 """Density below which a walk is mostly gathers; where it need not be, its steps are as many and its ends cost most."""
@@ -38,7 +38,7 @@ Measured on layers of 16384 and 32768 outputs over 1 to 14 blocks."""
 
 
 @dataclass(frozen=True, eq=False)
-class OrderedLayer(Layer):
+class LayerWithPattern(Layer):
     """A layer with what each output reads, outputs and inputs as they stand."""
 
     rows: Rows | None = None
@@ -71,7 +71,7 @@ class OrderedLayer(Layer):
     @cached_property
     def walk_exponent(self) -> float:
         """How the time of a walk follows from its visits."""
-        return TURNED_EXPONENT if has_turned_inputs(self) else WALK_EXPONENT
+        return TRANSPOSED_EXPONENT if has_transposed_inputs(self) else WALK_EXPONENT
 
     @override
     def x_share(self, tile: Tile, *, by_count: bool = False) -> float:
@@ -132,7 +132,7 @@ class OrderedLayer(Layer):
         return keys[firsts], np.diff(np.append(firsts, len(keys)))
 
 
-class _MorePieces(OrderedLayer):
+class _MorePieces(LayerWithPattern):
     """The same layer with a tenth more pieces."""
 
     @override
@@ -140,17 +140,17 @@ class _MorePieces(OrderedLayer):
         return 1.1 * super().pieces(blocks, most)
 
 
-def piece_us(family: str, layer: OrderedLayer, width: int, machine: Machine) -> float:
+def piece_us(family: str, layer: LayerWithPattern, width: int, machine: Machine) -> float:
     """Return the microseconds that all pieces of a layer take beside its connections."""
     known = (layer.inputs, layer.counts, layer.other_bytes, layer.stored, layer.panel_reads, layer.rows)
     more = _MorePieces(*known, block_counts=layer.block_counts)
     return 10 * (predicted_us(family, more, width, machine) - predicted_us(family, layer, width, machine))
 
 
-def ordered_us(family: str, layer: Layer, width: int, machine: Machine) -> float:
+def tile_us(family: str, layer: Layer, width: int, machine: Machine) -> float:
     """Return the microseconds of a tile, with the time of values that the second-level cache does not hold."""
     time = predicted_us(family, layer, width, machine)
-    if not isinstance(layer, OrderedLayer):
+    if not isinstance(layer, LayerWithPattern):
         return time
     far = layer.far_values(family, width, machine.l2_bytes)
     return time + machine.far_ns(far, 4.0 * width * (layer.inputs + layer.outputs)) / 1000

@@ -53,7 +53,7 @@ class Machine:
     """Time of a byte that is streamed from the last-level cache, by one core."""
     dram_ns: float = 0.066
     """Time of a byte that is streamed from memory, by one core."""
-    paces: Mapping[str, float] = field(default_factory=dict[str, float])
+    calibration_factors: Mapping[str, float] = field(default_factory=dict[str, float])
     """Measured over predicted time of instructions, for kernels such as `count_blocks@64`; 1 where there is none."""
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Machine:
             raise ValueError(f"{self.lanes} lanes, accepted are 4, 8 and 16")
         if not 0 < sizes[0] <= sizes[1] <= sizes[2]:
             raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
-        for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns), *self.paces.items()):
+        for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns), *self.calibration_factors.items()):
             if not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value}, expected a positive number")
 
@@ -94,14 +94,7 @@ PANELS: Final[tuple[Stored, ...]] = ("panels",)
 
 FAMILY_COSTS: Final[Mapping[str, FamilyCost]] = MappingProxyType(
     {
-        "walk": FamilyCost(ROW, SPARSE, kernel_work.walk, {16: (0.13, 1.06, 5.11, 2.39, 1.09)}),
-        "compact_walk": FamilyCost(ROW, SPARSE, kernel_work.compact_walk, {16: (2.2, 2.11, 4.76, 0, 1.11)}),
-        "sell_gather": FamilyCost(
-            ROW,
-            SPARSE,
-            kernel_work.sell_gather,
-            {16: (4.7, 2.7, 2.0, 1.41), 8: (2.4, 5.43, 6.9, 3.1), 4: (4.8, 6.35, 6.6, 4.0)},
-        ),
+        "permute_lookup": FamilyCost(ROW, SPARSE, kernel_work.permute_lookup, {16: (0.13, 1.06, 5.11, 2.39, 1.09)}),
         DENSE_FAMILY: FamilyCost(
             TILE_WIDTHS,
             ANY,
@@ -189,4 +182,4 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     tile_bytes = min(4 * width * (layer.inputs + layer.outputs), MOST_TILE_SHARE * machine.l2_bytes)
     loop_bytes = layer.other_bytes + work.stream_bytes + tile_bytes
     far = exposure * machine.far_ns(work.stream_bytes * work.passes, loop_bytes)
-    return hypot(core * machine.paces.get(f"{family}@{width}", 1.0), far) / 1000
+    return hypot(core * machine.calibration_factors.get(f"{family}@{width}", 1.0), far) / 1000

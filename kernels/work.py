@@ -24,17 +24,15 @@ MISSES_FROM, MISSES_ALL = 0.85, 1.5
 WALK_DENSITIES: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 1.0)
 WALK_STEPS: Final = (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.19, 1.07, 1.03, 1.007, 1.0, 1.0)
 WALK_GATHERS: Final = (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.043, 0.031, 0.016, 0.003, 0.0, 0.0)
-COMPACT_STEPS: Final = (0.0, 0.1, 1.6, 2.78, 2.09, 1.43, 1.24, 1.1, 1.03, 1.007, 1.0, 1.0)
-COMPACT_GATHERS: Final = (1.0, 1.0, 0.64, 0.09, 0.06, 0.076, 0.03, 0.024, 0.014, 0.003, 0.0, 0.0)
-TURNED_STEPS: Final = (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.09, 1.02, 1.0, 1.0, 1.0, 1.0)
-TURNED_GATHERS: Final = (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.014, 0.006, 0.003, 0.001, 0.0, 0.0)
+TRANSPOSED_STEPS: Final = (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.09, 1.02, 1.0, 1.0, 1.0, 1.0)
+TRANSPOSED_GATHERS: Final = (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.014, 0.006, 0.003, 0.001, 0.0, 0.0)
 """Steps and gathers of a walk for each connection of its fullest row, by the density of that row: see walk_packing."""
 
-TURNED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
-TURNED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
-TURNING: Final = 0.22
-TURNED_INPUTS: Final = (256, 1280)
-"""Which layers a walk looks up in x turned, too: see walk_packing."""
+TRANSPOSED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
+TRANSPOSED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
+TRANSPOSING: Final = 0.22
+TRANSPOSED_INPUTS: Final = (256, 1280)
+"""Which layers a walk looks up in x transposed, too: see walk_packing."""
 
 STRIP_INPUTS: Final = 128
 """Inputs of a block: see strip_packing."""
@@ -155,25 +153,19 @@ def misses(loop_bytes: float, cache_bytes: float) -> float:
     return min(1.0, max(0.0, share))
 
 
-def walk(layer: Layer, _: Tile) -> Work:
-    """Return the work for inputs that are turned, steps of 32 rows, gathers for 32 rows, panels."""
-    turned = has_turned_inputs(layer)
-    ratios = (TURNED_STEPS, TURNED_GATHERS) if turned else (WALK_STEPS, WALK_GATHERS)
+def permute_lookup(layer: Layer, _: Tile) -> Work:
+    """Return the work for inputs that are transposed, steps of 32 rows, gathers for 32 rows, panels."""
+    transposed = has_transposed_inputs(layer)
+    ratios = (TRANSPOSED_STEPS, TRANSPOSED_GATHERS) if transposed else (WALK_STEPS, WALK_GATHERS)
     steps, gathers, panels = _walk_length(layer, *ratios)
-    return Work((float(turned * layer.inputs), steps, gathers, panels), 153 * steps + 256 * gathers + 264 * panels)
+    return Work((float(transposed * layer.inputs), steps, gathers, panels), 153 * steps + 256 * gathers + 264 * panels)
 
 
-def has_turned_inputs(layer: Layer) -> bool:
-    """Return whether a walk looks up inputs in x turned, too."""
-    least, most = TURNED_INPUTS
-    gains = np.interp(layer.fullest(32) / max(1, layer.inputs), TURNED_DENSITIES, TURNED_GAINS)
-    return least <= layer.inputs <= most and float(gains.sum()) > TURNING
-
-
-def compact_walk(layer: Layer, _: Tile) -> Work:
-    """Return the same where stored zeros are left out."""
-    steps, gathers, panels = _walk_length(layer, COMPACT_STEPS, COMPACT_GATHERS)
-    return Work((1.0, steps, gathers, panels), 4 * layer.connections + 29 * steps + 132 * gathers + 264 * panels)
+def has_transposed_inputs(layer: Layer) -> bool:
+    """Return whether a walk looks up inputs in x transposed, too."""
+    least, most = TRANSPOSED_INPUTS
+    gains = np.interp(layer.fullest(32) / max(1, layer.inputs), TRANSPOSED_DENSITIES, TRANSPOSED_GAINS)
+    return least <= layer.inputs <= most and float(gains.sum()) > TRANSPOSING
 
 
 def _walk_length(layer: Layer, steps: tuple[float, ...], gathers: tuple[float, ...]) -> tuple[float, float, int]:
@@ -185,13 +177,6 @@ def _walk_length(layer: Layer, steps: tuple[float, ...], gathers: tuple[float, .
     ]
     share = layer.walk_share
     return share * totals[0] + 3.0 * len(densities), share * totals[1], len(densities)
-
-
-def sell_gather(layer: Layer, _: Tile) -> Work:
-    """Return the work for a call, gathers for 16 rows, groups of 16 rows."""
-    groups = layer.fullest(16)
-    gathers = float(groups.sum())
-    return Work((1.0, gathers, len(groups)), 96 * gathers + 132 * len(groups))
 
 
 def dense_outputs(layer: Layer, tile: Tile) -> Work:

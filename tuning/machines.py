@@ -36,7 +36,7 @@ PROBE_DENSITIES: Final = (0.06, 0.3)
 SECONDS: Final = 0.2
 """For each of the two measurements: kernels, and reading."""
 
-LEAST_PACE, MOST_PACE = 0.1, 10.0
+LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 """What a kernel takes at least and at most of its predicted time; beyond, the clock was disturbed."""
 
 
@@ -73,7 +73,7 @@ def measured_machine(target: CpuTarget) -> Machine:
     kernels = [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, target.lanes)]
     clock = KernelClock([STREAM, *kernels], target)
     streamed = _with_streams(known, stream_times(clock, SECONDS))
-    return replace(streamed, paces=_paces(clock, kernels, streamed))
+    return replace(streamed, calibration_factors=_calibration_factors(clock, kernels, streamed))
 
 
 def _file(target: CpuTarget) -> str:
@@ -108,7 +108,7 @@ def _with_streams(machine: Machine, times: Mapping[int, float]) -> Machine:
     return replace(machine, l3_ns=l3_ns, dram_ns=dram_ns, l3_bytes=max(machine.l2_bytes, *inside))
 
 
-def _paces(clock: KernelClock, kernels: list[RepeatedKernel], machine: Machine) -> dict[str, float]:
+def _calibration_factors(clock: KernelClock, kernels: list[RepeatedKernel], machine: Machine) -> dict[str, float]:
     """Return the measured over the predicted time of each kernel, the mean over the probes."""
     ratios: dict[str, list[float]] = {}
     for density in PROBE_DENSITIES:
@@ -122,7 +122,7 @@ def _paces(clock: KernelClock, kernels: list[RepeatedKernel], machine: Machine) 
         for kernel in kernels:
             name = f"{kernel.family}@{kernel.width}"
             expected = predicted_us(kernel.family, layer, kernel.width, machine)
-            ratios.setdefault(name, []).append(min(MOST_PACE, max(LEAST_PACE, times[name] / expected)))
+            ratios.setdefault(name, []).append(min(MOST_FACTOR, max(LEAST_FACTOR, times[name] / expected)))
     return {name: round(geometric_mean(values), 3) for name, values in ratios.items()}
 
 

@@ -25,7 +25,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.frontend.importing import import_model
-from redpebble.kernels.formats.permute_walk import pack_walks
+from redpebble.kernels.formats.permute_lookup import pack_walks
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.work import Layer
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
@@ -59,7 +59,7 @@ RANKED: Final = (
 )
 RANKED_WIDTHS: Final = (1, 8, 16, 32, 64)
 
-SHORTER: Final = ("inputs also turned", "reordered", "both")
+SHORTER: Final = ("inputs also transposed", "reordered", "both")
 WALK_COPIES: Final = 5
 
 MOST_LAYERS: Final = 8
@@ -203,7 +203,7 @@ def bench_skewed(seconds: float) -> None:
     Of copies of each walk the median counts, as it matters where in memory one lies.
     """
     table = Table("1024x1024, one row", "sorted by count, us", *SHORTER, box=None)
-    kernel = RepeatedKernel("walk", 1)
+    kernel = RepeatedKernel("permute_lookup", 1)
     clock = KernelClock([kernel], host_target())
     for spreads in ((0.0, 0.0), (1.0, 0.0), (1.0, 0.7)):
         for density in (0.1, 0.05, 0.03):
@@ -212,16 +212,16 @@ def bench_skewed(seconds: float) -> None:
             before = chain([CscMatrix.from_dense(np.where(mask, np.float32(0.1), np.float32(0))) for mask in masks])
             weights = {"as it came": _last_weight(before), "reordered": _last_weight(reordered(before, seconds, (1,)))}
             samples = {
-                f"{name} {turned} {copy}": clock.sample(kernel, _walked(weight, turned=turned))
+                f"{name} {transposed} {copy}": clock.sample(kernel, _walked(weight, transposed=transposed))
                 for copy in range(WALK_COPIES)
                 for name, weight in weights.items()
-                for turned in (False, True)
+                for transposed in (False, True)
             }
             fastest = clock.fastest(samples, 0.3)
             first, *others = (
-                float(np.median([fastest[f"{name} {turned} {copy}"] for copy in range(WALK_COPIES)]))
+                float(np.median([fastest[f"{name} {transposed} {copy}"] for copy in range(WALK_COPIES)]))
                 for name in weights
-                for turned in (False, True)
+                for transposed in (False, True)
             )
             words = f"{1 - density:.2f} zeros, log-normal {spreads[0]:g}, {spreads[1]:g}"
             table.add_row(words, f"{first:.2f}", *(f"{first / other:.3f}x" for other in others))
@@ -232,9 +232,9 @@ def _last_weight(module: ModuleOp) -> CscMatrix:
     return [op for op in module.walk() if isinstance(op, SparseConstantOp)][-1].weight
 
 
-def _walked(weight: CscMatrix, *, turned: bool) -> PackedLayer:
+def _walked(weight: CscMatrix, *, transposed: bool) -> PackedLayer:
     bias = np.zeros(weight.shape[1], dtype=np.float32)
-    return PackedLayer(weight.shape, tuple(pack_walks(weight, bias, beyond_l2=False, turned=turned)), 0)
+    return PackedLayer(weight.shape, tuple(pack_walks(weight, bias, transposed=transposed)), 0)
 
 
 def bench_trained(seconds: float) -> None:

@@ -122,7 +122,7 @@ class KernelAttr(ParametrizedAttribute):
     """The kernel families that execute a layer, by the width of the batch tile, its times, and why.
 
     ```mlir
-    #pebble.kernel<walk from 1, count_blocks from 8, blocks [count_blocks: 4], predicted [1: 6.8, 8: 16.2],
+    #pebble.kernel<permute_lookup from 1, count_blocks from 8, blocks [count_blocks: 4], predicted [1: 6.8, 8: 16.2],
         "density 0.050, stored sparse">
     ```
 

@@ -98,8 +98,8 @@ class DenseOutputs:
         return code.function(f"dense_leaving_{form.key}", [POINTER] * 4 + [I64] * 4, body)
 
 
-def _product(code: Code, form: LinearForm, turned: int) -> ir.Function:
-    """Return the loop over panels, whose results are rows, or `turned` in vectors of so many columns.
+def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
+    """Return the loop over panels, whose results are rows, or columns in vectors of `column_lanes`; 0: rows.
 
     It is `void (x, y, weights, bias, inputs, outputs, rows, columns of the tile, stride of the rows of y)`.
     """
@@ -111,7 +111,7 @@ def _product(code: Code, form: LinearForm, turned: int) -> ir.Function:
         aside.align = ALIGNMENT
         x, y, weights, bias, inputs, outputs, rows, columns, y_stride = args
         operands = _Operands(x, y, weights, bias, inputs, outputs, rows, columns, y_stride, aside)
-        product = _Product(code, builder, (form.activation, turned), operands)
+        product = _Product(code, builder, (form.activation, column_lanes), operands)
         panels = builder.sdiv(builder.add(product.operands.outputs, i64(PANEL - 1)), i64(PANEL))
         grouped = builder.mul(builder.sdiv(panels, i64(TOGETHER)), i64(TOGETHER))
         with counted_loop(builder, grouped, TOGETHER) as panel:
@@ -119,7 +119,7 @@ def _product(code: Code, form: LinearForm, turned: int) -> ir.Function:
         with counted_loop(builder, builder.sub(panels, grouped)) as further:
             product.emit(builder.add(grouped, further), 1)
 
-    name = f"dense_product_{turned or 'rows'}_{activation_key(form.activation)}"
+    name = f"dense_product_{column_lanes or 'rows'}_{activation_key(form.activation)}"
     return code.function(name, [POINTER] * 4 + [I64] * 5, body)
 
 
@@ -176,14 +176,14 @@ class _Product:
 
     def emit(self, panel: ir.Value, count: int) -> None:
         """Emit `count` panels from `panel` on: where they are whole right into y, else by way of other memory."""
-        builder, operands, (_, turned) = self.builder, self.operands, self.form
+        builder, operands, (_, column_lanes) = self.builder, self.operands, self.form
         first, aside = builder.mul(panel, i64(PANEL)), (operands.aside, i64(GROUP))
         features = _least(builder, builder.sub(operands.outputs, first), i64(PANEL * count))
-        if turned:
+        if column_lanes:
             self._emit_chunks(panel, count, aside)
             target = float_at(builder, operands.y, builder.mul(first, operands.columns))
             arguments = [operands.aside, target, i64(GROUP), features, operands.rows, operands.columns]
-            builder.call(rows_to_columns(self.code, turned), arguments)
+            builder.call(rows_to_columns(self.code, column_lanes), arguments)
             return
         target = float_at(builder, operands.y, first)
         whole = builder.icmp_signed("==", features, i64(PANEL * count))

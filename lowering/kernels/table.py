@@ -15,9 +15,8 @@ from redpebble.lowering.kernels.count_blocks import CountBlocks
 from redpebble.lowering.kernels.dense_outputs import DenseOutputs
 from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays
 from redpebble.lowering.kernels.narrow_blocks import NarrowBlocks
-from redpebble.lowering.kernels.permute_walk import Walk
+from redpebble.lowering.kernels.permute_lookup import PermuteLookup
 from redpebble.lowering.kernels.row_panels import Panels
-from redpebble.lowering.kernels.sell_gather import SellGather
 from redpebble.lowering.kernels.sparse_rows import SparseRows
 from redpebble.lowering.kernels.strips import Strips
 from redpebble.lowering.llvm.builder import Code
@@ -43,13 +42,11 @@ FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
         "dense_outputs": DenseOutputs(),
         "panels": Panels(),
         "strips": Strips(),
-        "walk": Walk(compact=False),
-        "compact_walk": Walk(compact=True),
-        "sell_gather": SellGather(),
+        "permute_lookup": PermuteLookup(),
     }
 )
 
-SINGLE_ROW_FAMILIES: Final = frozenset({"walk", "compact_walk", "sell_gather"})
+SINGLE_ROW_FAMILIES: Final = frozenset({"permute_lookup"})
 """Those with code for tiles of one batch column only."""
 
 

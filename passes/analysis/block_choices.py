@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from redpebble.kernels.block_choice import WORTHWHILE, BlockPrice, gain, price_blocks
 from redpebble.kernels.input_blocks import BLOCK_RULES, possible_blocks
-from redpebble.kernels.layer_with_pattern import ordered_us
+from redpebble.kernels.layer_with_pattern import tile_us
 from redpebble.kernels.machine import TILE_WIDTHS, Machine, candidates
 from redpebble.kernels.work import Layer
 
@@ -30,7 +30,7 @@ class LayerTimes(NamedTuple):
 def predicted_times(layer: Layer, machine: Machine) -> Times:
     """Return the microseconds that all families are predicted to take that can compute a layer."""
     return {
-        width: {family: ordered_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)}
+        width: {family: tile_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)}
         for width in TILE_WIDTHS
     }
 

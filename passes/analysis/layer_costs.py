@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.kernels.layer_with_pattern import OrderedLayer
+from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
@@ -86,11 +86,11 @@ def _layer(value: SSAValue, other_bytes: float) -> Layer:
     rows = Rows(weight.pointers, weight.rows, weight.shape[0])
     panels = value.owner.panels if isinstance(value.owner, SparseConstantOp) else None
     if panels is None:
-        return OrderedLayer(weight.shape[0], counts, other_bytes, rows=rows)
+        return LayerWithPattern(weight.shape[0], counts, other_bytes, rows=rows)
     # shared connections are taken to be spread evenly over the outputs of all panels
     heights = [height for height, outputs in panels.panels for _ in outputs]
     reads = len(weight.rows) * (1 - panels.shared + panels.shared * len(heights) / max(1, sum(heights)))
-    return OrderedLayer(weight.shape[0], counts, other_bytes, "panels", reads, rows)
+    return LayerWithPattern(weight.shape[0], counts, other_bytes, "panels", reads, rows)
 
 
 def layer_key(constant: SSAValue, layer: Layer) -> str:

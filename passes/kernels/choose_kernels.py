@@ -3,8 +3,8 @@
 ```mlir
 %y = pebble.linear %x, %w : ...
 // ->
-%y = pebble.linear %x, %w kernel <walk from 1, count_blocks from 8, blocks [count_blocks: 4],
-    predicted [1: 3.7, 8: 16.2, ...], "density 0.050, stored sparse; next compact_walk 5.9 us at 1, sparse_rows 29.1 us
+%y = pebble.linear %x, %w kernel <permute_lookup from 1, count_blocks from 8, blocks [count_blocks: 4],
+    predicted [1: 3.7, 8: 16.2, ...], "density 0.050, stored sparse; next narrow_blocks 5.9 us at 1, sparse_rows 29.1 us
     at 8; count_blocks 113 us at 64 over 4 blocks of inputs, 116 over 3"> : ...
 ```
 
@@ -58,8 +58,8 @@ class ChooseKernels(ModulePass):
     l3_bytes: int = Machine.l3_bytes
     l3_ns: float = Machine.l3_ns
     dram_ns: float = Machine.dram_ns
-    paces: tuple[str, ...] = ()
-    """The paces of the machine as words such as `walk@1=1.03`."""
+    calibration_factors: tuple[str, ...] = ()
+    """The calibration factors of the machine as words such as `permute_lookup@1=1.03`."""
     measured: tuple[str, ...] = ()
     """Times that count instead of predicted ones: `Measurement`s as text."""
     blocks: tuple[str, ...] = ()
@@ -75,7 +75,9 @@ class ChooseKernels(ModulePass):
             l3_bytes=machine.l3_bytes,
             l3_ns=machine.l3_ns,
             dram_ns=machine.dram_ns,
-            paces=tuple(f"{kernel}={pace!r}" for kernel, pace in sorted(machine.paces.items())),
+            calibration_factors=tuple(
+                f"{kernel}={factor!r}" for kernel, factor in sorted(machine.calibration_factors.items())
+            ),
             measured=tuple(str(one) for one in measured),
         )
 
@@ -86,15 +88,16 @@ class ChooseKernels(ModulePass):
         Raises:
             ValueError: an option is no number, or none that a machine can have.
         """
-        paces: dict[str, float] = {}
-        for word in self.paces:
-            kernel, _, pace = word.partition("=")
+        factors: dict[str, float] = {}
+        for word in self.calibration_factors:
+            kernel, _, factor = word.partition("=")
+            accepted = "accepted is KERNEL=NUMBER such as permute_lookup@1=1.03"
             try:
-                paces[kernel] = float(pace)
+                factors[kernel] = float(factor)
             except ValueError:
-                raise ValueError(f"cannot read pace {word!r}, accepted is KERNEL=NUMBER such as walk@1=1.03") from None
+                raise ValueError(f"cannot read calibration factor {word!r}, {accepted}") from None
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
-        return Machine(self.lanes, *sizes, l3_ns=self.l3_ns, dram_ns=self.dram_ns, paces=paces)
+        return Machine(self.lanes, *sizes, l3_ns=self.l3_ns, dram_ns=self.dram_ns, calibration_factors=factors)
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redpebble.kernels.block_choice import NO_LOSS, WORTHWHILE, BlockPrice, gain, price_blocks
 from redpebble.kernels.input_blocks import BLOCK_RULES, MOST_INPUTS, fewest_blocks, other_blocks, usual_blocks
-from redpebble.kernels.layer_with_pattern import OrderedLayer, ordered_us
+from redpebble.kernels.layer_with_pattern import LayerWithPattern, tile_us
 from redpebble.kernels.machine import Machine, predicted_us
 from redpebble.kernels.work import Layer
 from tests.support.hidden_structure import rows_of
@@ -24,9 +24,7 @@ WIDTHS: Final = {"count_blocks": (32, 48, 64), "narrow_blocks": (8, 16)}
 def times_of(layer: Layer, machine: Machine) -> dict[int, dict[str, float]]:
     """As if there were no other families, and each of these only at the widths that it is for."""
     return {
-        width: {family: ordered_us(family, layer, width, machine)}
-        for family, widths in WIDTHS.items()
-        for width in widths
+        width: {family: tile_us(family, layer, width, machine)} for family, widths in WIDTHS.items() for width in widths
     }
 
 
@@ -67,7 +65,7 @@ def test_another_number_is_chosen_only_where_it_gains_over_all_widths(inputs: in
 @pytest.mark.parametrize(("shape", "density"), [((1024, 1024), 0.1), ((1024, 1024), 0.05), ((384, 1536), 0.2)])
 def test_random_layers_keep_the_usual_number_and_name_the_next_one(shape: tuple[int, int], density: float) -> None:
     mask = np.random.default_rng(0).random(shape) < density
-    layer = OrderedLayer(shape[0], mask.sum(axis=0), rows=rows_of(mask))
+    layer = LayerWithPattern(shape[0], mask.sum(axis=0), rows=rows_of(mask))
     for family, price in prices(layer).items():
         assert price.blocks == layer.blocks(family) != price.other
 

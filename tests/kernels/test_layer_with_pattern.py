@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.kernels.layer_with_pattern import OrderedLayer, ordered_us, piece_us
+from redpebble.kernels.layer_with_pattern import LayerWithPattern, piece_us, tile_us
 from redpebble.kernels.machine import WIDTHS, Machine, candidates
 from redpebble.kernels.work import Layer, Tile
 from tests.support.hidden_structure import Mask, band, rows_of, shuffled
@@ -15,8 +15,8 @@ from tests.support.hidden_structure import Mask, band, rows_of, shuffled
 MACHINE = Machine()
 
 
-def ordered(mask: Mask) -> OrderedLayer:
-    return OrderedLayer(len(mask), mask.sum(axis=0), rows=rows_of(mask))
+def ordered(mask: Mask) -> LayerWithPattern:
+    return LayerWithPattern(len(mask), mask.sum(axis=0), rows=rows_of(mask))
 
 
 @settings(max_examples=30, deadline=None)
@@ -39,18 +39,16 @@ def test_a_random_mask_costs_what_its_counts_say(density: float) -> None:
     assert layer.x_share(Tile(64, 16, 48 << 10)) == pytest.approx(1, abs=0.1)
     for width in WIDTHS:
         for family in candidates(plain, width, 16):
-            expected = ordered_us(family, plain, width, MACHINE)
-            assert ordered_us(family, layer, width, MACHINE) == pytest.approx(expected, rel=0.05)
+            expected = tile_us(family, plain, width, MACHINE)
+            assert tile_us(family, layer, width, MACHINE) == pytest.approx(expected, rel=0.05)
 
 
 def test_a_band_is_predicted_to_be_faster_than_the_same_band_shuffled() -> None:
     rng = np.random.default_rng(0)
     mask = band(2048, 96, 48, rng)
     (other,) = shuffled([mask], rng)
-    for family, width in (("walk", 1), ("narrow_blocks", 8), ("count_blocks", 64), ("sparse_rows", 64)):
-        assert ordered_us(family, ordered(mask), width, MACHINE) < 0.96 * ordered_us(
-            family, ordered(other), width, MACHINE
-        )
+    for family, width in (("permute_lookup", 1), ("narrow_blocks", 8), ("count_blocks", 64), ("sparse_rows", 64)):
+        assert tile_us(family, ordered(mask), width, MACHINE) < 0.96 * tile_us(family, ordered(other), width, MACHINE)
 
 
 def test_values_that_leave_the_cache_take_time() -> None:

@@ -71,14 +71,16 @@ def test_a_smaller_cache_or_a_slower_memory_costs_no_less(case: tuple[str, Layer
 
 @settings(deadline=None)
 @given(cases(), st.floats(0.1, 10))
-def test_a_pace_multiplies_the_time_of_what_the_cache_holds(case: tuple[str, Layer, int, Machine], pace: float) -> None:
+def test_a_calibration_factor_multiplies_the_time_of_what_the_cache_holds(
+    case: tuple[str, Layer, int, Machine], factor: float
+) -> None:
     family, layer, width, machine = case
     near = replace(layer, other_bytes=0.0)
-    paced = replace(machine, l2_bytes=1 << 30, l3_bytes=1 << 30)
-    time = predicted_us(family, near, width, paced)
-    assert predicted_us(family, near, width, replace(paced, paces={f"{family}@{width}": pace})) == pytest.approx(
-        pace * time
-    )
+    calibrated = replace(machine, l2_bytes=1 << 30, l3_bytes=1 << 30)
+    time = predicted_us(family, near, width, calibrated)
+    assert predicted_us(
+        family, near, width, replace(calibrated, calibration_factors={f"{family}@{width}": factor})
+    ) == pytest.approx(factor * time)
 
 
 def test_dense_kernels_cost_the_same_whatever_the_connections() -> None:
@@ -101,10 +103,10 @@ def test_sparse_wins_where_little_is_left_and_dense_where_nothing_was_pruned(lan
     assert "dense" in FAMILY_COSTS[fastest(1024)].stored
 
 
-def test_walks_are_for_vectors_that_can_be_permuted_at_will() -> None:
+def test_permuted_lookups_are_for_vectors_that_can_be_permuted_at_will() -> None:
     layer = Layer(8, np.ones(8, dtype=np.int64))
-    assert "walk" in candidates(layer, 1, 16)
-    assert not {"walk", "compact_walk"} & {*candidates(layer, 1, 8), *candidates(layer, 1, 4)}
+    assert "permute_lookup" in candidates(layer, 1, 16)
+    assert "permute_lookup" not in {*candidates(layer, 1, 8), *candidates(layer, 1, 4)}
 
 
 def test_panels_are_for_layers_that_have_some() -> None:
@@ -120,9 +122,10 @@ def test_a_cache_holds_what_is_smaller_and_nothing_of_what_is_much_larger() -> N
 
 
 def test_a_family_without_code_for_the_width_is_refused() -> None:
-    message = r"^no cost of walk for a sparse layer at width 8 and 16 lanes, accepted are dense_outputs, .*sparse_rows$"
+    accepted = "accepted are dense_outputs, .*sparse_rows"
+    message = f"^no cost of permute_lookup for a sparse layer at width 8 and 16 lanes, {accepted}$"
     with pytest.raises(ValueError, match=message):
-        predicted_us("walk", Layer(8, np.ones(8, dtype=np.int64)), 8, Machine())
+        predicted_us("permute_lookup", Layer(8, np.ones(8, dtype=np.int64)), 8, Machine())
 
 
 def test_vectors_of_odd_sizes_are_refused() -> None:
@@ -136,8 +139,8 @@ def test_caches_in_the_wrong_order_are_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_times_and_paces_that_are_not_positive_are_refused(value: float) -> None:
+def test_times_and_factors_that_are_not_positive_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match=rf"^l3_ns is {value}, expected a positive number$"):
         Machine(l3_ns=value)
-    with pytest.raises(ValueError, match=rf"^walk@1 is {value}, expected a positive number$"):
-        Machine(paces={"walk@1": value})
+    with pytest.raises(ValueError, match=rf"^permute_lookup@1 is {value}, expected a positive number$"):
+        Machine(calibration_factors={"permute_lookup@1": value})

@@ -36,11 +36,11 @@ def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Mach
     assert machine_for(host_target(), folder) == machine
 
 
-def test_every_kernel_that_can_be_chosen_has_a_pace(calibrated: tuple[Path, Machine]) -> None:
+def test_every_kernel_that_can_be_chosen_has_a_factor(calibrated: tuple[Path, Machine]) -> None:
     machine = calibrated[1]
     layer = Layer(8, np.ones(8, dtype=np.int64))
     kernels = {f"{name}@{width}" for width in WIDTHS for name in candidates(layer, width, machine.lanes)}
-    assert set(machine.paces) == kernels
+    assert set(machine.calibration_factors) == kernels
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 0, "content": {}}', '{"format": 2, "content": [1]}'])

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.grouped_cost import LayerSize, dense_us, grouped_us, ordering_us, turning_us
+from redpebble.kernels.grouped_cost import LayerSize, dense_us, grouped_us, ordering_us, transposing_us
 from redpebble.sparse.csr import Indices
 from redpebble.theory.components.joint_parts import NOWHERE, LayerParts, group_counts, grouped, joint_parts
 
@@ -135,12 +135,12 @@ class _Search:
         """Return the times of a segment behind others of its run, or behind rows, and of what comes before it."""
         members, inputs = segment.levels[0], self._chain.layers[segment.start].inputs
         ordering = 0.0 if not run and in_place(members, inputs) else self._times(members.size, ordering_us)
-        return segment.times + ordering + (0.0 if run else self._times(inputs, turning_us))
+        return segment.times + ordering + (0.0 if run else self._times(inputs, transposing_us))
 
     def _leaving(self, segment: Segment) -> Times:
         outputs = self._chain.layers[segment.stop - 1].outputs
         ordering = 0.0 if in_place(segment.levels[-1], outputs) else self._times(outputs, ordering_us)
-        return self._times(outputs, turning_us) + ordering
+        return self._times(outputs, transposing_us) + ordering
 
     def _segments(self, start: int) -> Iterator[Segment]:
         """Yield the segments that begin with a layer, each in as many groups as suit it best."""

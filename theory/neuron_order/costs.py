@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.layer_with_pattern import OrderedLayer, ordered_us, piece_us, walk_visits
+from redpebble.kernels.layer_with_pattern import LayerWithPattern, piece_us, tile_us, walk_visits
 from redpebble.kernels.machine import WIDTHS, Machine, candidates
 from redpebble.kernels.walk_distance import WALK_BLOCK, View, walk_panels
 from redpebble.kernels.work import MOST_IN_PIECE, Layer
@@ -20,7 +20,7 @@ Indices = NDArray[np.int64]
 Times = Mapping[int, float]
 """Microseconds by batch."""
 
-WALKS: Final = ("walk", "compact_walk")
+WALKS: Final = ("permute_lookup",)
 PIECES: Final = {"count_blocks": MOST_IN_PIECE, "narrow_blocks": 1 << 30}
 """Connections of a piece, at most, of the families over blocks of inputs."""
 
@@ -52,17 +52,17 @@ class OrderCosts:
             self._known[key] = {batch: self.fastest(layer, batch)[2] for batch in self.batches}
         return self._known[key]
 
-    def ordered(self, number: int, places: Indices) -> OrderedLayer:
+    def ordered(self, number: int, places: Indices) -> LayerWithPattern:
         """Return a weight's layer as it is when the neurons have `places`."""
         layer, rows = self.layers[number], self.groups.weights[number].ordered(places)
         counts = np.diff(rows.pointers)
-        return OrderedLayer(layer.inputs, counts, layer.other_bytes, layer.stored, layer.panel_reads, rows)
+        return LayerWithPattern(layer.inputs, counts, layer.other_bytes, layer.stored, layer.panel_reads, rows)
 
     def fastest(self, layer: Layer, batch: int) -> tuple[str, int, float]:
         """Return the family that is predicted to be the fastest for a batch, its tiles' width, and the microseconds."""
         width = max([width for width in WIDTHS if width <= batch] or WIDTHS[:1])
         families = candidates(layer, width, self.machine.lanes)
-        times = {family: ordered_us(family, layer, width, self.machine) for family in families}
+        times = {family: tile_us(family, layer, width, self.machine) for family in families}
         best = min(times, key=times.__getitem__)
         return best, width, times[best] * -(-batch // width)
 
@@ -80,7 +80,7 @@ class OrderCosts:
                 found += self._views_of(layer, (start, start + size), totals)
         return found
 
-    def _views_of(self, layer: OrderedLayer, span: tuple[int, int], totals: Times) -> list[View]:
+    def _views_of(self, layer: LayerWithPattern, span: tuple[int, int], totals: Times) -> list[View]:
         views: list[View] = []
         rows = layer.rows
         assert rows is not None

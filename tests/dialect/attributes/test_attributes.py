@@ -24,9 +24,9 @@ from tests.dialect.pebble_text import parse_attribute
         "#pebble.activation<leaky_relu(-1.0e-30)>",
         "#pebble.sparsity<csc, nonzeros = 205>",
         '#pebble.kernel<sparse_rows, "density 0.050 below 0.40">',
-        '#pebble.kernel<walk from 1, count_blocks from 8, predicted [1: 6.8, 8: 16.25], measured [1: 7.0], "why">',
+        '#pebble.kernel<permute_lookup from 1, count_blocks from 8, predicted [1: 6.8], measured [1: 7.0], "w">',
         '#pebble.kernel<count_blocks, blocks [count_blocks: 4], "why">',
-        "#pebble.kernel<walk from 1, narrow_blocks from 8, count_blocks from 32, "
+        "#pebble.kernel<permute_lookup from 1, narrow_blocks from 8, count_blocks from 32, "
         'blocks [count_blocks: 4, narrow_blocks: 1], predicted [1: 6.8, 8: 16.25], "why">',
         "#pebble.input_blocks<[count_blocks: 4, narrow_blocks: 1]>",
         "#pebble.input_blocks<[]>",
@@ -132,11 +132,11 @@ def test_a_kernel_keeps_its_reason() -> None:
 
 
 def test_a_kernel_has_blocks_of_its_own_families_only() -> None:
-    kernel = KernelAttr.of({1: "walk", 8: "count_blocks", 64: "walk"}, "why")
+    kernel = KernelAttr.of({1: "permute_lookup", 8: "count_blocks", 64: "permute_lookup"}, "why")
     assert kernel.blocks.by_family == {}
     assert kernel.with_blocks({"count_blocks": 4}).blocks.by_family == {"count_blocks": 4}
     with pytest.raises(
-        VerifyException, match=r"^blocks of narrow_blocks, accepted are the families walk, count_blocks$"
+        VerifyException, match=r"^blocks of narrow_blocks, accepted are the families permute_lookup, count_blocks$"
     ):
         kernel.with_blocks({"narrow_blocks": 4})
 
@@ -148,9 +148,9 @@ def test_fewer_than_one_block_is_refused(blocks: int) -> None:
 
 
 def test_blocks_given_twice_are_refused() -> None:
-    message = r"^blocks of walk, walk, expected different families with a number each$"
+    message = r"^blocks of permute_lookup, permute_lookup, expected different families with a number each$"
     with pytest.raises(VerifyException, match=message):
-        parse_attribute("#pebble.input_blocks<[walk: 1, walk: 2]>")
+        parse_attribute("#pebble.input_blocks<[permute_lookup: 1, permute_lookup: 2]>")
 
 
 @pytest.mark.parametrize("times", [{8: 1.0, 1: 2.0}, {0: 1.0}])

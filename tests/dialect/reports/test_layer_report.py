@@ -31,7 +31,7 @@ def chain(widths: Sequence[int]) -> ModuleOp:
         for _ in range(DEPTH):
             constant = SparseConstantOp(CscMatrix.from_dense(np.eye(WIDTH, dtype=np.float32)))
             layer = LinearOp(value, constant.result, activation=ActivationAttr.of("relu"))
-            layer.kernel = KernelAttr.of({1: "walk", 8: "count_blocks"}, "by the test", TIMES)
+            layer.kernel = KernelAttr.of({1: "permute_lookup", 8: "count_blocks"}, "by the test", TIMES)
             block.add_ops([constant, layer])
             value = layer.result
         return [value]
@@ -56,7 +56,7 @@ def test_behind_dropped_rows_the_numbers_of_full_tiles_are_bounds() -> None:
     assert tile.dead_rows.width.data == 48
     first, *later = layer_reports(module)
     for report in (first, *later):
-        assert report.kernel == "walk from 1, count_blocks from 16, count_blocks in cascade from 48"
+        assert report.kernel == "permute_lookup from 1, count_blocks from 16, count_blocks in cascade from 48"
         assert report.predicted_us == {"1": 0.5, "16": 2.5, "48": 5.5}
     assert first.at_most == ()
     assert [report.at_most for report in later] == [("48",)] * (DEPTH - 1)

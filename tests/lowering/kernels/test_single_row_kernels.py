@@ -12,8 +12,8 @@ from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.formats.permute_walk import GATHER_COST, MOST_TURNED, compact_walks, pack_walks
-from redpebble.kernels.formats.permute_walk_search import CHUNK_STEPS, PANEL_ROWS
+from redpebble.kernels.formats.permute_lookup import GATHER_COST, MOST_TRANSPOSED, pack_walks
+from redpebble.kernels.formats.permute_lookup_search import CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
@@ -189,13 +189,11 @@ def test_a_wider_tile_is_refused(family: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("beyond_l2", [False, True])
-def test_a_packed_matrix_holds_every_entry_once(kind: str, beyond_l2: bool) -> None:
+def test_a_packed_matrix_holds_every_entry_once(kind: str) -> None:
     matrix = CscMatrix.from_dense(weight_of(kind, (300, 70), seed=11))
     matrix = matrix._replace(values=np.arange(1, len(matrix.values) + 1, dtype=np.float32))
-    walks = pack_walks(matrix, np.zeros(70, dtype=np.float32), beyond_l2=beyond_l2)
+    walks = pack_walks(matrix, np.zeros(70, dtype=np.float32))
     assert np.array_equal(np.sort(walks.weights[walks.weights != 0]), matrix.values)
-    assert np.array_equal(np.sort(compact_walks(walks).weights), matrix.values)
 
 
 @settings(max_examples=15, deadline=None)
@@ -208,7 +206,7 @@ def test_a_packed_matrix_holds_every_entry_once(kind: str, beyond_l2: bool) -> N
 def test_a_walk_is_never_dearer_than_gathers_alone(inputs: int, outputs: int, density: float, seed: int) -> None:
     weight = np.random.default_rng(seed).random((inputs, outputs)) < density
     matrix = CscMatrix.from_dense(weight.astype(np.float32))
-    sizes = pack_walks(matrix, np.zeros(outputs, dtype=np.float32), beyond_l2=False).sizes[1:].astype(np.int64)
+    sizes = pack_walks(matrix, np.zeros(outputs, dtype=np.float32)).sizes[1:].astype(np.int64)
     most = np.sort(weight.sum(axis=0))[::-1][::PANEL_ROWS]
     assert np.all(CHUNK_STEPS * sizes[:, 0] + GATHER_COST * sizes[:, 1] <= GATHER_COST * most)
 
@@ -216,13 +214,13 @@ def test_a_walk_is_never_dearer_than_gathers_alone(inputs: int, outputs: int, de
 def test_nearly_all_lanes_of_a_walk_are_used_at_30_percent_density() -> None:
     weight = np.random.default_rng(12).random((768, 256)) < 0.3
     matrix = CscMatrix.from_dense(weight.astype(np.float32))
-    walks = pack_walks(matrix, np.zeros(256, dtype=np.float32), beyond_l2=False)
+    walks = pack_walks(matrix, np.zeros(256, dtype=np.float32))
     assert len(matrix.values) > 0.95 * walks.weights.size
 
 
 @each_target
-@pytest.mark.parametrize("family", ["walk", "compact_walk"])
-def test_inputs_that_are_looked_up_turned_give_the_same_product(target: CpuTarget, family: str) -> None:
+@each_family
+def test_inputs_that_are_looked_up_transposed_give_the_same_product(target: CpuTarget, family: str) -> None:
     rng = np.random.default_rng(13)
     weight = np.where(rng.random((1011, 480)) < 0.1, rng.standard_normal((1011, 480)), 0).astype(np.float32)
     x = random_rows(1011, seed=14)[0]
@@ -230,14 +228,19 @@ def test_inputs_that_are_looked_up_turned_give_the_same_product(target: CpuTarge
     assert_product(run_kernel(family, weight, x, target)[None, :480], x[None], weight)
 
 
-def test_turned_inputs_save_a_tenth_of_a_walk_and_are_left_alone_where_they_save_nothing() -> None:
+def test_transposed_inputs_save_a_tenth_of_a_walk_and_are_left_alone_where_they_save_nothing() -> None:
     rng = np.random.default_rng(15)
     bias = np.zeros(512, dtype=np.float32)
     weight = CscMatrix.from_dense((rng.random((1024, 512)) < 0.1).astype(np.float32))
-    for shape, density in (((1024, 512), 0.03), ((1024, 512), 0.6), ((1024, 64), 0.1), ((MOST_TURNED + 1, 512), 0.1)):
+    for shape, density in (
+        ((1024, 512), 0.03),
+        ((1024, 512), 0.6),
+        ((1024, 64), 0.1),
+        ((MOST_TRANSPOSED + 1, 512), 0.1),
+    ):
         other = CscMatrix.from_dense((rng.random(shape) < density).astype(np.float32))
-        assert pack_walks(other, bias, beyond_l2=False).sizes[0, 0] == 0
-    sizes = pack_walks(weight, bias, beyond_l2=False).sizes.astype(np.int64)[1:]
+        assert pack_walks(other, bias).sizes[0, 0] == 0
+    sizes = pack_walks(weight, bias).sizes.astype(np.int64)[1:]
     # without them, in steps: 1.19 for an entry of the fullest rows, and a gather for every 23
     fullest = np.sort(np.diff(weight.pointers))[::-1][::PANEL_ROWS].sum()
     assert CHUNK_STEPS * sizes[:, 0].sum() + GATHER_COST * sizes[:, 1].sum() < 0.9 * (1.19 + GATHER_COST / 23) * fullest

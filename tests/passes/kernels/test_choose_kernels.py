@@ -75,29 +75,27 @@ def test_a_weight_that_is_stored_dense_is_never_thinned() -> None:
     assert set(chosen(a_weight(0.05), Machine()).choices.values()) == {"dense_outputs"}
 
 
-def test_without_permutes_in_registers_single_rows_do_not_walk() -> None:
+def test_without_permutes_in_registers_single_rows_are_not_looked_up() -> None:
     weight = CscMatrix.from_dense(a_weight(0.03))
-    assert chosen(weight, Machine()).family_at(1) == "walk"
-    assert chosen(weight, Machine(lanes=8)).family_at(1) in {"narrow_blocks", "sell_gather"}
-    assert chosen(weight, Machine(lanes=4)).family_at(1) in {"narrow_blocks", "sell_gather"}
+    assert chosen(weight, Machine()).family_at(1) == "permute_lookup"
+    assert chosen(weight, Machine(lanes=8)).family_at(1) in {"narrow_blocks", "dense_outputs"}
+    assert chosen(weight, Machine(lanes=4)).family_at(1) in {"narrow_blocks", "dense_outputs"}
 
 
-def test_weights_that_leave_the_cache_are_streamed_compactly_and_the_reason_says_so() -> None:
+def test_the_reason_says_that_weights_leave_the_cache() -> None:
     weight = CscMatrix.from_dense(a_weight(0.1))
     near = chosen(weight, Machine())
     far = chosen(weight, Machine(l1_bytes=1 << 10, l2_bytes=1 << 12))
-    assert near.family_at(1) == "walk"
-    assert far.family_at(1) == "compact_walk"
     assert "beyond the second-level cache" in far.reason.data
     assert "beyond the second-level cache" not in near.reason.data
 
 
 def test_what_was_measured_counts_instead_of_what_was_predicted() -> None:
     weight = CscMatrix.from_dense(a_weight(0.1))
-    kernel = chosen(weight, Machine(), {1: {"walk": 14.0, "sell_gather": 12.1}})
-    assert kernel.family_at(1) == "sell_gather"
+    kernel = chosen(weight, Machine(), {1: {"permute_lookup": 14.0, "narrow_blocks": 12.1}})
+    assert kernel.family_at(1) == "narrow_blocks"
     assert kernel.measured.by_width == {1: 12.1}
-    assert "next walk 14 us at 1" in kernel.reason.data
+    assert "next permute_lookup 14 us at 1" in kernel.reason.data
     assert kernel.family_at(8) == "count_blocks"
 
 
@@ -154,14 +152,16 @@ def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) 
     slow = tuple(
         f"{family}@{width}=1000" for family in FAMILY_COSTS if family != "count_blocks" for width in TILE_WIDTHS
     )
-    kernel = only(run(module, ChooseKernels(paces=slow, blocks=(f"count_blocks={wanted}",))), LinearOp).kernel
+    kernel = only(
+        run(module, ChooseKernels(calibration_factors=slow, blocks=(f"count_blocks={wanted}",))), LinearOp
+    ).kernel
     assert kernel is not None
     assert kernel.blocks.by_family["count_blocks"] == expected
 
 
 def test_every_property_of_a_machine_is_an_option() -> None:
-    machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"walk@1": 1.25, "dense_outputs@64": 0.5})
-    options = ChooseKernels.on(machine, [Measurement("abc", 8, "walk", 1.5)])
+    machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"permute_lookup@1": 1.25, "dense_outputs@64": 0.5})
+    options = ChooseKernels.on(machine, [Measurement("abc", 8, "permute_lookup", 1.5)])
     assert options.machine == machine
     assert {field.name for field in fields(Machine)} <= {field.name for field in fields(ChooseKernels)}
     again = ChooseKernels.from_spec(options.spec())
@@ -203,10 +203,11 @@ def test_the_times_and_the_reason_are_in_the_text() -> None:
     assert "density 0.250, stored sparse" in text
 
 
-def test_an_unreadable_pace_is_refused() -> None:
-    message = r"^pebble-choose-kernels: cannot read pace 'walk', accepted is KERNEL=NUMBER such as walk@1=1.03"
+def test_an_unreadable_calibration_factor_is_refused() -> None:
+    accepted = "accepted is KERNEL=NUMBER such as permute_lookup@1=1.03"
+    message = f"^pebble-choose-kernels: cannot read calibration factor 'walk', {accepted}"
     with pytest.raises(PassFailedException, match=message):
-        run(parse(LAYER), ChooseKernels(paces=("walk",)))
+        run(parse(LAYER), ChooseKernels(calibration_factors=("walk",)))
 
 
 def test_an_unreadable_measurement_is_refused() -> None:

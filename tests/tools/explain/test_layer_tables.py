@@ -12,9 +12,9 @@ LAYER = LayerReport(
     connections=4000,
     density=0.2,
     format="csc",
-    kernel="walk from 1, count_blocks from 8",
+    kernel="permute_lookup from 1, count_blocks from 8",
     reason="density 0.200; next strips",
-    families={"1": "walk", "8": "count_blocks", "16": "count_blocks", "64": "count_blocks"},
+    families={"1": "permute_lookup", "8": "count_blocks", "16": "count_blocks", "64": "count_blocks"},
     predicted_us={"1": 0.5, "8": 1.5, "16": 2.5, "64": 1234.5},
     measured_us={"1": 0.75, "16": 3.0},
     predicted_bytes={"1": 24_000.0, "8": 24_640.0, "16": 50_000.0, "64": 2_000_000.0},
@@ -29,7 +29,7 @@ LAYER = LayerReport(
 
 def test_a_family_has_a_line_with_its_numbers_from_the_first_width_to_the_last() -> None:
     columns = layer_columns([LAYER], moved=True)
-    assert columns["kernel"] == [["walk at 1", "count_blocks at 8 to 64"]]
+    assert columns["kernel"] == [["permute_lookup at 1", "count_blocks at 8 to 64"]]
     assert columns["predicted KB"] == [["24", "24.6 to 2,000"]]
     assert columns["predicted us"] == [["0.5", "1.5 to 1,234"]]
 
@@ -48,7 +48,7 @@ def test_columns_of_which_nothing_is_known_are_left_out() -> None:
 
 
 def test_bounds_are_marked_and_explained() -> None:
-    families = {"1": "walk", "48": "panels in cascade"}
+    families = {"1": "permute_lookup", "48": "panels in cascade"}
     layer = replace(LAYER, families=families, predicted_us={"1": 1.0, "48": 9.0}, at_most=("48",))
     assert layer_columns([layer], moved=False)["predicted us"] == [["1", "<= 9"]]
     assert report_notes(Report((layer,))) == [AT_MOST]

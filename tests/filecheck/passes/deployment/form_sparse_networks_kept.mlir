@@ -18,7 +18,7 @@ func.func @dense_for_some(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
   // CHECK-NOT: pebble.sparse_network
   // CHECK: pebble.linear %x
-  %y = pebble.linear %x, %w kernel <walk from 1, dense_outputs from 8, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %y = pebble.linear %x, %w kernel <permute_lookup from 1, dense_outputs from 8, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 

@@ -1,10 +1,16 @@
-"""Sparse kernel families for one row of activations: weights meet values that are looked up in two registers.
+"""Sparse kernel family for one row of activations: weights meet values that are looked up in two registers.
 
 Cut x into blocks of 16. A panel of 32 output rows shares a walk v0, v1, ... over the blocks. Step t holds the blocks
 v_t and v_t+1 in two registers (one of them from the step before), looks up one of these 32 values for every row, and
 multiplies it by the row's weight. So an entry may go into any step that touches its block, and no sum leaves its
 register before its row is complete. What fits no step is gathered, into the same sums. Where it pays, x is first copied
-to a place behind which it stands once more, turned. `walk_packing` makes the walks and says what that is.
+to a place behind which it stands once more, transposed; the format says what that is, and makes the walks.
+
+Registers (AVX-512), for the 32 rows of a panel:
+
+    tables   v_t | v_t+1         16 values of x each; one is loaded a step, into the older of the two
+    lookup   16 rows | 16 rows   vpermi2ps by 5 bits a row of a word that six steps share
+    sums     even steps: 2, odd steps: 2, added at the end: two chains of multiply-adds hide each other's latency
 
 An unused lane multiplies 0 by a real x: an infinity or NaN in x may spread to rows without a connection to it.
 """
@@ -17,10 +23,9 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.kernels.formats.permute_walk import FIELD_BITS, UNIT, compact_walks, pack_walks
-from redpebble.kernels.formats.permute_walk_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
+from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT, pack_walks
+from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, sparse_weight
-from redpebble.lowering.kernels.permute_walk_weights import WeightStream
 from redpebble.lowering.kernels.single_row import gather, load_ints, lookup, scatter_rows, single_row_key, splat_int
 from redpebble.lowering.llvm.builder import FLOAT, I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.vectors import Lanes
@@ -31,49 +36,42 @@ HEAD_WORDS = 2 * PANEL_ROWS
 _UNIT_VECTOR = ir.VectorType(FLOAT, UNIT)
 
 State = list[ir.Value]
-"""What a loop carries: the sums, the blocks in registers, and at the end the places in the streams of weights."""
+"""What a loop carries: the sums, the blocks in registers, and at the end where the next weights are."""
 
 
-@dataclass(frozen=True)
-class Walk:
-    """Panels of 32 rows: the arrays of `pack_walks`, or where `compact` those of `compact_walks`, which omit zeros.
-
-    Omitting zeros takes time, and pays where the weights come from beyond the L2 cache.
-    """
-
-    compact: bool
+class PermuteLookup:
+    """Panels of 32 rows: the arrays of `pack_walks`."""
 
     def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return the sizes, walks, words and weights, and for the compact form the masks."""
-        walks = pack_walks(sparse_weight(weight), bias, beyond_l2=self.compact)
-        return compact_walks(walks) if self.compact else walks
+        """Return the sizes, walks, words and weights."""
+        return pack_walks(sparse_weight(weight), bias)
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel for one row of activations."""
-        streams = 4 if self.compact else 3
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            x, y, sizes, *starts = args[: 3 + streams]
-            x = _with_turned(code, builder, (x, sizes), args[-2])
+            x, y, sizes, *starts = args[:6]
+            x = _with_transposed(code, builder, (x, sizes), args[-2])
             panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
 
             def panel(index: ir.Value, places: Sequence[ir.Value]) -> Sequence[ir.Value]:
                 pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
                 counts = [builder.zext(builder.load(float_at(builder, sizes, place), typ=I32), I64) for place in pair]
-                return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2:])
+                return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2])
 
             reduce_loop(builder, (i64(0), panels), starts, panel)
 
-        name = "compact_walk" if self.compact else "walk"
-        return code.function(single_row_key(name, form), [POINTER] * (3 + streams) + [I64, I64], body)
+        return code.function(single_row_key("permute_lookup", form), [POINTER] * 6 + [I64, I64], body)
 
 
-def _with_turned(code: Code, builder: ir.IRBuilder, origin: tuple[ir.Value, ir.Value], inputs: ir.Value) -> ir.Value:
-    """Return where the panels find their blocks: x, or a copy that x turned follows, as (x, sizes) says."""
+def _with_transposed(
+    code: Code, builder: ir.IRBuilder, origin: tuple[ir.Value, ir.Value], inputs: ir.Value
+) -> ir.Value:
+    """Return where the panels find their blocks: x, or a copy that x transposed follows, as (x, sizes) says."""
     x, sizes = origin
-    is_turned = builder.zext(builder.load(sizes, typ=I32), I64)
+    is_transposed = builder.zext(builder.load(sizes, typ=I32), I64)
     lanes = Lanes(builder, code.target, BLOCK)
-    blocks = builder.mul(is_turned, builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK)))
+    blocks = builder.mul(is_transposed, builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK)))
     groups = builder.sdiv(builder.add(blocks, i64(UNIT - 1)), i64(UNIT))
     room = builder.alloca(ir.ArrayType(FLOAT, 2 * UNIT * BLOCK), groups)
     room.align = 4 * BLOCK
@@ -85,25 +83,25 @@ def _with_turned(code: Code, builder: ir.IRBuilder, origin: tuple[ir.Value, ir.V
         lanes.store(lanes.load(float_at(builder, x, place)), float_at(builder, copy, place), 4 * BLOCK)
         return []
 
-    def turned(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
+    def transposed(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
         units = [
             builder.load(float_at(builder, copy, builder.mul(place, i64(UNIT))), align=4 * UNIT, typ=_UNIT_VECTOR)
             for place in [builder.add(index, builder.mul(groups, i64(number))) for number in range(BLOCK)]
         ]
         behind = float_at(builder, copy, builder.mul(builder.add(groups, index), i64(UNIT * BLOCK)))
-        for number, value in enumerate(_turned_units(builder, units)):
+        for number, value in enumerate(_transposed_units(builder, units)):
             lanes.store(value, float_at(builder, behind, i64(number * BLOCK)), 4 * BLOCK)
         return []
 
     reduce_loop(builder, (i64(0), blocks), [], copied)
-    reduce_loop(builder, (i64(0), groups), [], turned)
-    return builder.select(builder.icmp_signed("!=", is_turned, i64(0)), copy, x)
+    reduce_loop(builder, (i64(0), groups), [], transposed)
+    return builder.select(builder.icmp_signed("!=", is_transposed, i64(0)), copy, x)
 
 
-def _turned_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[ir.Value]:
+def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[ir.Value]:
     """Return 4 vectors of 16 floats: the first float of each of 16 units of 4, the second ones, and so on.
 
-    Unit 4 i + q stands at lane 4 q + i, as then each part of a register is turned by itself.
+    Unit 4 i + q stands at lane 4 q + i, as then each part of a register is transposed by itself.
     """
 
     def shuffled(left: ir.Value, right: ir.Value, mask: Sequence[int]) -> ir.Value:
@@ -132,7 +130,7 @@ class _Panel:
     vectors: tuple[ir.Value, ir.Value]
     places: tuple[ir.Value, ir.Value]
 
-    def emit(self, counts: Sequence[ir.Value], form: LinearForm, weights: Sequence[ir.Value]) -> State:
+    def emit(self, counts: Sequence[ir.Value], form: LinearForm, weights: ir.Value) -> State:
         """Emit the panel with its [chunks, gathers]; returns where the next one's walk, words and weights begin."""
         builder, lanes, words = self.builder, self.lanes, self.places[1]
         # all rows at once where there are registers for their sums, else the walk is repeated for each vector of rows
@@ -141,7 +139,7 @@ class _Panel:
         for first in range(0, PANEL_ROWS, together * lanes.width):
             rows = [first + index * lanes.width for index in range(together)]
             state = [lanes.load(float_at(builder, words, i64(row)), 4 * lanes.width) for row in rows]
-            state = self._emit_chunks(counts[0], rows, [*state, *weights])
+            state = self._emit_chunks(counts[0], rows, [*state, weights])
             state = self._emit_gathers(counts, rows, state)
             for row, value in zip(rows, activated(lanes, form.activation, state[:together]), strict=True):
                 numbers = load_ints(lanes, float_at(builder, words, i64(PANEL_ROWS + row)))
@@ -162,30 +160,30 @@ class _Panel:
         return self.code.target.has_avx512
 
     def _emit_chunks(self, count: ir.Value, rows: Sequence[int], state: State) -> State:
-        """Emit all steps of the walk for vectors of rows; the state is their sums and the places in the weights."""
+        """Emit all steps of the walk for vectors of rows; the state is their sums, and the weights."""
         lanes, groups = self.lanes, len(rows)
         # odd steps have sums of their own, as two chains of multiply-adds hide each other's latency
         sums = [*state[:groups], *[lanes.splat(0.0)] * groups]
         present = [self._block(i64(0))] if self.in_registers else []
 
         def chunk(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            following, block = list(carried[: 2 * groups]), carried[2 * groups]
-            stream = WeightStream(self.code, lanes, list(carried[2 * groups + len(present) :]))
+            following, block, weights = list(carried[: 2 * groups]), carried[2 * groups], carried[-1]
             line = self._line(self.builder.mul(index, i64(PANEL_ROWS)))
             places = [load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
             position = self.builder.mul(index, i64(CHUNK_STEPS))
             for step in range(CHUNK_STEPS):
                 blocks, block = self._blocks(position, step, block)
-                for group, weight in enumerate(stream.take(rows)):
+                for group, weight in enumerate(self._weights(weights, rows)):
                     value = self._look_up(blocks, self.builder.lshr(places[group], lanes.ints(FIELD_BITS * step)))
                     target = step % 2 * groups + group
                     following[target] = lanes.fma(value, weight, following[target])
-            return [*following, *([block] if present else []), *stream.places]
+                weights = float_at(self.builder, weights, i64(PANEL_ROWS))
+            return [*following, *([block] if present else []), weights]
 
-        initial = [*sums, *present, *state[groups:]]
+        initial = [*sums, *present, state[groups]]
         results = reduce_loop(self.builder, (i64(0), count), initial, chunk)
         totals = [lanes.add(results[group], results[groups + group]) for group in range(groups)]
-        return [*totals, *results[2 * groups + len(present) :]]
+        return [*totals, results[-1]]
 
     def _emit_gathers(self, counts: Sequence[ir.Value], rows: Sequence[int], state: State) -> State:
         """Emit what the walk left over."""
@@ -193,15 +191,20 @@ class _Panel:
         first = self._line(self.builder.mul(counts[0], i64(PANEL_ROWS)))
 
         def step(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            stream = WeightStream(self.code, lanes, list(carried[groups:]))
+            weights = carried[groups]
             line = float_at(self.builder, first, self.builder.mul(index, i64(PANEL_ROWS)))
             following: State = []
-            for row, weight, total in zip(rows, stream.take(rows), carried, strict=False):
+            for row, weight, total in zip(rows, self._weights(weights, rows), carried, strict=False):
                 inputs = load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width)
                 following.append(lanes.fma(gather(self.code, lanes, self.vectors[0], inputs), weight, total))
-            return [*following, *stream.places]
+            return [*following, float_at(self.builder, weights, i64(PANEL_ROWS))]
 
         return reduce_loop(self.builder, (i64(0), counts[1]), state, step)
+
+    def _weights(self, line: ir.Value, rows: Sequence[int]) -> list[ir.Value]:
+        """Return the weights of a line for some vectors of rows, given by the first row of each."""
+        lanes = self.lanes
+        return [lanes.load(float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
 
     def _line(self, words: ir.Value) -> ir.Value:
         """Return the address some words after the head."""

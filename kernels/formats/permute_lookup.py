@@ -1,10 +1,10 @@
-"""Packing walks: which inputs are looked up together, and the arrays that a kernel reads for every panel of rows.
+"""Packing for `permute_lookup`: which inputs are looked up together, and the arrays of every panel of rows.
 
-An input may stand in two blocks: with its neighbours in x, and with inputs far from them in x turned. There each block
-has the same one of the 4 inputs of 16 units; units that follow each other in x go to different blocks. What a row has
-too much of in one block is spread over many of the others, so that fewer steps are idle and fewer entries are left
-over. Turning x takes time, and pays at middling densities: where rows have few entries in a block anyway the walk has
-to go everywhere, where they have many all blocks are alike. `walk_placing` finds the walks.
+An input may stand in two blocks: with its neighbours in x, and with inputs far from them in x transposed. There each
+block has the same one of the 4 inputs of 16 units; units that follow each other in x go to different blocks. What a row
+has too much of in one block is spread over many of the others, so that fewer steps are idle and fewer entries are left
+over. Transposing x takes time, and pays at middling densities: where rows have few entries in a block anyway the walk
+has to go everywhere, where they have many all blocks are alike. `permute_lookup_search` finds the walks.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from redpebble.kernels.formats.permute_walk_search import (
+from redpebble.kernels.formats.permute_lookup_search import (
     BLOCK,
     CHUNK_STEPS,
     PANEL_ROWS,
@@ -27,18 +27,16 @@ FIELD_BITS: Final = 5
 
 GATHER_COST: Final = 3.5
 """Steps of a walk in the time of a gather for every row of a panel, where both come from L2."""
-GATHER_COST_BEYOND_L2: Final = 5.0
-"""The same without zeros and beyond L2, where the bytes beside the weights decide: 29 of a step, 132 of a gather."""
 
-TURNED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
-TURNED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
-"""What x turned gains a panel, in steps for an input, by the density of its fullest row."""
-TURNING: Final = 0.22
-"""What turning an input costs, in steps, and what it is then to gain: skewed rows gain less than random ones."""
-MOST_TURNED: Final = 1280
-"""Inputs for which there is room for x turned, beside x and a panel's weights, in the first-level cache."""
+TRANSPOSED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
+TRANSPOSED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
+"""What x transposed gains a panel, in steps for an input, by the density of its fullest row."""
+TRANSPOSING: Final = 0.22
+"""What transposing an input costs, in steps, and what it is then to gain: skewed rows gain less than random ones."""
+MOST_TRANSPOSED: Final = 1280
+"""Inputs for which there is room for x transposed, beside x and a panel's weights, in the first-level cache."""
 UNIT: Final = 4
-"""Inputs that are loaded together to be turned: a quarter of a vector."""
+"""Inputs that are loaded together to be transposed: a quarter of a vector."""
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -48,26 +46,16 @@ Words = NDArray[np.uint32]
 class Walks(NamedTuple):
     """Panels of 32 rows, packed.
 
-    sizes u32 [1 + panels, 2]: whether x is turned and 0, then for each panel chunks of steps, and gathers. walks u32:
-    blocks as byte offsets in x, behind which x turned stands, one more than steps. words u32 [lines, 32]: a panel's
-    biases, the numbers of its rows (-1 for none), a line of lookup places for each chunk, a line of inputs for each
-    gather. weights f32 [lines, 32]: a line for each step, then one for each gather.
+    sizes u32 [1 + panels, 2]: whether x is transposed and 0, then for each panel chunks of steps, and gathers. walks
+    u32: blocks as byte offsets in x, behind which x transposed stands, one more than steps. words u32 [lines, 32]: a
+    panel's biases, the numbers of its rows (-1 for none), a line of lookup places for each chunk, a line of inputs for
+    each gather. weights f32 [lines, 32]: a line for each step, then one for each gather.
     """
 
     sizes: Words
     walks: Words
     words: Words
     weights: Floats
-
-
-class CompactWalks(NamedTuple):
-    """The same, with the weights that are not zero alone; masks u32 say for each line which rows have one."""
-
-    sizes: Words
-    walks: Words
-    words: Words
-    weights: Floats
-    masks: Words
 
 
 class _Panel(NamedTuple):
@@ -79,16 +67,15 @@ class _Panel(NamedTuple):
     weights: Floats
 
 
-def pack_walks(matrix: CscMatrix, bias: Floats, *, beyond_l2: bool, turned: bool = True) -> Walks:
-    """Return the walks of all panels, rows with most entries first, made for weights in the L2 cache or beyond it.
+def pack_walks(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> Walks:
+    """Return the walks of all panels, rows with most entries first.
 
-    Without `turned` they keep to x as it is.
+    Without `transposed` they keep to x as it is.
     """
-    gather_cost = GATHER_COST_BEYOND_L2 if beyond_l2 else GATHER_COST
     outputs = matrix.shape[1]
     # rows with equally many as they stand: where neurons have an order neighbours share blocks
     order = np.argsort(-np.diff(matrix.pointers), kind="stable")
-    in_both = turned & turned_panels(np.diff(matrix.pointers)[order[::PANEL_ROWS]], matrix.shape[0])
+    in_both = transposed & transposed_panels(np.diff(matrix.pointers)[order[::PANEL_ROWS]], matrix.shape[0])
     sizes: list[tuple[int, int]] = [(int(in_both.any()), 0)]
     walks: list[Ids] = []
     words: list[Words] = []
@@ -99,7 +86,7 @@ def pack_walks(matrix: CscMatrix, bias: Floats, *, beyond_l2: bool, turned: bool
         members = order[first : first + PANEL_ROWS]
         arrangements = 2 if outputs and in_both[first // PANEL_ROWS] else 1
         panel = _panel_of(matrix, members, arrangements)
-        placing = placing_of(panel.starts, panel.places // BLOCK, blocks[arrangements - 1], gather_cost)
+        placing = placing_of(panel.starts, panel.places // BLOCK, blocks[arrangements - 1], GATHER_COST)
         own_words, own_weights = _lines(panel, placing)
         steps = len(placing.walk) - 1
         sizes.append((steps // CHUNK_STEPS, len(own_weights) - steps))
@@ -110,17 +97,10 @@ def pack_walks(matrix: CscMatrix, bias: Floats, *, beyond_l2: bool, turned: bool
     return Walks(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
 
 
-def turned_panels(fullest: Ids, inputs: int) -> NDArray[np.bool_]:
-    """Return which panels look up x turned, by the entries of their fullest rows: none where all gain too little."""
-    gains = np.interp(fullest / max(1, inputs), TURNED_DENSITIES, TURNED_GAINS)
-    return (gains > 0) & (gains.sum() > TURNING) & (BLOCK * BLOCK <= inputs <= MOST_TURNED)
-
-
-def compact_walks(walks: Walks) -> CompactWalks:
-    """Return the walks without the zeros among their weights."""
-    present = walks.weights.view(np.uint32) != 0
-    masks = np.packbits(present, axis=1, bitorder="little").view("<u4")
-    return CompactWalks(*walks[:3], walks.weights[present], masks)
+def transposed_panels(fullest: Ids, inputs: int) -> NDArray[np.bool_]:
+    """Return which panels look up x transposed, by the entries of their fullest rows: none where all gain little."""
+    gains = np.interp(fullest / max(1, inputs), TRANSPOSED_DENSITIES, TRANSPOSED_GAINS)
+    return (gains > 0) & (gains.sum() > TRANSPOSING) & (BLOCK * BLOCK <= inputs <= MOST_TRANSPOSED)
 
 
 def _head(members: Ids, bias: Floats) -> Words:
@@ -137,17 +117,17 @@ def _panel_of(matrix: CscMatrix, members: Ids, arrangements: int) -> _Panel:
     starts = panel_starts(counts)
     entries: Ids = np.arange(int(starts[-1])) + np.repeat(matrix.pointers[members] - starts[: len(members)], counts)
     inputs = matrix.rows[entries].astype(np.int64)
-    places = np.stack((inputs, _turned_places(inputs, matrix.shape[0]))[:arrangements], axis=1)
+    places = np.stack((inputs, _transposed_positions(inputs, matrix.shape[0]))[:arrangements], axis=1)
     return _Panel(starts, inputs, places, matrix.values[entries])
 
 
 def _groups(inputs: int) -> int:
-    """Return the groups of 4 blocks that x turned has; x before it gets room for as many."""
+    """Return the groups of 4 blocks that x transposed has; x before it gets room for as many."""
     return max(1, -(-inputs // (UNIT * BLOCK)))
 
 
-def _turned_places(inputs: Ids, count: int) -> Ids:
-    """Return where inputs stand in x turned, behind x: see `walk`."""
+def _transposed_positions(inputs: Ids, count: int) -> Ids:
+    """Return where inputs stand in x transposed, behind x: see `walk`."""
     groups = _groups(count)
     unit, number = inputs // UNIT // groups, inputs // UNIT % groups
     block = UNIT * (groups + number) + inputs % UNIT
