@@ -83,6 +83,24 @@ class Size:
 SymbolicShape = tuple[Size, ...]
 
 
+def bind_symbols(expected: Mapping[str, SymbolicShape], shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Return the value of every symbol, given the expected shapes of inputs by name and those that a call has.
+
+    Raises:
+        ValueError: a shape does not fit; the message names the input, the size and what is expected.
+    """
+    symbols: dict[str, int] = {}
+    for (name, sizes), shape in zip(expected.items(), shapes, strict=True):
+        if len(shape) != len(sizes):
+            text = ", ".join(map(str, sizes))
+            raise ValueError(f"input {name!r} has shape {shape}, expected [{text}]")
+        for axis, (size, value) in enumerate(zip(sizes, shape, strict=True)):
+            known = size.constant if size.constant is not None else symbols.setdefault(str(size), value)
+            if known != value:
+                raise ValueError(f"input {name!r} has size {value} along axis {axis}, expected {known}")
+    return symbols
+
+
 def product(sizes: Sequence[Size]) -> Size:
     """Return the product of sizes, 1 for none."""
     return prod(sizes, start=Size.known(1))

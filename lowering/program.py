@@ -61,6 +61,11 @@ class TiledRows:
     same_from: int
     shared: str | None = None
 
+    @property
+    def least_rows(self) -> dict[int, int]:
+        """The rows from which a tile of each width is made, by width."""
+        return {time.width: time.least_rows for time in self.times}
+
 
 @dataclass(frozen=True)
 class Step:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.dialect.symbolic_sizes import bind_symbols
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
-from redpebble.lowering.program import Program, Size, Step, SymbolicShape
+from redpebble.lowering.program import Program, Size, Step
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def call_sizes(program: Program, shapes: Sequence[tuple[int, ...]]) -> CallSizes
     Raises:
         ValueError: a shape does not fit the model; the message names the input, the size and what is expected.
     """
-    symbols = _symbols(program, shapes)
+    symbols = bind_symbols({tensor.name: tensor.shape for tensor in program.inputs}, shapes)
     for first, second in program.equal:
         if first.evaluate(symbols) != second.evaluate(symbols):
             raise ValueError(
@@ -57,20 +58,3 @@ def dimensions(shape: Sequence[Size]) -> list[int | str]:
 
 def _step_rows(step: Step, symbols: Mapping[str, int]) -> int:
     return 0 if step.rows is None else step.rows.evaluate(symbols)
-
-
-def _symbols(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """Return the value of every symbol; check that the shapes fit the inputs and each other."""
-    symbols: dict[str, int] = {}
-    for tensor, shape in zip(program.inputs, shapes, strict=True):
-        if len(shape) != len(tensor.shape):
-            raise ValueError(f"input {tensor.name!r} has shape {shape}, expected {_expected(tensor.shape)}")
-        for axis, (size, value) in enumerate(zip(tensor.shape, shape, strict=True)):
-            known = size.constant if size.constant is not None else symbols.setdefault(str(size), value)
-            if known != value:
-                raise ValueError(f"input {tensor.name!r} has size {value} along axis {axis}, expected {known}")
-    return symbols
-
-
-def _expected(shape: SymbolicShape) -> str:
-    return "[" + ", ".join(str(dimension) for dimension in dimensions(shape)) + "]"

@@ -1,9 +1,9 @@
 """Which thread does which rows of a step."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from redpebble.lowering.program import Step, TiledRows, TileTime
+from redpebble.kernels.tile_widths import Tiles, tiles_of
+from redpebble.lowering.program import Step, TiledRows
 
 START_US: Final = 1.5
 """Microseconds that it takes to hand a call to threads and to learn that they are done."""
@@ -14,14 +14,6 @@ class Range(NamedTuple):
 
     begin: int
     end: int
-
-
-class Tiles(NamedTuple):
-    """Tiles of one width: how many, and the rows in all of them."""
-
-    width: int
-    number: int
-    rows: int
 
 
 class Split(NamedTuple):
@@ -67,19 +59,6 @@ def split_step(step: Step, rows: int, threads: int) -> Split:
     return best
 
 
-def tiles_of(times: Sequence[TileTime], rows: int) -> list[Tiles]:
-    """Return the tiles that the code makes of `rows`, given those of ascending widths that it can make."""
-    tiles: list[Tiles] = []
-    for time in reversed(times):
-        whole, left = divmod(rows, time.width)
-        number = whole + (left >= time.least_rows)
-        if number:
-            done = min(rows, number * time.width)
-            tiles.append(Tiles(time.width, number, done))
-            rows -= done
-    return tiles
-
-
 def _shares(tiled: TiledRows, rows: int, threads: int) -> list[int]:
     """Return numbers of rows for each thread that make the same bits of every row as one thread makes."""
     widths = [time.width for time in tiled.times]
@@ -96,17 +75,17 @@ def _shares(tiled: TiledRows, rows: int, threads: int) -> list[int]:
 
 def _narrow(tiled: TiledRows, rows: int) -> list[Tiles]:
     """Return the tiles, always the last ones, that are too narrow to make the same bits as others."""
-    return [tiles for tiles in tiles_of(tiled.times, rows) if tiles.width < tiled.same_from]
+    return [tiles for tiles in tiles_of(tiled.least_rows, rows) if tiles.width < tiled.same_from]
 
 
 def _alone_us(tiled: TiledRows, rows: int) -> float:
     times = {time.width: time.alone for time in tiled.times}
-    return sum(times[tiles.width] * tiles.number for tiles in tiles_of(tiled.times, rows))
+    return sum(times[tiles.width] * tiles.number for tiles in tiles_of(tiled.least_rows, rows))
 
 
 def _together_us(tiled: TiledRows, rows: int) -> float:
     times = {time.width: time.alone if time.together is None else time.together for time in tiled.times}
-    return sum(times[tiles.width] * tiles.number for tiles in tiles_of(tiled.times, rows))
+    return sum(times[tiles.width] * tiles.number for tiles in tiles_of(tiled.least_rows, rows))
 
 
 def _ranges(share: int, rows: int, threads: int) -> tuple[Range, ...]:

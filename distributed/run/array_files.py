@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from redpebble.dialect.symbolic_sizes import bind_symbols
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.parts.plan_file import PortShape
 from redpebble.distributed.run.network import Slice
@@ -59,20 +60,12 @@ def sizes_of(ports: Sequence[PortShape], inputs: Mapping[str, Floats]) -> dict[s
     Raises:
         PartError: a shape does not fit.
     """
-    symbols: dict[str, int] = {}
-    for port in ports:
-        shape = inputs[port.name].shape
-        if len(shape) != len(port.shape):
-            raise PartError(f"input {port.name!r} has shape {list(shape)}, expected {_text(port)}")
-        for axis, (size, found) in enumerate(zip(port.shape, shape, strict=True)):
-            expected = size.constant if size.constant is not None else symbols.setdefault(str(size), found)
-            if expected != found:
-                raise PartError(f"input {port.name!r} has size {found} along axis {axis}, expected {expected}")
-    return symbols
-
-
-def _text(port: PortShape) -> str:
-    return "[" + ", ".join(str(size) for size in port.shape) + "]"
+    try:
+        return bind_symbols(
+            {port.name: port.shape for port in ports}, [list(inputs[port.name].shape) for port in ports]
+        )
+    except ValueError as error:
+        raise PartError(str(error)) from error
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.kernels.tile_widths import tiles_of
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from redpebble.lowering.program import Program, Size, Temporary
 from redpebble.lowering.program import Step as ProgramStep
 from redpebble.ort.elf.linker import Data, Pointer
-from redpebble.ort.native.tables import HEADER_WORDS, START_NS, WIDTH_WORDS, Header, Step
+from redpebble.ort.native.tables import HEADER_WORDS, START_NS, Header, Step
 
 NANOSECONDS: Final = 1000
 """In a microsecond."""
@@ -226,24 +227,12 @@ def rows_alone(step: ProgramStep, connections: int) -> int:
 def _estimated_rows_alone(step: ProgramStep) -> int:
     if step.tiled is None or not step.tiled.times:
         return 0
-    words = _width_words(step)
-    widths = [(words[at], words[at + 1], words[at + 2]) for at in range(0, len(words), WIDTH_WORDS)]
-    widest, _, widest_ns = widths[0]
+    nanoseconds = {time.width: round(NANOSECONDS * time.alone) for time in step.tiled.times}
+    least, widest = step.tiled.least_rows, max(nanoseconds)
     for rows in range(1, FEW_TILES * widest + 1):
-        if _tiles_ns(widths, rows) > START_NS:
+        if sum(nanoseconds[tiles.width] * tiles.number for tiles in tiles_of(least, rows)) > START_NS:
             return rows - 1
-    return START_NS // max(widest_ns, 1) * widest
-
-
-def _tiles_ns(widths: Sequence[tuple[int, int, int]], rows: int) -> int:
-    """Return the estimate for the tiles made of `rows`, from (width, least rows, nanoseconds), the widest first."""
-    total = 0
-    for width, least, nanoseconds in widths:
-        whole, rest = divmod(rows, width)
-        padded = rest >= least
-        total += (whole + padded) * nanoseconds
-        rows = 0 if padded else rest
-    return total
+    return START_NS // max(nanoseconds[widest], 1) * widest
 
 
 def rows_apart(step: ProgramStep) -> int:

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redpebble.dialect.symbolic_sizes import Size
+from redpebble.kernels.tile_widths import tiles_of
 from redpebble.lowering.program import Step, TiledRows, TileTime
-from redpebble.runtime.work_split import ONCE, Range, split_step, tiles_of
+from redpebble.runtime.work_split import ONCE, Range, split_step
 
 ROWS = Size.known(1)
 
@@ -26,7 +27,7 @@ def kinds(step: Step, rows: int) -> list[int]:
     """For each of some rows, the tile width that may show in its bits: 0 where it is among those that do not differ."""
     assert step.tiled is not None
     marks: list[int] = []
-    for tiles in tiles_of(step.tiled.times, rows):
+    for tiles in tiles_of(step.tiled.least_rows, rows):
         narrow = tiles.width < step.tiled.same_from
         marks += [tiles.width if narrow else 0] * tiles.rows
     assert len(marks) == rows
@@ -45,19 +46,6 @@ def test_every_row_is_done_once_and_in_a_tile_that_makes_the_same_bits(step: Ste
     assert place == rows
     marks = [mark for own in ranges for mark in kinds(step, own.end - own.begin)]
     assert marks == kinds(step, rows)
-
-
-@given(st.integers(0, 1000))
-def test_tiles_are_those_that_the_code_makes(rows: int) -> None:
-    times = [TileTime(width, least, 1.0) for width, least in [(1, 1), (8, 5), (16, 9), (64, 40)]]
-    left, expected = rows, list[tuple[int, int]]()
-    for time in reversed(times):
-        while left >= time.least_rows:
-            expected.append((time.width, min(left, time.width)))
-            left -= expected[-1][1]
-    made = tiles_of(times, rows)
-    assert sum(tiles.rows for tiles in made) == rows
-    assert [width for width, _ in expected] == [tiles.width for tiles in made for _ in range(tiles.number)]
 
 
 def test_a_step_that_is_one_piece_is_done_by_the_first_thread() -> None:
