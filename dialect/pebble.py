@@ -2,11 +2,11 @@
 
 from xdsl.ir import Dialect
 
+from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
 from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
 from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.attributes.neuron_order import WavefrontAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
@@ -79,7 +79,7 @@ Pebble = Dialect(
         TargetShapeAttr,
         PanelsAttr,
         FactAttr,
-        WavefrontAttr,
+        DepthFirstOrderAttr,
         ForeignType,
     ],
 )

@@ -11,7 +11,7 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.neurons.neuron_stream import pack_wavefront
+from redpebble.lowering.neurons.neuron_stream import pack_neurons
 from redpebble.lowering.tiles.depth_first_groups import LayerGroup, groups_at
 from redpebble.lowering.tiles.timed_groups import group_kernels, group_symbol
 from redpebble.runtime.jit import emit_object, load_object
@@ -40,11 +40,11 @@ def _measured(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -> di
     symbols = {width: group_symbol(width) for width in widths}
     image = emit_object(group_kernels(group, widths, target), target)
     code = load_object(image, dict.fromkeys(symbols.values(), (3, 1)))
-    stream = aligned_copy(pack_wavefront(group.network()))
+    stream = aligned_copy(pack_neurons(group.graph(), group.neuron_order, group.transposed))
     ends = (shape_of(group.first.weight)[0], shape_of(group.last.weight)[1])
-    times: dict[int, float] = {}
+    slots, times = group.neuron_order.slot_count, dict[int, float]()
     for width, symbol in symbols.items():
-        buffers = [aligned_copy(np.ones(rows * width, np.float32)) for rows in (*ends, group.wavefront.slot_count + 1)]
+        buffers = [aligned_copy(np.ones(rows * width, np.float32)) for rows in (*ends, slots + 1)]
         table = pointer_table(buffers[:2])
         arguments = (address_of(stream), address_of(buffers[2]), address_of(table), width)
         times[width] = min(_microseconds(code.functions[symbol], arguments) for _ in range(ROUNDS + 1))

@@ -23,7 +23,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.attributes.memory_steps import verify_steps
-from redpebble.dialect.attributes.neuron_order import WavefrontAttr, verify_wavefront
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
 from redpebble.dialect.ops.dense_literals import Floats
 from redpebble.dialect.tensors import (
@@ -67,8 +66,7 @@ class NetworkOp(IRDLOperation):
     """A graph of neurons and connections, row by row: inputs [..., K] each, results [..., N] each.
 
     `order` is the order in which its connections run, `transfers` what that order moves, `steps` the loads, sums and
-    stores that a fast memory makes of it, see `redpebble.dialect.attributes.memory_steps`. `wavefront` is another way
-    to run it, neuron by neuron, see `redpebble.dialect.attributes.neuron_order`.
+    stores that a fast memory makes of it, see `redpebble.dialect.attributes.memory_steps`.
 
     ```mlir
     %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64>
@@ -92,7 +90,6 @@ class NetworkOp(IRDLOperation):
     order = opt_prop_def(DenseIntOrFPElementsAttr[IntegerType])
     transfers = opt_prop_def(TransferCountAttr)
     steps = opt_prop_def(DenseIntOrFPElementsAttr[IntegerType])
-    wavefront = opt_prop_def(WavefrontAttr)
     outputs = var_result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure())
@@ -101,7 +98,7 @@ class NetworkOp(IRDLOperation):
         "$inputs `sources` qualified($sources) `targets` qualified($targets) `weights` custom<Floats>($weights) "
         "`biases` custom<Floats>($biases) `activations` $activations `of` qualified($activation_of) "
         "`outputs` qualified($output_neurons) (`bound` $bound^)? (`order` qualified($order)^)? "
-        "(`transfers` $transfers^)? (`steps` qualified($steps)^)? (`wavefront` $wavefront^)? "
+        "(`transfers` $transfers^)? (`steps` qualified($steps)^)? "
         "attr-dict `:` functional-type($inputs, $outputs)"
     )
 
@@ -172,8 +169,6 @@ class NetworkOp(IRDLOperation):
             verify_steps(
                 (self.input_count, self.arrays), indices_of(self.order), self.transfers, indices_of(self.steps)
             )
-        if self.wavefront is not None:
-            verify_wavefront(self.input_count, self.arrays, self.wavefront)
 
 
 def _verify_shapes(op: NetworkOp) -> None:

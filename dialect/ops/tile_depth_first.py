@@ -10,8 +10,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed, verify_depth_first_order
 from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.attributes.neuron_order import Transposed, WavefrontAttr, verify_wavefront
 from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
 from redpebble.dialect.tensors import shape_of
 
@@ -33,14 +33,14 @@ class GroupNumbers(NamedTuple):
 
 @irdl_attr_definition
 class LayerGroupAttr(ParametrizedAttribute):
-    """Layers of a chain, counted from 0, that run together along a wavefront, and why.
+    """Layers of a chain, counted from 0, that run together in a depth-first order, and why.
 
     ```mlir
     #pebble.layer_group<layers 0 to 11, predicted [64: 20390.0], kilobytes [64: 812.0], "3210 slots; ...",
         runs dense<...>, order dense<...>, slots dense<...>>
     ```
 
-    The neurons of the wavefront are the inputs of the first layer, then the outputs of each. Numbers may be missing.
+    The neurons of the order are the inputs of the first layer, then the outputs of each. Numbers may be missing.
     With `transposed_inputs` or `transposed_outputs` before the reason, see `Transposed`: only the first layer's inputs
     can come from rows of the batch, only the last one's outputs go there.
     """
@@ -55,21 +55,21 @@ class LayerGroupAttr(ParametrizedAttribute):
     ends: ArrayAttr[StringAttr]
     """Which of `TRANSPOSED` are so."""
     reason: StringAttr
-    wavefront: WavefrontAttr
+    neuron_order: DepthFirstOrderAttr
 
     @staticmethod
     def of(
         layers: tuple[int, int],
         reason: str,
-        found: tuple[WavefrontAttr, Transposed],
+        neuron_order: DepthFirstOrderAttr,
+        transposed: Transposed,
         numbers: GroupNumbers | None = None,
     ) -> "LayerGroupAttr":
         """Return the attribute for the numbers of the first and last layer."""
         predicted, kilobytes, measured = (TimesAttr.of(one) for one in numbers or GroupNumbers())
-        wavefront, transposed = found
         ends = ArrayAttr([StringAttr(word) for word, so in zip(TRANSPOSED, transposed, strict=True) if so])
         first, last = map(IntAttr, layers)
-        return LayerGroupAttr(first, last, predicted, kilobytes, measured, ends, StringAttr(reason), wavefront)
+        return LayerGroupAttr(first, last, predicted, kilobytes, measured, ends, StringAttr(reason), neuron_order)
 
     def with_measured(self, measured: Mapping[int, float]) -> "LayerGroupAttr":
         """Return the same with the microseconds that tiles were measured to take."""
@@ -115,10 +115,10 @@ class LayerGroupAttr(ParametrizedAttribute):
                 parser.parse_punctuation(",")
             reason = parser.parse_str_literal()
             parser.parse_punctuation(",")
-            wavefront = WavefrontAttr.parse_arrays(parser)
+            neuron_order = DepthFirstOrderAttr.parse_arrays(parser)
             predicted, kilobytes, measured = known.values()
             numbers = (IntAttr(first), IntAttr(last), predicted, kilobytes, measured)
-            return cls(*numbers, ArrayAttr(ends), StringAttr(reason), wavefront)
+            return cls(*numbers, ArrayAttr(ends), StringAttr(reason), neuron_order)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -130,7 +130,7 @@ class LayerGroupAttr(ParametrizedAttribute):
                 printer.print_string(f"{end.data}, ")
             printer.print_string_literal(self.reason.data)
             printer.print_string(", ")
-            self.wavefront.print_arrays(printer)
+            self.neuron_order.print_arrays(printer)
 
 
 @irdl_attr_definition
@@ -177,7 +177,7 @@ class DepthFirstAttr(ParametrizedAttribute):
 
 
 def verify_depth_first(body: Block, schedule: DepthFirstAttr) -> None:
-    """Check that the groups are layers of a chain, and that each wavefront computes them.
+    """Check that the groups are layers of a chain, and that each order computes them.
 
     Raises:
         VerifyException: they are not; names a layer or a neuron.
@@ -196,4 +196,4 @@ def verify_depth_first(body: Block, schedule: DepthFirstAttr) -> None:
             arrays = chain_arrays(members)
         except ValueError as error:
             raise VerifyException(f"layers {group.first.data} to {group.last.data}: {error}") from error
-        verify_wavefront(shape_of(members[0].weight)[0], arrays, group.wavefront)
+        verify_depth_first_order(shape_of(members[0].weight)[0], arrays, group.neuron_order)

@@ -59,8 +59,6 @@ def working_rows(op: NetworkOp) -> WorkingRows:
     Raises:
         ValueError: the op has no steps.
     """
-    if op.wavefront is not None:
-        return WorkingRows(op.wavefront.slot_count, ())
     if op.steps is None:
         raise ValueError("pebble.network has no steps, pebble-plan-steps writes them")
     steps = indices_of(op.steps)

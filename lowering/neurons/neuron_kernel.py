@@ -1,4 +1,4 @@
-"""The native loop that runs a wavefront on a tile: see `redpebble.lowering.neurons.neuron_stream`.
+"""The native loop that runs a depth-first order of neurons on a tile: see `redpebble.lowering.neurons.neuron_stream`.
 
 A neuron's sums stay in registers from its bias to its activation; the rows of its sources are read where their slots
 are, in the first- and second-level cache. What is streamed from farther away is the stream itself, fetched ahead.
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from redpebble.dialect.attributes.depth_first_order import NEIGHBOURS, Transposed
 from redpebble.dialect.attributes.kernels import ActivationAttr
-from redpebble.dialect.attributes.neuron_order import NEIGHBOURS, Transposed
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
@@ -48,7 +48,7 @@ MOVES_AHEAD = 8
 """Rows to be moved that are fetched ahead."""
 
 
-def wavefront_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.Function:
+def neuron_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.Function:
     """Return `void (stream, slots, table of buffers, rows that the columns stand for)`.
 
     The buffer of what is transposed is row-major.
@@ -58,7 +58,7 @@ def wavefront_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.
         _Loop(code, builder, (form, transposed), (args[1], args[2], args[3])).emit(args[0])
 
     ends = "".join(word[0] if so else "" for word, so in zip(("into", "out"), transposed, strict=True))
-    return code.function(f"wavefront_{form.key}_{ends}", [POINTER, POINTER, POINTER, I64], body)
+    return code.function(f"neurons_{form.key}_{ends}", [POINTER, POINTER, POINTER, I64], body)
 
 
 @dataclass(frozen=True)

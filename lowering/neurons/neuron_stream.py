@@ -1,9 +1,9 @@
-"""A network's wavefront as a stream of packed words, run by run: rows that arrive, neurons, rows that leave.
+"""A depth-first order of neurons as a stream of packed words, run by run: rows that arrive, neurons, rows that leave.
 
 Words are u32. A run is a head [neurons, arrivals, departures, activation's number + 1]; then [slot, buffer, row] for
 each row that arrives; then the neurons, [slot and connections in 16 bits each, bias as f32], their weights as f32, and
 the slots of their sources in 16 bits each, an even number of them; then [slot, buffer, row] for each row that leaves. A
-head without neurons is the end. Buffers are the operands, then the results. All neurons of a run have one activation.
+head without neurons is the end. Buffer 0 holds inputs, buffer 1 outputs. All neurons of a run have one activation.
 
 Where inputs come from rows of the batch, what arrives is [16 slots, buffer, first feature, features of a row] instead:
 16 features, which are transposed. Likewise for outputs. One that is not alive has the slot behind all others.
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.neuron_order import (
+from redpebble.dialect.attributes.depth_first_order import (
     NEIGHBOURS,
-    NOT_TRANSPOSED,
+    DepthFirstOrderAttr,
+    Lifetimes,
     Transposed,
-    WavefrontAttr,
     lifetimes_of,
 )
 from redpebble.dialect.ops.network import NetworkArrays
@@ -37,30 +37,14 @@ Indices = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 
-@dataclass(frozen=True)
-class WavefrontNetwork:
-    """A graph of neurons, the features of its operands and of its results, and the order in which it runs."""
-
-    arrays: NetworkArrays
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    wavefront: WavefrontAttr
-    transposed: Transposed = NOT_TRANSPOSED
-    """Of one operand and one result only."""
-
-    @property
-    def input_count(self) -> int:
-        """Neurons that are inputs."""
-        return sum(self.inputs)
-
-
 class _Layout:
     """Where everything stands in the stream."""
 
-    def __init__(self, network: WavefrontNetwork) -> None:
-        arrays, wavefront = network.arrays, network.wavefront
-        order, run_of = indices_of(wavefront.order), wavefront.run_of
-        activation_of = arrays.activation_of[order - network.input_count]
+    def __init__(self, arrays: NetworkArrays, found: DepthFirstOrderAttr, transposed: Transposed) -> None:
+        order, run_of = indices_of(found.order), found.run_of
+        neuron_count = found.slots.get_shape()[0]
+        self.input_count = neuron_count - len(arrays.biases)
+        activation_of = arrays.activation_of[order - self.input_count]
         changes = np.append(0, np.flatnonzero(np.diff(run_of) | np.diff(activation_of)) + 1)[: max(1, len(order))]
         self.order = order
         self.starts: Indices = changes if len(order) else np.zeros(0, dtype=np.int64)
@@ -68,24 +52,22 @@ class _Layout:
         self.lengths = np.diff(np.append(self.starts, len(order)))
         self.activations = activation_of[self.starts]
         self.run_of = np.repeat(np.arange(len(self.starts)), self.lengths)
-        neuron_count = network.input_count + len(arrays.biases)
         self.connections = np.argsort(arrays.targets, kind="stable")
         ends = np.searchsorted(arrays.targets[self.connections], np.arange(neuron_count + 1))
         self.firsts, self.counts = ends[order], ends[order + 1] - ends[order]
         place = np.full(neuron_count, -1, dtype=np.int64)
         place[order] = self.run_of
-        self.arriving = self._arriving(network)
-        self.leaving = _in_order(arrays.outputs, self._together(place[arrays.outputs], network.transposed.outputs))
+        self.arriving = self._arriving(lifetimes_of(self.input_count, arrays, found), found, transposed.inputs)
+        self.leaving = _in_order(arrays.outputs, self._together(place[arrays.outputs], transposed.outputs))
 
-    def _arriving(self, network: WavefrontNetwork) -> Indices:
-        """Return the inputs that are read, in the order in which they arrive, and when."""
-        alive = lifetimes_of(network.input_count, network.arrays, network.wavefront)
-        transposed = Transposed(inputs=network.transposed.inputs)
-        first = alive.transposed(network.input_count, network.arrays.outputs, transposed).first[: network.input_count]
-        # runs of the wavefront may be cut by activations: a row arrives with the first piece
-        pieces = np.searchsorted(self.starts, indices_of(network.wavefront.runs))
-        arriving = _in_order(np.arange(network.input_count), self._together(first, transposed.inputs))
-        return np.stack([arriving[0], pieces[arriving[1]]])
+    def _arriving(self, alive: Lifetimes, found: DepthFirstOrderAttr, transposed: bool) -> Indices:
+        """Return the inputs that are read, in the order in which they arrive, and when, [2, inputs read]."""
+        none = np.zeros(0, dtype=np.int64)
+        first = alive.transposed(self.input_count, none, Transposed(inputs=transposed)).first[: self.input_count]
+        # a run may be cut by activations: a row arrives with the first of what it is cut into
+        starts = np.searchsorted(self.starts, indices_of(found.runs))
+        arriving = _in_order(np.arange(self.input_count), self._together(first, transposed))
+        return np.stack([arriving[0], starts[arriving[1]]])
 
     @staticmethod
     def _together(runs: Indices, transposed: bool) -> Indices:
@@ -100,12 +82,12 @@ def _in_order(neurons: Indices, runs: Indices) -> Indices:
     return np.stack([neurons[order], runs[order]])
 
 
-def pack_wavefront(network: WavefrontNetwork) -> Words:
-    """Return the stream of a network."""
-    layout, arrays = _Layout(network), network.arrays
-    slots, count = indices_of(network.wavefront.slots), len(layout.starts)
-    into = _Moves(layout.arriving, network.inputs[0] if network.transposed.inputs else 0)
-    out = _Moves(layout.leaving, network.outputs[0] if network.transposed.outputs else 0)
+def pack_neurons(arrays: NetworkArrays, found: DepthFirstOrderAttr, transposed: Transposed) -> Words:
+    """Return the stream of a graph in a depth-first order, [words]; transposed ends are rows of the batch."""
+    layout = _Layout(arrays, found, transposed)
+    slots, count = indices_of(found.slots), len(layout.starts)
+    into = _Moves(layout.arriving, layout.input_count if transposed.inputs else 0)
+    out = _Moves(layout.leaving, len(arrays.outputs) if transposed.outputs else 0)
     arrivals, departures = into.counts(count), out.counts(count)
     sizes = NEURON_WORDS + layout.counts + (layout.counts + 1) // 2
     neurons = np.bincount(layout.run_of, weights=sizes, minlength=count).astype(np.int64)
@@ -114,14 +96,14 @@ def pack_wavefront(network: WavefrontNetwork) -> Words:
     words = np.zeros(int(totals.sum()) + HEAD_WORDS + WORDS_AHEAD, dtype=np.uint32)
     for index, values in enumerate((layout.lengths, arrivals, departures, layout.activations + 1)):
         words[heads + index] = values
-    places = _places(network)
-    into.write(words, heads + HEAD_WORDS, (slots, places))
-    out.write(words, heads + HEAD_WORDS + into.words * arrivals + neurons, (slots, places))
+    rows = _buffer_rows(layout.input_count, arrays)
+    into.write(words, heads + HEAD_WORDS, (slots, rows))
+    out.write(words, heads + HEAD_WORDS + into.words * arrivals + neurons, (slots, rows))
     before = np.cumsum(sizes) - sizes
     own = before - before[layout.starts][layout.run_of]
     at = (heads + HEAD_WORDS + into.words * arrivals)[layout.run_of] + own
     words[at] = slots[layout.order] | (layout.counts << 16)
-    words[at + 1] = arrays.biases.view(np.uint32)[layout.order - network.input_count]
+    words[at + 1] = arrays.biases.view(np.uint32)[layout.order - layout.input_count]
     within = np.arange(int(layout.counts.sum())) - np.repeat(np.cumsum(layout.counts) - layout.counts, layout.counts)
     chosen = layout.connections[np.repeat(layout.firsts, layout.counts) + within]
     words[np.repeat(at + NEURON_WORDS, layout.counts) + within] = arrays.weights.view(np.uint32)[chosen]
@@ -148,8 +130,8 @@ class _Moves:
         return np.bincount(self._each()[1], minlength=runs)
 
     def write(self, words: Words, starts: Indices, where: tuple[Indices, Indices]) -> None:
-        """Write the moves from the place where those of each run start; `where` is slots and places of neurons."""
-        slots, places = where
+        """Write the moves from where those of each run start; `where` is slots and buffer rows of neurons."""
+        slots, rows = where
         neurons, runs = self._each()
         counts = self.counts(len(starts))
         within = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -163,19 +145,17 @@ class _Moves:
         else:
             words[at] = slots[neurons]
             at = at + 1
-        words[at], words[at + 1] = places[neurons].T
+        words[at], words[at + 1] = rows[neurons].T
 
     def _each(self) -> Indices:
         """Return the first neuron and the run of each move."""
         return self.moving[:, ::NEIGHBOURS] if self.features else self.moving
 
 
-def _places(network: WavefrontNetwork) -> Indices:
-    """Return buffer and row of inputs and outputs, [neurons, 2]."""
-    places = np.zeros((network.input_count + len(network.arrays.biases), 2), dtype=np.int64)
-    ends = np.concatenate([np.arange(network.input_count), network.arrays.outputs])
-    widths = np.array([*network.inputs, *network.outputs])
-    buffers = np.repeat(np.arange(len(widths)), widths)
-    places[ends, 0] = buffers
-    places[ends, 1] = np.arange(len(ends)) - (np.cumsum(widths) - widths)[buffers]
-    return places
+def _buffer_rows(input_count: int, arrays: NetworkArrays) -> Indices:
+    """Return buffer and row of each input, in buffer 0, and of each output, in buffer 1, [neurons, 2]."""
+    rows = np.zeros((input_count + len(arrays.biases), 2), dtype=np.int64)
+    rows[:input_count, 1] = np.arange(input_count)
+    rows[arrays.outputs, 0] = 1
+    rows[arrays.outputs, 1] = np.arange(len(arrays.outputs))
+    return rows

@@ -5,19 +5,18 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.neuron_order import Transposed, WavefrontAttr
+from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.network import NetworkArrays
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.neurons.neuron_stream import WavefrontNetwork
 
 
 class LayerGroup(NamedTuple):
-    """Layers that follow each other, and the wavefront along which they run together."""
+    """Layers that follow each other, and the depth-first order in which they run together."""
 
     layers: tuple[LinearOp, ...]
-    wavefront: WavefrontAttr
+    neuron_order: DepthFirstOrderAttr
     transposed: Transposed
 
     @property
@@ -30,10 +29,9 @@ class LayerGroup(NamedTuple):
         """The layer whose result the group writes."""
         return self.layers[-1]
 
-    def network(self) -> WavefrontNetwork:
+    def graph(self) -> NetworkArrays:
         """Return the group as a graph of neurons."""
-        inputs, outputs = shape_of(self.first.weight)[0], shape_of(self.last.weight)[1]
-        return WavefrontNetwork(chain_arrays(self.layers), (inputs,), (outputs,), self.wavefront, self.transposed)
+        return chain_arrays(self.layers)
 
     @property
     def transposed_values(self) -> set[SSAValue]:
@@ -48,7 +46,7 @@ def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
         return {}
     layers = chain_of(op.body.block)
     groups = (
-        LayerGroup(tuple(layers[number] for number in group.layers), group.wavefront, group.transposed)
+        LayerGroup(tuple(layers[number] for number in group.layers), group.neuron_order, group.transposed)
         for group in op.depth_first.groups
     )
     return {layer: group for group in groups for layer in group.layers}

@@ -18,8 +18,8 @@ from redpebble.lowering.llvm.builder import POINTER, Code, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.neurons.connection_kernel import NetworkForm, network_loop
 from redpebble.lowering.neurons.connection_stream import pack_stream, working_rows
-from redpebble.lowering.neurons.neuron_kernel import wavefront_loop
-from redpebble.lowering.neurons.neuron_stream import WavefrontNetwork, pack_wavefront
+from redpebble.lowering.neurons.neuron_kernel import neuron_loop
+from redpebble.lowering.neurons.neuron_stream import pack_neurons
 from redpebble.lowering.tiles.depth_first_groups import LayerGroup
 from redpebble.lowering.tiles.tile_memory import features_of
 
@@ -37,12 +37,7 @@ class NetworkCode:
     """The addresses of the rows that a group transposes itself, and their number; None where all columns count."""
 
     def emit_network(self, op: NetworkOp) -> None:
-        """Emit a network op, along its wavefront where it has one."""
-        if op.wavefront is not None:
-            inputs, outputs = (tuple(map(features_of, values)) for values in (op.inputs, op.outputs))
-            network = WavefrontNetwork(op.arrays, inputs, outputs, op.wavefront)
-            self._emit_wavefront((op, "wavefront"), network, [*op.inputs, *op.outputs], op.outputs[0])
-            return
+        """Emit a network op along its steps."""
         stream, rows = self._packed((op, "stream"), partial(pack_stream, op)), working_rows(op)
         slots, spilled = (self._behind(op.outputs[0], row) for row in (0, rows.slots))
         table = self._table([*(self.address(value, 0) for value in (*op.inputs, *op.outputs)), spilled])
@@ -50,17 +45,14 @@ class NetworkCode:
         self.builder.call(loop, [stream, slots, table])
 
     def emit_group(self, group: LayerGroup) -> None:
-        """Emit a group of layers."""
-        result = group.last.result
-        self._emit_wavefront((group.last, "wavefront"), group.network(), [group.first.x, result], result)
-
-    def _emit_wavefront(
-        self, key: Hashable, network: WavefrontNetwork, buffers: Sequence[SSAValue], result: SSAValue
-    ) -> None:
-        stream = self._packed(key, lambda: pack_wavefront(network))
+        """Emit a group of layers depth first."""
+        graph, result = group.graph(), group.last.result
+        pack = partial(pack_neurons, graph, group.neuron_order, group.transposed)
+        stream = self._packed((group.last, "neurons"), pack)
         rows, count = self.batch_rows or ({}, i64(self.width))
-        table = self._table([rows[value] if value in rows else self.address(value, 0) for value in buffers])
-        loop = wavefront_loop(self.code, NetworkForm(self.width, network.arrays.activations), network.transposed)
+        ends = (group.first.x, result)
+        table = self._table([rows[value] if value in rows else self.address(value, 0) for value in ends])
+        loop = neuron_loop(self.code, NetworkForm(self.width, graph.activations), group.transposed)
         self.builder.call(loop, [stream, self._behind(result, 0), table, count])
 
     def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:

@@ -114,7 +114,7 @@ class _Homes:
             extra = working_rows(owner).total
         group = self.groups.get(owner)
         if group is not None and owner is group.last:
-            extra = group.wavefront.slot_count + 1
+            extra = group.neuron_order.slot_count + 1
         return ((features_of(value) + OUTPUT_PADDING + extra) * self.width + VECTOR_ROOM) * FLOAT_BYTES
 
     @cached_property

@@ -7,7 +7,7 @@ from llvmlite import ir
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code
 from redpebble.lowering.neurons.connection_kernel import NetworkForm
-from redpebble.lowering.neurons.neuron_kernel import wavefront_loop
+from redpebble.lowering.neurons.neuron_kernel import neuron_loop
 from redpebble.lowering.tiles.depth_first_groups import LayerGroup
 
 
@@ -19,9 +19,9 @@ def group_symbol(width: int) -> str:
 def group_kernels(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -> str:
     """Return the LLVM IR of a module with a function `void (stream, slots, table of buffers, rows)` for each width."""
     code = Code(target, ir.Module("group"))
-    activations = group.network().arrays.activations
+    activations = group.graph().activations
     for width in widths:
-        loop = wavefront_loop(code, NetworkForm(width, activations), group.transposed)
+        loop = neuron_loop(code, NetworkForm(width, activations), group.transposed)
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument], loop: ir.Function = loop) -> None:
             builder.call(loop, list(args))

@@ -10,10 +10,10 @@
 
 Layer by layer, every value of a tile is written and read again. Where a layer's values do not fit the second-level
 cache and neurons read others near them, wherever these stand, a group of layers runs depth first instead: see
-`redpebble.theory.depth_first.neuron_order`. A group is as long as the values that are alive at a time fit the cache:
-all layers of a band, half of those of a butterfly, whose second half has other neighbours. Random layers have no such
-order; two pairs of them in a row, and nothing more is tried. How wide tiles are, and from which width on it pays, what
-moves between the caches decides, counted for both schedules. One row is always better off layer by layer.
+`redpebble.theory.depth_first.depth_first_order`. A group is as long as the values that are alive at a time fit the
+cache: all layers of a band, half of those of a butterfly, whose second half has other neighbours. Random layers have no
+such order; two pairs of them in a row, and nothing more is tried. How wide tiles are, and from which width on it pays,
+what moves between the caches decides, counted for both schedules. One row is always better off layer by layer.
 
 A group runs in blocks of outputs, and a few levels of a block part by part, where parts that read nothing of each other
 fit a nearer cache. How threads split a batch follows from the predicted times of all widths, as everywhere. On request
@@ -32,8 +32,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from redpebble.dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderAttr, Transposed
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
-from redpebble.dialect.attributes.neuron_order import MOST_SLOTS, Transposed, WavefrontAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -44,7 +44,7 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.tile_widths import widths_in_use
 from redpebble.passes.analysis.tile_costs import transpose_us
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
-from redpebble.theory.depth_first.neuron_order import BLOCK
+from redpebble.theory.depth_first.depth_first_order import BLOCK
 from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, SparseLayer
 
 WIDTHS: Final = (64, 32, 16)
@@ -208,10 +208,9 @@ class _Written(NamedTuple):
             f"against {alone.far_bytes / 1e6:.1f} MB and {alone.microseconds(width):.0f} us"
         )
         numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
-        wavefront = WavefrontAttr.of(found.order, found.slots, found.runs)
-        return LayerGroupAttr.of(
-            (group.first, group.end - 1), reason, (wavefront, Transposed(*cost.transposed)), numbers
-        )
+        order_attr = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
+        transposed = Transposed(*cost.transposed)
+        return LayerGroupAttr.of((group.first, group.end - 1), reason, order_attr, transposed, numbers)
 
 
 def _write(tile: TileOp, written: _Written) -> None:
@@ -241,7 +240,7 @@ def _predicted_times(layers: Sequence[LinearOp], widths: Iterable[int]) -> dict[
 
 @dataclass(frozen=True)
 class _Groups:
-    """The search for groups of layers whose wavefront has at most some slots."""
+    """The search for groups of layers whose depth-first order has at most some slots."""
 
     costs: ScheduleCosts
     slots: int

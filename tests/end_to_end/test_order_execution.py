@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 import redpebble
 from redpebble.models.zoo import build
 from redpebble.passes.network.schedule_connections import ScheduleConnections
-from redpebble.passes.network.schedule_wavefronts import ScheduleWavefronts
-from redpebble.tools.order_execution import compile_depth_first, compile_in_order
+from redpebble.tools.order_execution import compile_in_order
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import Float64, assert_close, largest_error
@@ -79,17 +78,3 @@ def check_drawn(drawn: DrawnModel) -> None:
             continue
         exact = Float64(drawn.proto).run(feeds)
         assert largest_error(ours, exact) <= 8 * largest_error(theirs, exact)
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_a_model_that_runs_depth_first_agrees_with_onnxruntime(spec: str) -> None:
-    model = build(spec)
-    network, oracle = compile_depth_first(model, ScheduleWavefronts(block=8), threads=2), Oracle(model)
-    for batch in (0, 1, 7, 17, 150):
-        feeds = inputs_for(model, batch, np.random.default_rng(batch))
-        assert_close(network.run(None, feeds), oracle.run(feeds), f"batch {batch}")
-
-
-def test_a_network_without_a_narrow_wavefront_is_refused() -> None:
-    with pytest.raises(ValueError, match="a network of 99 neurons keeps more values alive than there are slots"):
-        compile_depth_first(build("ffnn(depth=3, width=33, density=0.5)"), ScheduleWavefronts(slots=5))

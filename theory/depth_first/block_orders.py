@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.depth_first.neuron_order import PlacedGraph
+from redpebble.theory.depth_first.depth_first_order import PlacedGraph
 
 Indices = NDArray[np.int64]
 

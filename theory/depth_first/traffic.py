@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from redpebble.kernels.tile_traffic import TileTraffic
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.depth_first.block_orders import nearest_next
-from redpebble.theory.depth_first.lru_cache import row_traffic
-from redpebble.theory.depth_first.neuron_order import (
+from redpebble.theory.depth_first.depth_first_order import (
     NEIGHBOURS,
     Blocks,
+    DepthFirstOrder,
     PlacedGraph,
-    Wavefront,
+    order_neurons,
     placed_graph,
-    wavefront,
 )
+from redpebble.theory.depth_first.lru_cache import row_traffic
 
 Indices = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ FAR_SHARE: Final = 0.65
 """Of the second-level cache that holds rows: weights, and rows on their way in and out, pass through it."""
 
 PLACES_NS: Final = 250.0
-WAVEFRONT_NS: Final = 300.0
+ORDER_NS: Final = 300.0
 TRAFFIC_NS: Final = 30.0
 NEAREST_NS: Final = 300.0
 """A connection, of finding places, an order, what moves at one width, and an order of blocks."""
@@ -120,14 +120,14 @@ class ScheduleCosts:
     _graph: tuple[tuple[int, int], PlacedGraph] | None = None
     """The last one: the next group often has the same layers."""
 
-    _found: tuple[Group, Wavefront] | None = None
+    _found: tuple[Group, DepthFirstOrder] | None = None
     """Likewise: what a group moves is often asked for next."""
 
-    def found(self, group: Group) -> Wavefront:
+    def found(self, group: Group) -> DepthFirstOrder:
         """Return the order and the slots of a group."""
         if self._found is None or self._found[0] != group:
             blocks = Blocks(group.block, group.blocks, group.levels, group.first == 0)
-            self._found = group, wavefront(self._placed(group.first, group.end), blocks)
+            self._found = group, order_neurons(self._placed(group.first, group.end), blocks)
         return self._found[1]
 
     def nearest_next(self, group: Group, first: int) -> tuple[int, ...] | None:
@@ -143,7 +143,7 @@ class ScheduleCosts:
     def slots(self, group: Group) -> int:
         """Return the slots that a group needs, which is known sooner than what it moves."""
         if group not in self._slots:
-            self.counted_ns += WAVEFRONT_NS * sum(len(layer.sources) for layer in self.layers[group.first : group.end])
+            self.counted_ns += ORDER_NS * sum(len(layer.sources) for layer in self.layers[group.first : group.end])
             self._slots[group] = self.found(group).slot_count
         return self._slots[group]
 
@@ -152,13 +152,13 @@ class ScheduleCosts:
         if group not in self._groups:
             graph, found = self._placed(group.first, group.end), self.found(group)
             accesses = _slot_accesses(graph, found)
-            transposed = self._transposed_ends(group, found)
+            transposed = self._transposed(group, found)
             moved = _moved(transposed, graph, found)
             self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved), transposed)
-            self.counted_ns += WAVEFRONT_NS * len(graph.sources)
+            self.counted_ns += ORDER_NS * len(graph.sources)
         return self._groups[group]
 
-    def _transposed_ends(self, group: Group, found: Wavefront) -> TransposedEnds:
+    def _transposed(self, group: Group, found: DepthFirstOrder) -> TransposedEnds:
         first, last = self.layers[group.first], self.layers[group.end - 1]
         return TransposedEnds(
             found.inputs_together and group.first == 0 and first.inputs % NEIGHBOURS == 0,
@@ -216,7 +216,7 @@ class _Accesses(NamedTuple):
     """Whether rows are where there was room, not one behind the other."""
 
 
-def _moved(transposed: TransposedEnds, graph: PlacedGraph, found: Wavefront) -> int:
+def _moved(transposed: TransposedEnds, graph: PlacedGraph, found: DepthFirstOrder) -> int:
     """Return the rows that arrive from beyond the cache, or leave for there; rows of the batch are none."""
     into = 0 if transposed.inputs else int((found.slots[graph.is_input] >= 0).sum())
     out = 0 if transposed.outputs else len(graph.outputs)
@@ -234,8 +234,8 @@ def _layer_accesses(whole: _Slice, sizes: Sequence[int]) -> _Accesses:
     return _accesses(targets, (pointers, whole.sources), rows)
 
 
-def _slot_accesses(graph: PlacedGraph, found: Wavefront) -> _Accesses:
-    """Return the slots of the values, in the order of a wavefront."""
+def _slot_accesses(graph: PlacedGraph, found: DepthFirstOrder) -> _Accesses:
+    """Return the slots of the values, in a depth-first order."""
     return _accesses(found.order, (graph.pointers, graph.sources), found.slots)._replace(are_slots=True)
 
 

@@ -10,8 +10,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, SSAValue
 
+from redpebble.dialect.attributes.depth_first_order import Transposed
 from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
-from redpebble.dialect.attributes.neuron_order import Transposed
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp

@@ -5,7 +5,7 @@ import pytest
 
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.block_orders import nearest_next
-from redpebble.theory.depth_first.neuron_order import Blocks, PlacedGraph, placed_graph, wavefront
+from redpebble.theory.depth_first.depth_first_order import Blocks, PlacedGraph, order_neurons, placed_graph
 from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, SparseLayer
 from redpebble.theory.pebbling.neuron_graph import Network
 
@@ -66,9 +66,9 @@ def test_where_all_depends_on_all_there_is_no_order() -> None:
 def test_blocks_in_any_order_compute_everything_once_and_need_other_slots() -> None:
     _, network = chain(6, 0)
     graph = placed_graph(network)
-    plain = wavefront(graph, Blocks(BLOCK))
-    assert np.array_equal(wavefront(graph, Blocks(BLOCK, range(WIDTH // BLOCK))).order, plain.order)
-    found = wavefront(graph, Blocks(BLOCK, np.random.default_rng(1).permutation(WIDTH // BLOCK).tolist()))
+    plain = order_neurons(graph, Blocks(BLOCK))
+    assert np.array_equal(order_neurons(graph, Blocks(BLOCK, range(WIDTH // BLOCK))).order, plain.order)
+    found = order_neurons(graph, Blocks(BLOCK, np.random.default_rng(1).permutation(WIDTH // BLOCK).tolist()))
     assert sorted(found.order) == sorted(plain.order)
     place = np.zeros(network.neuron_count, dtype=np.int64)
     place[found.order] = np.arange(1, len(found.order) + 1)

@@ -1,12 +1,11 @@
 """The attribute that holds a depth-first order of a network's neurons and the slots that their values share."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType
-from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.ir import ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -28,12 +27,11 @@ WORDS = ("runs", "order", "slots")
 
 
 @irdl_attr_definition
-class WavefrontAttr(ParametrizedAttribute):
+class DepthFirstOrderAttr(ParametrizedAttribute):
     """Neurons in runs, each neuron after its sources, and a slot for every value.
 
     ```mlir
-    #pebble.wavefront<runs dense<[0, 1]> : tensor<2xi64>, order dense<[2, 3]> : tensor<2xi64>,
-        slots dense<[0, 1, 2, 0]> : tensor<4xi64>>
+    runs dense<[0, 1]> : tensor<2xi64>, order dense<[2, 3]> : tensor<2xi64>, slots dense<[0, 1, 2, 0]> : tensor<4xi64>
     ```
 
     `order` lists the neurons that are computed, no inputs; `runs` says where in it each run starts. `slots` has an
@@ -41,16 +39,16 @@ class WavefrontAttr(ParametrizedAttribute):
     reads it first if it is an input, until the last run that reads it is over.
     """
 
-    name = "pebble.wavefront"
+    name = "pebble.depth_first_order"
 
     runs: DenseIntOrFPElementsAttr[IntegerType]
     order: DenseIntOrFPElementsAttr[IntegerType]
     slots: DenseIntOrFPElementsAttr[IntegerType]
 
     @staticmethod
-    def of(order: Indices, slots: Indices, runs: Indices) -> "WavefrontAttr":
+    def of(order: Indices, slots: Indices, runs: Indices) -> "DepthFirstOrderAttr":
         """Return the attribute for an order, the slot of every neuron, and the places where runs start."""
-        return WavefrontAttr(dense_indices(runs), dense_indices(order), dense_indices(slots))
+        return DepthFirstOrderAttr(dense_indices(runs), dense_indices(order), dense_indices(slots))
 
     @property
     def slot_count(self) -> int:
@@ -70,12 +68,7 @@ class WavefrontAttr(ParametrizedAttribute):
             raise VerifyException(f"runs that do not start at 0 and ascend below {count}, the neurons in the order")
 
     @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            return cls.parse_arrays(parser).parameters
-
-    @classmethod
-    def parse_arrays(cls, parser: AttrParser) -> "WavefrontAttr":
+    def parse_arrays(cls, parser: AttrParser) -> "DepthFirstOrderAttr":
         """Parse what `print_arrays` prints."""
         arrays: list[DenseIntOrFPElementsAttr[IntegerType]] = []
         for word in WORDS:
@@ -87,10 +80,6 @@ class WavefrontAttr(ParametrizedAttribute):
                 parser.raise_error(f"expected the {word} as dense integers")
             arrays.append(array)
         return cls(*arrays)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            self.print_arrays(printer)
 
     def print_arrays(self, printer: Printer) -> None:
         """Print the arrays, each behind its name."""
@@ -104,7 +93,7 @@ NEIGHBOURS = 16
 
 
 class Transposed(NamedTuple):
-    """Whether the inputs of a wavefront come straight from rows of the batch, and its outputs go straight there.
+    """Whether the inputs of an order come straight from rows of the batch, and its outputs go straight there.
 
     The inputs 0 to 15 then all arrive where the first of them is read, the next 16 likewise; the outputs leave where
     the last of 16 is computed.
@@ -136,11 +125,11 @@ class Lifetimes(NamedTuple):
         return Lifetimes(first, last)
 
 
-def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr) -> Lifetimes:
+def lifetimes_of(input_count: int, arrays: "NetworkArrays", found: DepthFirstOrderAttr) -> Lifetimes:
     """Return when values are alive: neurons from the run that computes them on, inputs from their first reader's."""
-    order = indices_of(wavefront.order)
+    order = indices_of(found.order)
     run_of_neuron = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
-    run_of_neuron[order] = wavefront.run_of
+    run_of_neuron[order] = found.run_of
     used = run_of_neuron[arrays.targets] >= 0
     sources, readers = arrays.sources[used], run_of_neuron[arrays.targets[used]]
     last = run_of_neuron.copy()
@@ -151,8 +140,8 @@ def lifetimes_of(input_count: int, arrays: "NetworkArrays", wavefront: Wavefront
     return Lifetimes(np.where(first == never, -1, first), last)
 
 
-def verify_wavefront(
-    input_count: int, arrays: "NetworkArrays", wavefront: WavefrontAttr, transposed: Transposed = NOT_TRANSPOSED
+def verify_depth_first_order(
+    input_count: int, arrays: "NetworkArrays", found: DepthFirstOrderAttr, transposed: Transposed = NOT_TRANSPOSED
 ) -> None:
     """Check that each neuron comes after its sources, that outputs are computed, and that no slot is needed twice.
 
@@ -160,7 +149,7 @@ def verify_wavefront(
         VerifyException: something is wrong; names a neuron or a slot.
     """
     neuron_count = input_count + len(arrays.biases)
-    order, slots = indices_of(wavefront.order), indices_of(wavefront.slots)
+    order, slots = indices_of(found.order), indices_of(found.slots)
     if len(slots) != neuron_count:
         raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
     if len(np.unique(order)) != len(order) or np.any((order < input_count) | (order >= neuron_count)):
@@ -182,9 +171,7 @@ def verify_wavefront(
     ):
         if ends and count % NEIGHBOURS:
             raise VerifyException(f"{count} {word} come from rows or go there, expected a multiple of {NEIGHBOURS}")
-    _verify_slots(
-        lifetimes_of(input_count, arrays, wavefront).transposed(input_count, arrays.outputs, transposed), slots
-    )
+    _verify_slots(lifetimes_of(input_count, arrays, found).transposed(input_count, arrays.outputs, transposed), slots)
 
 
 def _verify_slots(lifetimes: Lifetimes, slots: Indices) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from redpebble.theory.depth_first.neuron_order import Blocks, Wavefront, depth_first, placed_graph, wavefront
+from redpebble.theory.depth_first.depth_first_order import BLOCK, Blocks, DepthFirstOrder, order_neurons, placed_graph
 from redpebble.theory.pebbling.neuron_graph import Network
 from tests.support.network_strategies import networks
 
@@ -30,7 +30,11 @@ def band(width: int, reach: int, layers: int) -> list[Indices]:
     return [(np.arange(width)[:, None] + np.arange(reach)) % width for _ in range(layers)]
 
 
-def replay(network: Network, found: Wavefront) -> None:
+def ordered(network: Network, block: int) -> DepthFirstOrder:
+    return order_neurons(placed_graph(network), Blocks(block))
+
+
+def replay(network: Network, found: DepthFirstOrder) -> None:
     """Run the order on slots that hold the number of the neuron they belong to."""
     slots = np.full(found.slot_count, -1, dtype=np.int64)
     inputs = set(network.inputs.tolist())
@@ -50,7 +54,7 @@ def replay(network: Network, found: Wavefront) -> None:
 @given(network=networks())
 def test_every_value_is_in_its_slot_when_it_is_read(network: Network) -> None:
     for block in (1, 3, 256):
-        found = depth_first(network, block)
+        found = ordered(network, block)
         assert len(np.unique(found.order)) == len(found.order)
         assert set(network.outputs.tolist()) <= set(found.order.tolist())
         assert not set(network.inputs.tolist()) & set(found.order.tolist())
@@ -61,14 +65,14 @@ def test_every_value_is_in_its_slot_when_it_is_read(network: Network) -> None:
 @given(network=networks(), seed=st.integers(0, 99), levels=st.sampled_from([0, 1, 2, 4]))
 def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: Network, seed: int, levels: int) -> None:
     blocks = np.random.default_rng(seed).permutation(-(-len(network.outputs) // 2)).tolist()
-    found = wavefront(placed_graph(network), Blocks(2, blocks, levels, seed % 2 == 0))
-    assert sorted(found.order) == sorted(depth_first(network, 2).order)
+    found = order_neurons(placed_graph(network), Blocks(2, blocks, levels, seed % 2 == 0))
+    assert sorted(found.order) == sorted(ordered(network, 2).order)
     replay(network, found)
 
 
 def test_a_shuffled_band_keeps_a_small_multiple_of_its_reach_alive() -> None:
     network = layered(band(2048, 8, 6), 2048, np.random.default_rng(0))
-    found = depth_first(network, 16)
+    found = ordered(network, 16)
     # seven levels of a window that grows by 8 a layer, from both ends of the band, which is a ring
     assert found.slot_count <= 4 * 7 * 8 + 16 * 4
 
@@ -77,7 +81,7 @@ def test_shuffled_blocks_keep_one_block_alive() -> None:
     rng = np.random.default_rng(1)
     start = np.arange(1024)[:, None] // 32 * 32
     network = layered([start + np.arange(32) for _ in range(5)], 1024, rng)
-    assert depth_first(network, 8).slot_count <= 32 * 3
+    assert ordered(network, 8).slot_count <= 32 * 3
 
 
 def test_blocks_that_run_part_by_part_keep_fewer_values_alive() -> None:
@@ -86,7 +90,7 @@ def test_blocks_that_run_part_by_part_keep_fewer_values_alive() -> None:
         [np.stack([own, own ^ (1 << level)], axis=1) for level in range(8)], 4096, np.random.default_rng(3)
     )
     graph = placed_graph(network)
-    whole, parts = wavefront(graph, Blocks(256)), wavefront(graph, Blocks(256, levels=4))
+    whole, parts = order_neurons(graph, Blocks(256)), order_neurons(graph, Blocks(256, levels=4))
     replay(network, parts)
     assert sorted(whole.order) == sorted(parts.order)
     assert len(parts.runs) > len(whole.runs)
@@ -96,12 +100,12 @@ def test_blocks_that_run_part_by_part_keep_fewer_values_alive() -> None:
 def test_a_random_network_keeps_whole_layers_alive() -> None:
     rng = np.random.default_rng(2)
     network = layered([np.stack([rng.permutation(512)[:16] for _ in range(512)]) for _ in range(4)], 512, rng)
-    assert depth_first(network).slot_count >= 512
+    assert ordered(network, BLOCK).slot_count >= 512
 
 
 @pytest.mark.parametrize("block", [1, 100])
 def test_what_no_output_depends_on_is_not_computed(block: int) -> None:
     network = Network(5, np.array([0, 0, 1]), np.array([2, 3, 4]), np.array([0, 1]), np.array([2]))
-    found = depth_first(network, block)
+    found = ordered(network, block)
     assert found.order.tolist() == [2]
     assert (found.slots >= 0).tolist() == [True, False, True, False, False]

@@ -2,8 +2,8 @@
 
 Neurons are computed right before they are needed. Outputs that lie near each other share sources, so few values are
 alive at a time if outputs, and the sources of each neuron, are taken along the network. Where that is, reverse
-Cuthill-McKee on the whole unrolled network finds out: neurons with common neighbours, in whatever layer, get nearby
-numbers.
+Cuthill-McKee (`redpebble.theory.neuron_order.graph_orders`) on the whole unrolled network finds out: neurons with
+common neighbours, in whatever layer, get nearby numbers.
 
 Outputs are taken some at a time, and what they still need runs level by level: neurons of a level that read the same
 values then follow each other, and these are in the nearest cache. A level of such a block is a run; its neurons stand
@@ -13,8 +13,6 @@ a layer would.
 
 Inputs that stand beside each other arrive together, and outputs leave together, where few more values are alive for it:
 they come from rows of the batch and go to such, which are transposed some neighbours at a time.
-
-That order is of `redpebble.theory.neuron_order.graph_orders`.
 """
 
 from collections.abc import Sequence
@@ -44,7 +42,7 @@ LEAST_OF_PART = 128
 """Neurons of several levels that a part has at least."""
 
 
-class Wavefront(NamedTuple):
+class DepthFirstOrder(NamedTuple):
     """Neurons in the order in which they are computed, inputs left out, and where all values are kept."""
 
     order: Indices
@@ -103,14 +101,6 @@ class PlacedGraph(NamedTuple):
     is_input: NDArray[np.bool_]
 
 
-def depth_first(network: Connected, block: int = BLOCK) -> Wavefront:
-    """Return the order that follows the network, its runs, and the slots of all values.
-
-    The same network gives the same order. Time: about 0.5 us a connection.
-    """
-    return wavefront(placed_graph(network), Blocks(block))
-
-
 class Blocks(NamedTuple):
     """What is taken at a time: so many outputs, in the order of the network or in one of its own."""
 
@@ -122,7 +112,7 @@ class Blocks(NamedTuple):
     """Whether inputs are rows of the batch, which come in many at a time: the first levels are then one part."""
 
 
-def wavefront(graph: PlacedGraph, blocks: Blocks) -> Wavefront:
+def order_neurons(graph: PlacedGraph, blocks: Blocks) -> DepthFirstOrder:
     """Return the order, runs and slots for blocks of outputs."""
     order, runs = _blocks_of_levels(graph, blocks)
     run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, len(order))))
@@ -219,7 +209,7 @@ class _Lifetimes(NamedTuple):
         return _Lifetimes(first, last, self.used)
 
 
-def _with_slots(ordered: tuple[Indices, Indices, Indices], graph: PlacedGraph) -> Wavefront:
+def _with_slots(ordered: tuple[Indices, Indices, Indices], graph: PlacedGraph) -> DepthFirstOrder:
     order, runs, run_of = ordered
     alive = _Lifetimes(*(np.full(len(graph.places), -1, dtype=np.int64) for _ in range(3)))
     _find_lifetimes((order, run_of), (graph.pointers, graph.sources), alive)
@@ -230,7 +220,7 @@ def _with_slots(ordered: tuple[Indices, Indices, Indices], graph: PlacedGraph) -
         found, needed = _assigned(len(runs), longer)
         if needed <= limit:
             alive, slots, count, together[number] = longer, found, needed, True
-    return Wavefront(order, runs, slots, count, *together)
+    return DepthFirstOrder(order, runs, slots, count, *together)
 
 
 def _assigned(runs: int, alive: _Lifetimes) -> tuple[Indices, int]:
