@@ -9,7 +9,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.dialect.symbolic_sizes import symbolic_shapes
+from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.distributed.graph.batch_axis import check_batch_axis
 from redpebble.distributed.graph.ownership import Ownership, weight_for
 from redpebble.distributed.graph.row_graph import RowGraph, port_names

@@ -13,7 +13,8 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.provenance import set_provenance, value_name
-from redpebble.dialect.symbolic_sizes import DIMS, NAME, described_by
+from redpebble.dialect.shape_inference import described_by
+from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.operators.conversion import Conversion, NotCovered

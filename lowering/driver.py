@@ -8,18 +8,19 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.layer_report import Report, module_report
-from redpebble.dialect.symbolic_sizes import NAME, Size, product, symbolic_shapes
+from redpebble.dialect.shape_inference import symbolic_shapes
+from redpebble.dialect.symbolic_sizes import NAME, Size, product
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.tiles.row_major import RowMajorStep
-from redpebble.lowering.tiles.row_major_buffers import Places, is_constant, returned_values, root
+from redpebble.lowering.tiles.row_major_buffers import Places, returned_values, root
 from redpebble.lowering.tiles.tile_loop import Sharing, emit_tile_loop, same_from, tile_times
 
 STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)

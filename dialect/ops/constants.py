@@ -178,6 +178,11 @@ def _verify_csc(inputs: int, pointers: NDArray[np.int64], rows: NDArray[np.int64
         raise VerifyException("rows of a column must ascend")
 
 
+def is_constant(value: SSAValue) -> bool:
+    """Return whether a value is a constant of the dialect."""
+    return isinstance(value.owner, ConstantOp | SparseConstantOp)
+
+
 def constant_array(value: SSAValue) -> NDArray[np.float32] | None:
     """Return the array behind a value, dense or sparse (then made dense), or None when it is no constant."""
     match value.owner:

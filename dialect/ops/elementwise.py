@@ -9,7 +9,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.canonicalization.table import ElementwisePatterns
+from redpebble.dialect.ops.axis_maps import AxisPattern, RowMajor, RowWise
 from redpebble.dialect.tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
+
+ELEMENTWISE = (Pure(), AxisPattern("... -> ..."), RowWise(), RowMajor())
+BROADCAST = (Pure(), AxisPattern("..., ... -> ..."), RowWise(), RowMajor())
 
 
 @irdl_op_definition
@@ -27,7 +31,7 @@ class ActivateOp(IRDLOperation):
     activation = prop_def(ActivationAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), ElementwisePatterns())
+    traits = traits_def(*ELEMENTWISE, ElementwisePatterns())
     assembly_format: ClassVar = "$activation $x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, activation: ActivationAttr) -> None:
@@ -69,7 +73,7 @@ class AddOp(BinaryOp):
     """
 
     name = "pebble.add"
-    traits = traits_def(Pure(), Commutative(), ElementwisePatterns())
+    traits = traits_def(*BROADCAST, Commutative(), ElementwisePatterns())
 
 
 @irdl_op_definition
@@ -82,7 +86,7 @@ class SubOp(BinaryOp):
     """
 
     name = "pebble.sub"
-    traits = traits_def(Pure(), ElementwisePatterns())
+    traits = traits_def(*BROADCAST, ElementwisePatterns())
 
 
 @irdl_op_definition
@@ -95,7 +99,7 @@ class MulOp(BinaryOp):
     """
 
     name = "pebble.mul"
-    traits = traits_def(Pure(), Commutative(), ElementwisePatterns())
+    traits = traits_def(*BROADCAST, Commutative(), ElementwisePatterns())
 
 
 @irdl_op_definition
@@ -108,7 +112,7 @@ class DivOp(BinaryOp):
     """
 
     name = "pebble.div"
-    traits = traits_def(Pure(), ElementwisePatterns())
+    traits = traits_def(*BROADCAST, ElementwisePatterns())
 
 
 @irdl_op_definition
@@ -121,7 +125,7 @@ class PreluOp(BinaryOp):
     """
 
     name = "pebble.prelu"
-    traits = traits_def(Pure())
+    traits = traits_def(*BROADCAST)
 
     def verify_(self) -> None:
         super().verify_()

@@ -12,6 +12,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.ops.axis_maps import MixedFeatures
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, dense_indices, f32_tensor, indices_of, shape_of, shape_text
 
 Indices = NDArray[np.int64]
@@ -64,7 +65,7 @@ class GroupedLayersOp(IRDLOperation):
     reason = prop_def(StringAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), MixedFeatures(inputs=1))
     assembly_format: ClassVar = (
         "$x `,` $parameters `activations` $activations `orders` $orders `nodes` $nodes `because` $reason attr-dict `:` "
         "functional-type(operands, results)"

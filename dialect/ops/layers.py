@@ -22,6 +22,7 @@ from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr
 from redpebble.dialect.canonicalization.table import LayerPatterns
+from redpebble.dialect.ops.axis_maps import AxisPattern, RowWise
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, compatible, f32_tensor, shape_of, shape_text
 
 
@@ -50,7 +51,7 @@ class LinearOp(IRDLOperation):
     partition = opt_prop_def(PartitionAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), LayerPatterns())
+    traits = traits_def(Pure(), AxisPattern("...k, kn, n -> ...n"), RowWise(), LayerPatterns())
     assembly_format: ClassVar = (
         "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`kernel` $kernel^)? "
         "(`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
@@ -114,7 +115,7 @@ class NormalizedOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), AxisPattern("...k -> ...k", whole="k"), RowWise())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue) -> None:
@@ -166,7 +167,7 @@ class LayerNormOp(IRDLOperation):
     epsilon = prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), AxisPattern("...k, k, k -> ...k", whole="k"), RowWise())
     assembly_format: ClassVar = (
         "$x `scale` $scale (`bias` $bias^)? `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
     )
@@ -204,7 +205,7 @@ class RmsNormOp(IRDLOperation):
     epsilon = prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), AxisPattern("...k, k -> ...k", whole="k"), RowWise())
     assembly_format: ClassVar = "$x `scale` $scale `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, scale: SSAValue, epsilon: float) -> None:
@@ -238,7 +239,7 @@ class BatchNormOp(IRDLOperation):
     epsilon = prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), AxisPattern("bc..., c, c, c, c -> bc..."))
     assembly_format: ClassVar = (
         "$x `scale` $scale `bias` $bias `mean` $mean `variance` $variance `epsilon` $epsilon attr-dict `:` "
         "functional-type(operands, results)"
@@ -276,7 +277,7 @@ class ReduceMeanOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), AxisPattern("...k -> ...m"), RowWise())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
+from typing_extensions import override
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, IntegerAttr, i64
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -23,6 +24,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.canonicalization.table import MovementPatterns
+from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, Join, RowMajor, RowWise, own_axes
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 
 INFERRED = -1
@@ -118,6 +120,47 @@ def _parse_entry(parser: AttrParser) -> int:
     return copied(int(word[1:]))
 
 
+class _ReshapeAxes(HasAxisMap):
+    """Axes behind all that are merged or cut stay what they are; an axis of size 1 is none."""
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        assert isinstance(op, ReshapeOp)
+        source, target = shape_of(op.x), shape_of(op.result)
+        before, after = list(own_axes(op.x, "x")), list(own_axes(op.result, "y"))
+        left = [axis for axis, size in enumerate(source) if size != 1]
+        right = [axis for axis, size in enumerate(target) if size != 1]
+        while left and right:
+            same = source[left[-1]] == target[right[-1]] != DYNAMIC
+            if not same and op.target.values[right[-1]] != copied(left[-1]):
+                break
+            after[right.pop()] = before[left.pop()]
+        return AxisMap((tuple(before),), (tuple(after),), fixed=frozenset(before) ^ frozenset(after))
+
+
+class _TransposeAxes(HasAxisMap):
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        assert isinstance(op, TransposeOp)
+        axes = own_axes(op.x, "x")
+        return AxisMap((axes,), (tuple(axes[axis] for axis in op.order),))
+
+
+class _JoinAxes(HasAxisMap):
+    """All axes of the parts are the same but for the one along which they follow each other in the whole."""
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        assert isinstance(op, ConcatOp | SplitOp)
+        along = op.axis.value.data
+        axes = own_axes(op.operands[0], "x")
+        join = Join("whole", tuple(f"part{index}" for index in range(len(op.parts))))
+        whole = ((*axes[:along], join.whole, *axes[along + 1 :]),)
+        parts = tuple((*axes[:along], part, *axes[along + 1 :]) for part in join.parts)
+        operands, results = (parts, whole) if isinstance(op, ConcatOp) else (whole, parts)
+        return AxisMap(operands, results, join=join)
+
+
 @irdl_op_definition
 class ReshapeOp(IRDLOperation):
     """The same values in another shape.
@@ -133,7 +176,7 @@ class ReshapeOp(IRDLOperation):
     target = prop_def(TargetShapeAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), MovementPatterns())
+    traits = traits_def(Pure(), _ReshapeAxes(), RowMajor(), MovementPatterns())
     assembly_format: ClassVar = "$x `to` $target attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, target: TargetShapeAttr) -> None:
@@ -161,7 +204,7 @@ class TransposeOp(IRDLOperation):
     axes = prop_def(DenseArrayBase.constr(i64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), MovementPatterns())
+    traits = traits_def(Pure(), _TransposeAxes(), RowMajor(), MovementPatterns())
     assembly_format: ClassVar = "$x `axes` $axes attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, axes: Sequence[int]) -> None:
@@ -222,7 +265,7 @@ class ConcatOp(IRDLOperation):
     axis = prop_def(IntegerAttr.constr(i64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), MovementPatterns())
+    traits = traits_def(Pure(), _JoinAxes(), RowWise(), RowMajor(), MovementPatterns())
     assembly_format: ClassVar = "$parts `axis` $axis attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, parts: Sequence[SSAValue], axis: int) -> None:
@@ -254,7 +297,7 @@ class SplitOp(IRDLOperation):
     axis = prop_def(IntegerAttr.constr(i64))
     parts = var_result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), MovementPatterns())
+    traits = traits_def(Pure(), _JoinAxes(), RowWise(), RowMajor(), MovementPatterns())
     assembly_format: ClassVar = "$x `axis` $axis attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, axis: int, sizes: Sequence[int]) -> None:

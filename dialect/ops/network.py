@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.attributes.memory_steps import verify_steps
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
+from redpebble.dialect.ops.axis_maps import MixedFeatures, RowWise
 from redpebble.dialect.ops.dense_literals import Floats
 from redpebble.dialect.tensors import (
     DENSE_TENSOR,
@@ -92,7 +93,7 @@ class NetworkOp(IRDLOperation):
     steps = opt_prop_def(DenseIntOrFPElementsAttr[IntegerType])
     outputs = var_result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), MixedFeatures(), RowWise())
     custom_directives = (Floats,)
     assembly_format: ClassVar = (
         "$inputs `sources` qualified($sources) `targets` qualified($targets) `weights` custom<Floats>($weights) "

@@ -1,17 +1,16 @@
 """Whether a network works on every sample of its batch by itself, so that a batch can be cut into slices."""
 
-from math import prod
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TransposeOp
+from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, symbolic_shapes
-from redpebble.distributed.graph.row_graph import is_constant, port_names
+from redpebble.dialect.shape_inference import symbolic_shapes
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.distributed.graph.row_graph import port_names
 from redpebble.frontend.errors import UnsupportedModelError
 
 
@@ -48,34 +47,28 @@ def _mixes(op: Operation, shapes: dict[SSAValue, SymbolicShape], symbol: str) ->
 
     The batch is the slowest axis everywhere: a reshape leaves it that, tiles work row by row.
     """
-    match op:
-        case ConstantOp() | SparseConstantOp() | ReturnOp():
-            return False
-        case TransposeOp():
-            # an axis that holds the batch as a factor stays in front
-            return op.order[0] != 0 or not _leads(shapes[op.x], symbol)
-        case ConcatOp():
-            return op.axis.value.data == 0 or any(is_constant(part) for part in op.parts)
-        case SplitOp():
-            return op.axis.value.data == 0
-        case BinaryOp():
-            return not all(_is_per_sample(value, shapes, op, symbol) for value in op.operands)
-        case _:
-            return not all(_leads(shapes[value], symbol) for value in op.operands if not is_constant(value))
+    if isinstance(op, ConstantOp | SparseConstantOp | ReturnOp):
+        return False
+    axis_map = None if isinstance(op, ReshapeOp) else axis_map_of(op)
+    for index, value in enumerate(op.operands):
+        if not is_constant(value) and not _leads(shapes[value], symbol):
+            return True
+        if axis_map is not None and _mixes_operand(op, index, axis_map, shapes):
+            return True
+    return False
+
+
+def _mixes_operand(op: Operation, index: int, axis_map: AxisMap, shapes: dict[SSAValue, SymbolicShape]) -> bool:
+    """Return whether the first axis of an operand is another one than that of the result."""
+    operand, result = op.operands[index], op.results[0]
+    first, expected = axis_map.operands[index][:1], axis_map.results[0][:1]
+    if is_constant(operand):
+        # it has the same entries for all samples
+        return first == expected and (axis_map.join is not None or shapes[operand][:1] != (Size.known(1),))
+    return first != expected or first[0] in axis_map.whole or shapes[operand][:1] != shapes[result][:1]
 
 
 def _leads(shape: SymbolicShape, symbol: str) -> bool:
     """Return whether the batch is a factor of the first axis and of no other one."""
     holds = [symbol in dict(size.powers) for size in shape]
     return holds[:1] == [True] and not any(holds[1:])
-
-
-def _is_per_sample(value: SSAValue, shapes: dict[SSAValue, SymbolicShape], op: BinaryOp, symbol: str) -> bool:
-    if not is_constant(value):
-        return shapes[value][:1] == shapes[op.result][:1] and _leads(shapes[value], symbol)
-    rank = len(shapes[op.result])
-    return len(shapes[value]) < rank or shapes[value][0] == Size.known(1) or prod(_sizes(shapes[value])) == 1
-
-
-def _sizes(shape: SymbolicShape) -> list[int]:
-    return [size.constant if size.constant is not None else 0 for size in shape]

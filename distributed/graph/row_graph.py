@@ -7,13 +7,14 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product, symbolic_shapes
+from redpebble.dialect.shape_inference import symbolic_shapes
+from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.errors import UnsupportedModelError
 
@@ -82,11 +83,6 @@ class RowGraph:
 def features_of(value: SSAValue) -> int:
     """Return the size of the last axis; a scalar has one feature."""
     return (shape_of(value) or (1,))[-1]
-
-
-def is_constant(value: SSAValue) -> bool:
-    """Return whether a value is a constant."""
-    return isinstance(value.owner, ConstantOp | SparseConstantOp)
 
 
 def _flattened(

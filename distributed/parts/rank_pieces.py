@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
-from redpebble.dialect.ops.constants import ConstantOp, constant_array
+from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import SplitOp
 from redpebble.distributed.graph.ownership import Ownership, operands_of, weight_for
-from redpebble.distributed.graph.row_graph import features_of, is_constant
+from redpebble.distributed.graph.row_graph import features_of
 from redpebble.distributed.parts.pieces import Break, Exchange, Key, Piece, View
 from redpebble.distributed.parts.steps import Indices
 from redpebble.distributed.parts.sub_weights import nothing, placement, sub_weight, uses

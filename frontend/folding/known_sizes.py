@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.movement import INFERRED, TargetShapeAttr, copied
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, result_shapes
+from redpebble.dialect.shape_inference import result_shapes
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 
 ONE = Size.known(1)

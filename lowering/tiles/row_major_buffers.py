@@ -6,7 +6,7 @@ from typing import NamedTuple
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.constants import is_constant
 from redpebble.dialect.ops.movement import ReshapeOp
 
 
@@ -72,11 +72,6 @@ def root(value: SSAValue) -> SSAValue:
     while isinstance(value.owner, ReshapeOp):
         value = value.owner.x
     return value
-
-
-def is_constant(value: SSAValue) -> bool:
-    """Return whether a value is a constant."""
-    return isinstance(value.owner, ConstantOp | SparseConstantOp)
 
 
 def _return_of(func: FuncOp) -> ReturnOp:

@@ -13,15 +13,16 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.axis_maps import axis_map_of
+from redpebble.dialect.ops.constants import ConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, argument_shapes, product, result_shapes
+from redpebble.dialect.shape_inference import argument_shapes, result_shapes
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.passes.analysis.rowwise import dynamic_operands, is_constant
-from redpebble.passes.analysis.weights import weight_of
+from redpebble.passes.analysis.rowwise import dynamic_operands
 
 
 @dataclass(frozen=True)
@@ -81,29 +82,14 @@ class NetworkRows:
         known = [count for count in axes if count is not None]
         if len(known) < len(axes):
             return False
-        first = dynamic_operands(op)[0]
-        match op:
-            case LinearOp():
-                return weight_of(op.weight) is not None and all(is_constant(value) for value in op.operands[1:])
-            case ActivateOp():
-                return True
-            case BinaryOp():
-                return self._same_axes(op, known) and _is_affine(op, known[0])
-            case ConcatOp():
-                return self._same_axes(op, known) and op.axis.value.data >= known[0]
-            case SplitOp():
-                return op.axis.value.data >= known[0]
-            case TransposeOp():
-                return op.order[: known[0]] == tuple(range(known[0]))
-            case ReshapeOp():
-                unknown = [
-                    shape_of(value)[:count].count(DYNAMIC)
-                    for value, count in zip((first, op.result), known, strict=True)
-                ]
-                # the way back from other leading axes is a reshape, too, which can infer only one of them
-                return self._same_axes(op, known) or max(unknown) <= 1
-            case _:
-                return False
+        same = self._same_axes(op, known)
+        if isinstance(op, ReshapeOp):
+            unknown = [
+                shape_of(value)[:count].count(DYNAMIC) for value, count in zip((op.x, op.result), known, strict=True)
+            ]
+            # the way back from other leading axes is a reshape, too, which can infer only one of them
+            return same or max(unknown) <= 1
+        return same and _keeps_rows(op, known[0]) and _is_affine(op, known[0])
 
     def _same_axes(self, op: Operation, axes: list[int]) -> bool:
         """Return whether all operands and results, constants left out, have the same leading axes."""
@@ -111,9 +97,7 @@ class NetworkRows:
         leading = [
             (self.shapes[value][:count], shape_of(value)[:count]) for value, count in zip(values, axes, strict=True)
         ]
-        return all(shape == leading[0] for shape in leading) and not any(
-            is_constant(value) and not isinstance(op, BinaryOp) for value in op.operands
-        )
+        return all(shape == leading[0] for shape in leading)
 
 
 def _own_sizes(value: SSAValue, name: str) -> SymbolicShape:
@@ -124,7 +108,33 @@ def _own_sizes(value: SSAValue, name: str) -> SymbolicShape:
     )
 
 
-def _is_affine(op: BinaryOp, leading_axes: int) -> bool:
+def _keeps_rows(op: Operation, leading_axes: int) -> bool:
+    """Return whether the first axes of the operands are those of the results, and what has no such axes is constant."""
+    axis_map = axis_map_of(op)
+    if axis_map is None:
+        return False
+    rows = axis_map.results[0][:leading_axes]
+    for index, (value, axes) in enumerate(zip(op.operands, axis_map.operands, strict=True)):
+        if is_constant(value):
+            if axis_map.join is not None:
+                return False
+        elif index in axis_map.parameters or axes[:leading_axes] != rows:
+            return False
+    return all(axes[:leading_axes] == rows for axes in axis_map.results)
+
+
+def _is_affine(op: Operation, leading_axes: int) -> bool:
+    """Return whether an op sums its operands' features, each times a number, moves them or applies an activation."""
+    match op:
+        case BinaryOp():
+            return _is_affine_binary(op, leading_axes)
+        case LinearOp() | ActivateOp() | ConcatOp() | SplitOp() | TransposeOp():
+            return True
+        case _:
+            return False
+
+
+def _is_affine_binary(op: BinaryOp, leading_axes: int) -> bool:
     """Return whether the result is a sum of the operands' features, each times a number that is finite."""
     constants = [value.owner.array for value in op.operands if isinstance(value.owner, ConstantOp)]
     rank = len(shape_of(op.result))

@@ -8,24 +8,15 @@ pinned: it keeps its order.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.layers import (
-    BatchNormOp,
-    LayerNormOp,
-    LinearOp,
-    LogSoftmaxOp,
-    ReduceMeanOp,
-    RmsNormOp,
-    SoftmaxOp,
-)
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp, copied
 from redpebble.dialect.tensors import DYNAMIC, F32Tensor, shape_of
 
 
@@ -55,14 +46,27 @@ class PermutationGroup:
     """Where the runs are: value, axis, and the index on the axis where the run starts."""
 
 
+class Place(NamedTuple):
+    """An axis of a value."""
+
+    value: SSAValue
+    axis: int
+
+    @property
+    def size(self) -> int:
+        """The size of the axis."""
+        return shape_of(self.value)[self.axis]
+
+
 @dataclass(frozen=True)
 class _Axes:
     """The runs along the axes of every value, under construction; an axis of size 1 or of unknown size has none."""
 
     runs: dict[SSAValue, list[list[Member]]] = field(default_factory=dict[SSAValue, list[list[Member]]])
 
-    def of(self, value: SSAValue, axis: int) -> list[Member]:
+    def of(self, place: Place) -> list[Member]:
         """Return the runs along an axis as they are cut now."""
+        value, axis = place
         if value not in self.runs:
             sizes = shape_of(value)
             self.runs[value] = [[Member(size, pinned=False)] if size > 1 else [] for size in sizes]
@@ -70,18 +74,18 @@ class _Axes:
         self.runs[value][axis] = current
         return current
 
-    def tie(self, first: tuple[SSAValue, int], second: tuple[SSAValue, int]) -> None:
+    def tie(self, first: Place, second: Place) -> None:
         """Let two axes of the same known size be permuted together; an axis that is broadcast is left alone."""
-        sizes = [shape_of(value)[axis] for value, axis in (first, second)]
+        sizes = (first.size, second.size)
         if DYNAMIC in sizes:
-            self.pin(*first)
-            self.pin(*second)
+            self.pin(first)
+            self.pin(second)
         elif 1 not in sizes:
-            _tie_runs(self.of(*first), self.of(*second))
+            _tie_runs(self.of(first), self.of(second))
 
-    def pin(self, value: SSAValue, axis: int) -> None:
+    def pin(self, place: Place) -> None:
         """Let an axis keep its order."""
-        for run in self.of(value, axis):
+        for run in self.of(place):
             run.pinned = True
 
     def pin_all(self, values: Iterable[SSAValue]) -> None:
@@ -89,7 +93,7 @@ class _Axes:
         for value in values:
             if isa(value.type, F32Tensor):
                 for axis in range(len(shape_of(value))):
-                    self.pin(value, axis)
+                    self.pin(Place(value, axis))
 
 
 def _current(run: Member) -> Iterator[Member]:
@@ -129,7 +133,7 @@ def permutation_groups(module: ModuleOp) -> tuple[PermutationGroup, ...]:
     for value in list(axes.runs):
         for axis in range(len(shape_of(value))):
             start = 0
-            for run in axes.of(value, axis):
+            for run in axes.of(Place(value, axis)):
                 places.setdefault(run, []).append((value, axis, start))
                 start += run.size
     return tuple(PermutationGroup(run.size, run.pinned, tuple(where)) for run, where in places.items())
@@ -137,90 +141,34 @@ def permutation_groups(module: ModuleOp) -> tuple[PermutationGroup, ...]:
 
 def _tie(op: Operation, axes: _Axes) -> None:
     """Tie the axes of operands and results that `op` reads and writes index by index."""
-    match op:
-        case ConstantOp() | SparseConstantOp():
-            pass
-        case LinearOp():
-            _tie_linear(op, axes)
-        case BinaryOp():
-            _tie_aligned(op.left, op.result, axes)
-            _tie_aligned(op.right, op.result, axes)
-        case ActivateOp() | SoftmaxOp() | LogSoftmaxOp():
-            _tie_aligned(op.x, op.result, axes)
-        case LayerNormOp() | RmsNormOp():
-            _tie_aligned(op.x, op.result, axes)
-            for parameter in op.operands[1:]:
-                axes.tie((parameter, 0), (op.x, len(shape_of(op.x)) - 1))
-        case BatchNormOp():
-            _tie_aligned(op.x, op.result, axes)
-            for parameter in op.operands[1:]:
-                axes.tie((parameter, 0), (op.x, 1))
-        case ReduceMeanOp():
-            # a mean is the same in any order: its last axis is tied to nothing
-            for axis in range(len(shape_of(op.x)) - 1):
-                axes.tie((op.x, axis), (op.result, axis))
-        case TransposeOp():
-            for axis, source in enumerate(op.order):
-                axes.tie((op.x, source), (op.result, axis))
-        case ConcatOp():
-            _tie_joined(op.result, op.parts, op.axis.value.data, axes)
-        case SplitOp():
-            _tie_joined(op.x, op.parts, op.axis.value.data, axes)
-        case ReshapeOp():
-            _tie_reshape(op, axes)
-        case _:
+    axis_map = axis_map_of(op)
+    if axis_map is None:
+        if not isinstance(op, ConstantOp | SparseConstantOp):
             axes.pin_all([*op.operands, *op.results])
+        return
+    places: dict[str, list[Place]] = {}
+    names = (*axis_map.results, *axis_map.operands)
+    for value, own in zip((*op.results, *op.operands), names, strict=True):
+        for axis, name in enumerate(own):
+            places.setdefault(name, []).append(Place(value, axis))
+    for name, (first, *others) in places.items():
+        if name in axis_map.fixed:
+            for place in (first, *others):
+                axes.pin(place)
+        for other in others:
+            axes.tie(other, first)
+    if axis_map.join is not None:
+        (whole,) = places[axis_map.join.whole]
+        _tie_joined(whole, [place for part in axis_map.join.parts for place in places[part]], axes)
 
 
-def _tie_linear(op: LinearOp, axes: _Axes) -> None:
-    last = len(shape_of(op.x)) - 1
-    for axis in range(last):
-        axes.tie((op.x, axis), (op.result, axis))
-    axes.tie((op.x, last), (op.weight, 0))
-    axes.tie((op.weight, 1), (op.result, last))
-    if op.bias is not None:
-        axes.tie((op.bias, 0), (op.result, last))
-
-
-def _tie_aligned(operand: SSAValue, result: SSAValue, axes: _Axes) -> None:
-    """Tie the axes of an operand to those of a result that it is broadcast to."""
-    missing = len(shape_of(result)) - len(shape_of(operand))
-    for axis in range(len(shape_of(operand))):
-        axes.tie((operand, axis), (result, axis + missing))
-
-
-def _tie_joined(whole: SSAValue, parts: Sequence[SSAValue], along: int, axes: _Axes) -> None:
-    """Tie a value to the parts that follow each other along one of its axes."""
-    for axis in range(len(shape_of(whole))):
-        if axis != along:
-            for part in parts:
-                axes.tie((part, axis), (whole, axis))
-    sizes = [shape_of(part)[along] for part in parts]
-    if DYNAMIC in sizes or shape_of(whole)[along] == DYNAMIC:
-        for value in (whole, *parts):
-            axes.pin(value, along)
+def _tie_joined(whole: Place, parts: Sequence[Place], axes: _Axes) -> None:
+    """Tie an axis to those that follow each other along it."""
+    sizes = [part.size for part in parts]
+    if DYNAMIC in (whole.size, *sizes):
+        for place in (whole, *parts):
+            axes.pin(place)
     elif sum(sizes) > 1:
-        _tie_runs(_runs_of_parts(parts, along, axes), axes.of(whole, along))
-
-
-def _runs_of_parts(parts: Sequence[SSAValue], along: int, axes: _Axes) -> list[Member]:
-    """Return the runs of all parts; one of size 1, which has none of its own, takes a pinned run in the whole."""
-    runs: list[Member] = []
-    for part in parts:
-        runs += axes.of(part, along) if shape_of(part)[along] != 1 else [Member(1, pinned=True)]
-    return runs
-
-
-def _tie_reshape(op: ReshapeOp, axes: _Axes) -> None:
-    """Tie the last axes as long as they are the same on both sides; what is merged or cut before them is pinned."""
-    source, target = shape_of(op.x), shape_of(op.result)
-    left = [axis for axis, size in enumerate(source) if size != 1]
-    right = [axis for axis, size in enumerate(target) if size != 1]
-    while left and right:
-        same = source[left[-1]] == target[right[-1]] != DYNAMIC
-        if not same and op.target.values[right[-1]] != copied(left[-1]):
-            break
-        axes.tie((op.x, left.pop()), (op.result, right.pop()))
-    for value, rest in ((op.x, left), (op.result, right)):
-        for axis in rest:
-            axes.pin(value, axis)
+        # a part of size 1 has no run of its own: it takes a pinned one in the whole
+        runs = [run for part in parts for run in (axes.of(part) if part.size != 1 else [Member(1, pinned=True)])]
+        _tie_runs(runs, axes.of(whole))

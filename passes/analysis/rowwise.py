@@ -4,36 +4,18 @@ A value's rows are all its leading axes together; its last axis holds the featur
 of symbolic sizes, so [batch, sequence, 64] and its reshape to [batch * sequence, 64] have the same rows, in one order.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.layers import (
-    LayerNormOp,
-    LinearOp,
-    LogSoftmaxOp,
-    ReduceMeanOp,
-    RmsNormOp,
-    SoftmaxOp,
-)
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product, symbolic_shapes
+from redpebble.dialect.ops.axis_maps import AxisMap, RowWise, axis_map_of
+from redpebble.dialect.ops.constants import is_constant
+from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.shape_inference import symbolic_shapes
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.passes.analysis.per_feature_constants import entries_per_feature
-from redpebble.passes.analysis.weights import weight_of
-
-ROW_MAJOR = ActivateOp | BinaryOp | ReshapeOp | TransposeOp | ConcatOp | SplitOp
-"""Ops that may stay outside of tiles; all others are row-wise or refused."""
-
-
-def is_constant(value: SSAValue) -> bool:
-    """Return whether a value is a constant of the dialect."""
-    return isinstance(value.owner, ConstantOp | SparseConstantOp)
 
 
 def dynamic_operands(op: Operation) -> list[SSAValue]:
@@ -72,47 +54,28 @@ class Rows:
         return self.count(operands[0])
 
     def _is_rowwise(self, op: Operation) -> bool:
-        match op:
-            case LinearOp():
-                return weight_of(op.weight) is not None and _all_constant(op.operands[1:])
-            case ActivateOp():
-                return shape_of(op.x)[-1:] != (DYNAMIC,)
-            case SoftmaxOp() | LogSoftmaxOp() | ReduceMeanOp() | NetworkOp():
-                return True
-            case LayerNormOp() | RmsNormOp():
-                return _all_constant(op.operands[1:])
-            case BinaryOp():
-                return self._is_rowwise_binary(op)
-            case ConcatOp():
-                return op.axis.value.data == len(self.shapes[op.result]) - 1 and self._share_rows(op.parts, op.result)
-            case SplitOp():
-                return op.axis.value.data == len(self.shapes[op.x]) - 1
-            case ReshapeOp():
-                return self._keeps_rows(op)
-            case _:
-                return False
-
-    def _is_rowwise_binary(self, op: BinaryOp) -> bool:
-        """Return whether operands have the result's rows, or are constants that have one entry a feature."""
-        if shape_of(op.result)[-1:] == (DYNAMIC,) or any(DYNAMIC in shape_of(side)[-1:] for side in op.operands):
+        axis_map = axis_map_of(op)
+        if isinstance(op, ReshapeOp):
+            return self._keeps_rows(op)
+        if axis_map is None or op.get_trait(RowWise) is None:
             return False
-        constants = [side for side in op.operands if is_constant(side)]
-        if any(entries_per_feature(constant) is None for constant in constants):
+        if any(shape_of(value)[-1:] == (DYNAMIC,) for value in (*dynamic_operands(op), *op.results)):
             return False
-        operands = dynamic_operands(op)
         # a constant of higher rank would give the result axes that no operand has
-        known = any(self.leading(operand) == self.leading(op.result) for operand in operands)
-        return known and self._share_rows(operands, op.result)
+        known = any(self.leading(operand) == self.leading(op.results[0]) for operand in dynamic_operands(op))
+        return known and all(self._fits(op, index, axis_map) for index in range(len(op.operands)))
 
-    def _share_rows(self, operands: Sequence[SSAValue], result: SSAValue) -> bool:
-        """Return whether all operands have the leading axes of the result, short ones with axes of size 1 in front."""
-        expected = self.leading(result)
-        for operand in operands:
-            leading = self.leading(operand)
-            padded = (Size.known(1),) * (len(expected) - len(leading)) + leading
-            if is_constant(operand) or shape_of(operand)[-1:] == (DYNAMIC,) or padded != expected:
-                return False
-        return True
+    def _fits(self, op: Operation, index: int, axis_map: AxisMap) -> bool:
+        """Return whether an operand has the rows of the result, or is a constant that has one entry a feature."""
+        operand, result = op.operands[index], op.results[0]
+        if index in axis_map.parameters:
+            return is_constant(operand)
+        if is_constant(operand):
+            return axis_map.join is None and entries_per_feature(operand) is not None
+        axes, rows = axis_map.operands[index][:-1], axis_map.results[0][:-1]
+        leading, expected = self.leading(operand), self.leading(result)
+        padded = (Size.known(1),) * (len(expected) - len(leading)) + leading
+        return axes == rows[len(rows) - len(axes) :] and padded == expected
 
     def _keeps_rows(self, op: ReshapeOp) -> bool:
         """Return whether a reshape only merges or splits leading axes, at most one of them unknown on either side."""
@@ -121,7 +84,3 @@ class Rows:
             return False
         # with one unknown axis the way back is a reshape, too, so that a tile's result can get any such shape
         return before.count(DYNAMIC) <= 1 and after.count(DYNAMIC) <= 1 and self.count(op.x) == self.count(op.result)
-
-
-def _all_constant(values: Sequence[SSAValue]) -> bool:
-    return all(is_constant(value) for value in values)

@@ -40,7 +40,8 @@ from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, argument_shapes, described_shapes, result_shapes
+from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops

@@ -9,9 +9,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
+from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr
+from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp, tile_type
 from redpebble.dialect.provenance import copy_provenance
@@ -52,7 +53,8 @@ class TileBuilder:
             inner[op.result] = inner[op.x]
             return []
         properties: dict[str, Attribute] = dict(op.properties)
-        if isinstance(op, ConcatOp | SplitOp):
+        axis_map = axis_map_of(op)
+        if axis_map is not None and axis_map.join is not None:
             properties["axis"] = IntegerAttr(1, i64)
         copy = op.create(
             operands=[inner[operand] if operand in inner else self._constant(operand, op) for operand in op.operands],

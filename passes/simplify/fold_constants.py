@@ -23,39 +23,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.transforms.dead_code_elimination import region_dce
 
+from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.layers import (
-    BatchNormOp,
-    LayerNormOp,
-    LinearOp,
-    LogSoftmaxOp,
-    ReduceMeanOp,
-    RmsNormOp,
-    SoftmaxOp,
-)
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.passes.rewriting.evaluate import evaluate
 
 MOST_DENSE: Final = 1 << 24
 """Values of a sparse weight, zeros included, up to which it is worth making dense once."""
-
-FOLDED = (
-    LinearOp
-    | ActivateOp
-    | BinaryOp
-    | SoftmaxOp
-    | LogSoftmaxOp
-    | LayerNormOp
-    | RmsNormOp
-    | BatchNormOp
-    | ReduceMeanOp
-    | ReshapeOp
-    | TransposeOp
-    | ConcatOp
-    | SplitOp
-)
 
 
 class FoldConstants(ModulePass):
@@ -67,7 +41,7 @@ class FoldConstants(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # walk order is block order, so that a chain folds in one go; the list keeps the walk apart from the changes
         for candidate in list(op.walk()):
-            if isinstance(candidate, FOLDED):
+            if candidate.get_trait(HasAxisMap) is not None:
                 _fold(candidate)
         region_dce(op.body)
 

@@ -38,28 +38,18 @@ from xdsl.transforms.dead_code_elimination import region_dce
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
+from redpebble.dialect.ops.axis_maps import RowMajor, RowWise
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.layers import (
-    LayerNormOp,
-    LinearOp,
-    LogSoftmaxOp,
-    ReduceMeanOp,
-    RmsNormOp,
-    SoftmaxOp,
-)
-from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.machine import DENSE_FAMILY, REPLACING, TILE_WIDTHS, WIDTHS
 from redpebble.kernels.tile_widths import widths_in_use
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.analysis.rowwise import ROW_MAJOR, Rows
+from redpebble.passes.analysis.rowwise import Rows
 from redpebble.passes.analysis.tile_costs import features_at_the_edge, transpose_us
 from redpebble.passes.rewriting.tile_building import TileBuilder
-
-TILED = LinearOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp | ReduceMeanOp | NetworkOp
-"""Ops that run in tiles only."""
 
 WORTH_REPLACING: Final = 0.97
 """Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""
@@ -133,7 +123,7 @@ def _body(func: FuncOp) -> list[Operation]:
 
 def _refuse_unknown(func: FuncOp) -> None:
     for op in _body(func):
-        if not isinstance(op, TILED | ROW_MAJOR | TileOp):
+        if op.get_trait(RowWise) is None and op.get_trait(RowMajor) is None and not isinstance(op, TileOp):
             raise VerifyException(f"{_described(op)} runs neither in a tile nor outside")
 
 
@@ -146,7 +136,8 @@ def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
     ops, rows = _body(func), Rows.of(func)
     counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
     for op in ops:
-        if isinstance(op, TILED) and op not in counts:
+        only_in_tiles = op.get_trait(RowWise) is not None and op.get_trait(RowMajor) is None
+        if only_in_tiles and op not in counts:
             raise VerifyException(f"{_described(op)} needs a known last axis and constant parameters")
     builder = TileBuilder(rows)
     ordered: list[Operation] = []

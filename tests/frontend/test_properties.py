@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.dialect.symbolic_sizes import Size, reshaped
+from redpebble.dialect.shape_inference import reshaped
+from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import broadcast_sizes, target_of
 from tests.frontend.import_oracle import imported, model, normal
 

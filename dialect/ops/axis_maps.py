@@ -1,0 +1,167 @@
+"""Axis maps: which axes of an op's operands and results are the same, and which it sums over or needs as a whole.
+
+A map gives every axis of every value a name, as einsum does: with `"...k, kn, n -> ...n"` an op reads a matrix whose
+rows are the last axis of its first operand, and whose columns are that of its result; the axes before are the same in
+both. An axis that no result has is summed, in any order. Analyses and passes ask the map, so that a new op is known to
+all of them by its map alone. Compare the indexing maps of MLIR's linalg and the sharding rules of Shardy.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import NamedTuple
+
+from typing_extensions import override
+from xdsl.ir import Operation, SSAValue
+from xdsl.traits import OpTrait
+
+from redpebble.dialect.tensors import shape_of
+
+Axes = tuple[str, ...]
+"""The names of a value's axes."""
+
+LEADING = "..."
+"""In a pattern: all other axes, aligned at the last one and broadcast as numpy does."""
+
+
+class Join(NamedTuple):
+    """An axis that holds others one after the other."""
+
+    whole: str
+    parts: Axes
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """The names of the axes of all operands and results of one op."""
+
+    operands: tuple[Axes, ...]
+    results: tuple[Axes, ...]
+    whole: frozenset[str] = frozenset()
+    """Axes of which every index of the result depends on all indices of the operand, in any order: softmax."""
+    fixed: frozenset[str] = frozenset()
+    """Axes whose indices mean something to the op, so that they cannot be permuted."""
+    join: Join | None = None
+    parameters: frozenset[int] = frozenset()
+    """Operands without batch axes: weights, and what has an entry a feature."""
+
+    @property
+    def summed(self) -> frozenset[str]:
+        """Axes that no result has: the op sums over them, in any order."""
+        read = set(chain.from_iterable(self.operands)) - set(chain.from_iterable(self.results))
+        joined = (self.join.whole, *self.join.parts) if self.join is not None else ()
+        return frozenset(read - self.fixed - set(joined))
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a value of the result depends on many values of an operand."""
+        return bool(self.whole or self.summed)
+
+    @property
+    def keeps_features(self) -> bool:
+        """Whether every operand has the features of the result, in the same order."""
+        return not (self.summed or self.fixed or self.join is not None)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether a value of the result depends on the value at the same place of each operand."""
+        (result,) = self.results if len(self.results) == 1 else ((),)
+        aligned = all(axes == result[len(result) - len(axes) :] for axes in self.operands)
+        return aligned and self.keeps_features and not self.whole
+
+
+class HasAxisMap(OpTrait, ABC):
+    """An op with an axis map."""
+
+    @abstractmethod
+    def axis_map(self, op: Operation) -> AxisMap:
+        """Return the map for the ranks and attributes of `op`."""
+
+
+class RowWise(OpTrait):
+    """An op that runs in tiles wherever its map allows: each row, all axes but the last, from the same row of operands.
+
+    What has the axes `join` of its map along `axis` there has it along the last one of two.
+    """
+
+
+class RowMajor(OpTrait):
+    """An op that runs outside of tiles, too, on row-major buffers."""
+
+
+@dataclass(frozen=True)
+class AxisPattern(HasAxisMap):
+    """A map for any rank: `AxisPattern("...k, kn, n -> ...n")`; operands that are left out are the last ones.
+
+    `whole` names the axes that the op needs as a whole.
+    """
+
+    pattern: str
+    whole: str = ""
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        operands, results = _words(self.pattern)
+        return AxisMap(
+            tuple(_named(word, value) for word, value in zip(operands, op.operands, strict=False)),
+            tuple(_named(word, value) for word, value in zip(results, op.results, strict=True)),
+            frozenset(self.whole),
+            parameters=frozenset(index for index, word in enumerate(operands) if LEADING not in word),
+        )
+
+
+@dataclass(frozen=True)
+class MixedFeatures(HasAxisMap):
+    """The map of a network that runs row by row: its features, the last axes, have an order that the op relies on.
+
+    The first `inputs` operands are data, all others parameters; -1 stands for all.
+    """
+
+    inputs: int = -1
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        count = self.inputs if self.inputs >= 0 else len(op.operands)
+        data = [_named((LEADING, f"in{index}"), value) for index, value in enumerate(op.operands[:count])]
+        parameters = [own_axes(value, f"p{index}.") for index, value in enumerate(op.operands[count:])]
+        results = [_named((LEADING, f"out{index}"), value) for index, value in enumerate(op.results)]
+        fixed = frozenset(chain((axes[-1] for axes in (*data, *results) if axes), *parameters))
+        return AxisMap(
+            (*data, *parameters),
+            tuple(results),
+            fixed=fixed,
+            parameters=frozenset(range(count, len(op.operands))),
+        )
+
+
+def axis_map_of(op: Operation) -> AxisMap | None:
+    """Return the map of an op; None where it has none, and only the op itself knows what it reads."""
+    trait = op.get_trait(HasAxisMap)
+    return None if trait is None else trait.axis_map(op)
+
+
+def own_axes(value: SSAValue, prefix: str) -> Axes:
+    """Return a name of its own for every axis of a value."""
+    return tuple(f"{prefix}{axis}" for axis in range(len(shape_of(value))))
+
+
+@cache
+def _words(pattern: str) -> tuple[tuple[Axes, ...], tuple[Axes, ...]]:
+    """Return the names, `LEADING` among them, of the operands and of the results of a pattern."""
+    read, written = (
+        tuple(tuple(re.findall(r"\.\.\.|\w", word)) for word in side.split(",")) for side in pattern.split("->")
+    )
+    return read, written
+
+
+def _named(word: Sequence[str], value: SSAValue) -> Axes:
+    """Return the names of a value's axes; those that `LEADING` stands for are counted from the last one."""
+    rank = len(shape_of(value))
+    leading = range(rank - len(word) + 1, 0, -1)
+    names = chain.from_iterable(
+        (f"{LEADING}{axis}" for axis in leading) if name == LEADING else (name,) for name in word
+    )
+    return tuple(names)[:rank]

@@ -1,0 +1,165 @@
+"""The symbolic shape of every value: what the arguments of a function and the axis maps of its ops say of sizes."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape, broadcast, product
+from redpebble.dialect.tensors import DYNAMIC, shape_of
+
+
+def argument_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
+    """Return the shapes of a function's tensor arguments; dimensions without a name are called after the argument."""
+    shapes: dict[SSAValue, SymbolicShape] = {}
+    for index, argument in enumerate(func.args):
+        if not isa(argument.type, TensorType[Attribute]):
+            continue
+        attributes = func.arg_attrs.data[index] if func.arg_attrs is not None else DictionaryAttr({})
+        names = _texts(attributes.data.get(DIMS))
+        shapes[argument] = tuple(
+            Size.symbol((names[axis] if axis < len(names) else "") or f"%{index}.{axis}")
+            if size == DYNAMIC
+            else Size.known(size)
+            for axis, size in enumerate(argument.type.get_shape())
+        )
+    return shapes
+
+
+def _texts(attribute: Attribute | None) -> list[str]:
+    return [entry.data for entry in attribute] if isa(attribute, ArrayAttr[StringAttr]) else []
+
+
+def symbolic_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
+    """Return the symbolic shape of every f32 tensor in the body of `func`; insides of tiles are left out.
+
+    Raises:
+        VerifyException: a size is no product of the inputs' sizes.
+    """
+    shapes = argument_shapes(func)
+    for op in func.body.block.ops:
+        for result, shape in zip(op.results, result_shapes(op, shapes), strict=False):
+            shapes[result] = shape
+    return shapes
+
+
+def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
+    """Return the shapes of an op's results from those of its operands; none of a node of ONNX.
+
+    Raises:
+        VerifyException: a size is no product of others.
+    """
+    match op:
+        case ReshapeOp():
+            return [reshaped(op.target, shapes[op.x])]
+        case TileOp():
+            return _tile_result_shapes(op, shapes)
+        case SparseNetworkOp():
+            return _body_result_shapes(op, shapes)
+        case ForeignOp():
+            return []
+        case _:
+            axis_map = axis_map_of(op)
+            if axis_map is None:
+                return [tuple(Size.known(size) for size in shape_of(result)) for result in op.results]
+            return _mapped_result_shapes(op, axis_map, shapes)
+
+
+def _mapped_result_shapes(
+    op: Operation, axis_map: AxisMap, shapes: Mapping[SSAValue, SymbolicShape]
+) -> list[SymbolicShape]:
+    """Return shapes whose axes have the sizes of those of the same name; new ones have a size that the type knows."""
+    sizes: dict[str, Size] = {}
+    for operand, axes in zip(op.operands, axis_map.operands, strict=True):
+        for axis, size in zip(axes, shapes[operand], strict=True):
+            (sizes[axis],) = broadcast((sizes[axis],), (size,)) if axis in sizes else (size,)
+    if axis_map.join is not None and axis_map.join.parts[0] in sizes:
+        sizes[axis_map.join.whole] = _sum(op, [sizes[part] for part in axis_map.join.parts])
+    return [
+        tuple(
+            sizes[axis] if axis in sizes else Size.known(size)
+            for axis, size in zip(axes, shape_of(result), strict=True)
+        )
+        for result, axes in zip(op.results, axis_map.results, strict=True)
+    ]
+
+
+def _sum(op: Operation, parts: Sequence[Size]) -> Size:
+    if any(size.powers != parts[0].powers for size in parts):
+        raise VerifyException(f"{op.name} of sizes {', '.join(map(str, parts))}: the sum has no name")
+    return Size(sum((size.coefficient for size in parts), Fraction(0)), parts[0].powers)
+
+
+def reshaped(target: TargetShapeAttr, shape: SymbolicShape) -> SymbolicShape:
+    """Return the shape that a reshape to `target` makes of `shape`."""
+    sizes = [
+        Size.known(entry) if entry >= 0 else shape[-2 - entry] if entry < INFERRED else None for entry in target.values
+    ]
+    known = product([size for size in sizes if size is not None])
+    if known == Size.known(0):
+        return tuple(Size.known(0) if size is None else size for size in sizes)
+    return tuple(product(shape) / known if size is None else size for size in sizes)
+
+
+def _tile_result_shapes(op: TileOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
+    """Return the shapes of a tile's results: the leading axes are those of the operand that `pebble.rows_of` names."""
+    sources = op.rows_of.get_values()
+    return [
+        (*shapes[op.inputs[source]][:-1], *(Size.known(size) for size in shape_of(result)[-1:]))
+        for source, result in zip(sources, op.outputs, strict=True)
+    ]
+
+
+def _body_result_shapes(op: SparseNetworkOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
+    inner = dict(shapes)
+    inner.update((inside, shapes[outside]) for inside, outside in zip(op.body.block.args, op.inputs, strict=True))
+    for each in op.body.block.ops:
+        inner.update(zip(each.results, result_shapes(each, inner), strict=True))
+    return [inner[value] for value in op.yielded]
+
+
+def described_shapes(op: ForeignOp) -> list[SymbolicShape | None]:
+    """Return the sizes of what an ONNX node yields, by the names that it carries; None where the rank is unknown.
+
+    A size without a name is different from all others.
+    """
+    described = op.attributes.get(DIMS)
+    words = [_texts(entry) for entry in described] if isa(described, ArrayAttr[Attribute]) else []
+    shapes: list[SymbolicShape | None] = []
+    for index, result in enumerate(op.outputs):
+        if not isa(result.type, TensorType[Attribute]):
+            shapes.append(None)
+            continue
+        names = words[index] if index < len(words) else []
+        own = f"%{op.position.value.data}.{index}"
+        shapes.append(
+            tuple(
+                Size.symbol((names[axis] if axis < len(names) else "") or f"{own}.{axis}")
+                if size == DYNAMIC
+                else Size.known(size)
+                for axis, size in enumerate(result.type.get_shape())
+            )
+        )
+    return shapes
+
+
+def described_by(shapes: Sequence[SymbolicShape | None]) -> Attribute:
+    """Return the attribute from which `described_shapes` reads the names of sizes."""
+    return ArrayAttr([ArrayAttr([StringAttr(_name_of(size)) for size in shape or ()]) for shape in shapes])
+
+
+def _name_of(size: Size) -> str:
+    """Return the name of a size that is one symbol with a name, else nothing."""
+    if size.coefficient != 1 or len(size.powers) != 1:
+        return ""
+    name, power = size.powers[0]
+    return name if power == 1 and not name.startswith("?") else ""
