@@ -26,7 +26,7 @@ EXACT_ZEROS = ("clip", "leaky_relu", "relu")
 
 @irdl_attr_definition
 class DeadRowsAttr(ParametrizedAttribute):
-    """Behind which layers of a tile, counted from 0, rows of zeros are dropped, in tiles of how many columns.
+    """Layers of a tile, counted from 0, behind which rows of zeros are dropped, and the columns of its tiles.
 
     ```mlir
     #pebble.dead_rows<dropped after [0, 1, 3], tiles of 96>
@@ -46,14 +46,14 @@ class DeadRowsAttr(ParametrizedAttribute):
         return DeadRowsAttr(ArrayAttr([IntAttr(layer) for layer in after]), IntAttr(width))
 
     @property
-    def places(self) -> tuple[int, ...]:
+    def layers(self) -> tuple[int, ...]:
         """The layers as Python integers."""
         return tuple(layer.data for layer in self.after)
 
     def verify(self) -> None:
-        places = list(self.places)
-        if not places or places != sorted(set(places)) or places[0] < 0:
-            raise VerifyException(f"rows dropped after layers {places}, expected ascending numbers from 0 on")
+        layers = list(self.layers)
+        if not layers or layers != sorted(set(layers)) or layers[0] < 0:
+            raise VerifyException(f"rows dropped after layers {layers}, expected ascending numbers from 0 on")
         if self.width.data < 16 or self.width.data % 16:
             raise VerifyException(f"tiles of {self.width.data} columns, expected a multiple of 16")
 
@@ -71,7 +71,7 @@ class DeadRowsAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            after = ", ".join(map(str, self.places))
+            after = ", ".join(map(str, self.layers))
             printer.print_string(f"dropped after [{after}], tiles of {self.width.data}")
 
 
@@ -91,8 +91,8 @@ def keeps_zeros(layer: LinearOp) -> bool:
     bias = np.zeros(1, dtype=np.float32) if layer.bias is None else constant_array(layer.bias)
     if values is None or bias is None or not np.isfinite(values).all():
         return False
-    alone = bias if layer.activation is None else activate(layer.activation, bias)
-    return not np.any(alone)
+    result = bias if layer.activation is None else activate(layer.activation, bias)
+    return not np.any(result)
 
 
 def _weights(layer: LinearOp) -> NDArray[np.float32] | None:
@@ -109,10 +109,10 @@ def verify_dead_rows(body: Block, dropped: DeadRowsAttr) -> None:
     layers = chain_of(body)
     if not layers:
         raise VerifyException("dead rows are dropped from chains of layers only")
-    first, places = first_kept_zero(layers), dropped.places
-    if places[-1] >= len(layers) - 1:
-        raise VerifyException(f"rows dropped after layer {places[-1]} of {len(layers)}, expected one before the last")
-    if places[0] + 1 < first:
+    first, dropping = first_kept_zero(layers), dropped.layers
+    if dropping[-1] >= len(layers) - 1:
+        raise VerifyException(f"rows dropped after layer {dropping[-1]} of {len(layers)}, expected one before the last")
+    if dropping[0] + 1 < first:
         raise VerifyException(
-            f"rows dropped after layer {places[0]}, but layer {first - 1} makes more than zeros of them"
+            f"rows dropped after layer {dropping[0]}, but layer {first - 1} makes more than zeros of them"
         )

@@ -74,7 +74,7 @@ def _alone(op: LinearOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
 
 def _in_tile(tile: TileOp) -> dict[LinearOp, LayerNumbers]:
     if tile.dead_rows is not None:
-        return _in_cascade(tile, tile.dead_rows.places, tile.dead_rows.width.data)
+        return _on_live_rows(tile, tile.dead_rows.layers, tile.dead_rows.width.data)
     widths = tuple(tile.schedule.tile_widths)
     found = {op: _alone(op, widths) for op in tile.body.block.walk() if isinstance(op, LinearOp)}
     if tile.depth_first is None:
@@ -114,16 +114,16 @@ def _in_group(
     )
 
 
-def _in_cascade(tile: TileOp, places: tuple[int, ...], width: int) -> dict[LinearOp, LayerNumbers]:
-    """Return the numbers of layers behind some of which rows of zeros are dropped, in tiles of `width` columns.
+def _on_live_rows(tile: TileOp, dropping: tuple[int, ...], width: int) -> dict[LinearOp, LayerNumbers]:
+    """Return the numbers of layers; rows of zeros are dropped behind those numbered `dropping`, in tiles of `width`.
 
     Rows that fill no such tile, and those of batches that threads share, run in ordinary ones.
     """
     ordinary = [one for one in tile.schedule.tile_widths if one < width or one in tile.schedule.together.by_width]
     found: dict[LinearOp, LayerNumbers] = {}
     for number, op in enumerate(chain_of(tile.body.block)):
-        numbers, stage = _alone(op, tuple(sorted({*ordinary, width}))), sum(place < number for place in places)
-        families = {one: f"{name} in cascade" if one == width else name for one, name in numbers.families.items()}
+        numbers, stage = _alone(op, tuple(sorted({*ordinary, width}))), sum(layer < number for layer in dropping)
+        families = {one: f"{name} on live rows" if one == width else name for one, name in numbers.families.items()}
         all_live = f"; at {width} as if every row lived" if stage else ""
         found[op] = LayerNumbers(
             families,
@@ -131,6 +131,6 @@ def _in_cascade(tile: TileOp, places: tuple[int, ...], width: int) -> dict[Linea
             numbers.measured,
             numbers.moved,
             (width,) if stage else (),
-            f"stage {stage + 1} of {len(places) + 1} of a cascade that drops rows of zeros{all_live}",
+            f"stage {stage + 1} of {len(dropping) + 1}, between which rows of zeros are dropped{all_live}",
         )
     return found

@@ -1,12 +1,18 @@
-"""What a cascade of queues does with the columns of a tile: which are alive, moving these together, writing their rows.
+"""Columns of tiles whose dead rows are dropped: which are live, moving these into a queue, writing their rows.
 
-A queue is a head of 64 bytes, [columns in it, tile that is filled first], the row numbers of two tiles, and the tiles.
-What is known of a tile's life is [columns alive, a mask of bits for each vector of columns], in as many words as there
-are columns; 32-bit words for the places of two tiles and a vector more follow.
+A queue is a head of 64 bytes, [columns in it, tile that is filled first], the row numbers of two tiles, and the tiles;
+its slots are counted through both tiles, the one that is filled first before the other. The liveness of a tile is
+[live columns, a mask of bits for each vector of columns], in as many words as there are columns; 32-bit words for the
+slots of two tiles and a vector more follow.
+
+    find_live  sum v  = bits of column 16 v + lane, or'ed over all features; a mask is (sum v != 0)
+    append     chosen = vpermi2ps of the two vectors of a row that hold the wanted columns; a masked store puts it
+                        behind what the queue holds
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -30,25 +36,36 @@ from redpebble.lowering.llvm.vectors import Lanes
 
 QUEUE_HEAD = ALIGNMENT
 ROWS_AHEAD = 16
-"""Features whose place in a queue is fetched ahead: it may have left the second-level cache."""
+"""Features whose slots in a queue are fetched ahead: they may have left the second-level cache."""
 
-COUNT = 0
-"""The word of a queue that counts its columns; the next one says which tile is filled first."""
+COUNT, FILLING = 0, 1
+"""Words of a queue: the number of its columns, and which tile is filled first."""
+
+ROW_NUMBER_BYTES = 8
+
+
+class QueueTile(NamedTuple):
+    """Addresses of one of a queue's two tiles."""
+
+    row_numbers: ir.Value
+    columns: ir.Value
 
 
 @dataclass(frozen=True)
 class _Moves:
-    """Which columns move: the first place and the one behind the last, the columns that come there, and the tiles."""
+    """Moves of live columns into the slots of a queue from `start` to `end`."""
 
     builder: ir.IRBuilder
-    places: tuple[ir.Value, ir.Value]
+    start: ir.Value
+    end: ir.Value
     sources: ir.Value
-    """A 32-bit word for each place."""
-    tiles: Sequence[tuple[ir.Value, ir.Value]]
+    """The column that comes to each slot, 32-bit words."""
+    tiles: Sequence[QueueTile]
+    """The tile that is filled first, and the other one."""
 
 
 @dataclass(frozen=True)
-class Columns:
+class TileColumns:
     """The functions for tiles of `width` columns."""
 
     code: Code
@@ -64,105 +81,97 @@ class Columns:
         """Vectors in a row of a tile."""
         return self.width // self.lane_count
 
-    def tile_of(
-        self, builder: ir.IRBuilder, queue: ir.Value, tile_bytes: int | ir.Value, number: ir.Value
-    ) -> tuple[ir.Value, ir.Value]:
-        """Return the row numbers and the columns of one of a queue's two tiles."""
-        size = i64(tile_bytes) if isinstance(tile_bytes, int) else tile_bytes
-        ids = byte_at(builder, queue, builder.add(i64(QUEUE_HEAD), builder.mul(number, i64(8 * self.width))))
-        start = builder.add(i64(QUEUE_HEAD + 2 * 8 * self.width), builder.mul(number, size))
-        return ids, byte_at(builder, queue, start)
+    def queue_tile(self, builder: ir.IRBuilder, queue: ir.Value, tile_bytes: ir.Value, number: ir.Value) -> QueueTile:
+        """Return the addresses of tile `number`, 0 or 1, of a queue."""
+        numbers_bytes = ROW_NUMBER_BYTES * self.width
+        numbers = builder.add(i64(QUEUE_HEAD), builder.mul(number, i64(numbers_bytes)))
+        columns = builder.add(i64(QUEUE_HEAD + 2 * numbers_bytes), builder.mul(number, tile_bytes))
+        return QueueTile(byte_at(builder, queue, numbers), byte_at(builder, queue, columns))
 
-    def find_life(self) -> ir.Function:
-        """Return `void (columns, features, count, life)`: which of the first `count` columns are not zero."""
+    def find_live(self) -> ir.Function:
+        """Return `void (columns, features, count, liveness)`: which of the first `count` columns are not zero."""
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            columns, features, count, life = args
+            columns, features, count, liveness = args
             lanes = self.code.lanes(builder, self.lane_count)
-            found = self._joined(builder, lanes, (columns, features))
+            found = self._joined(builder, lanes, columns, features)
             total: ir.Value = i64(0)
             for vector, bits in enumerate(found):
                 some = builder.icmp_unsigned("!=", bits, lanes.ints(0))
                 mask = builder.zext(builder.bitcast(some, ir.IntType(self.lane_count)), I64)
                 mask = builder.and_(mask, self._first_bits(builder, builder.sub(count, i64(vector * self.lane_count))))
-                builder.store(mask, word_at(builder, life, i64(1 + vector)))
-                total = builder.add(total, self._ones(builder, mask))
-            builder.store(total, life)
+                builder.store(mask, word_at(builder, liveness, i64(1 + vector)))
+                total = builder.add(total, builder.ctpop(mask))
+            builder.store(total, liveness)
 
-        return self.code.function(f"find_life_{self.width}", [POINTER, I64, I64, POINTER], body)
+        return self.code.function(f"find_live_{self.width}", [POINTER, I64, I64, POINTER], body)
 
-    def _joined(self, builder: ir.IRBuilder, lanes: Lanes, tile: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
+    def _joined(self, builder: ir.IRBuilder, lanes: Lanes, columns: ir.Value, features: ir.Value) -> list[ir.Value]:
         """Return for each vector of columns the bits that any feature has."""
-        columns, features = tile
 
         def join(feature: ir.Value, bits: Sequence[ir.Value]) -> list[ir.Value]:
             row = float_at(builder, columns, builder.mul(feature, i64(self.width)))
-            places = (float_at(builder, row, i64(vector * lanes.width)) for vector in range(self.vectors))
-            values = (lanes.load(place, FLOAT_BYTES * lanes.width) for place in places)
+            addresses = (float_at(builder, row, i64(vector * lanes.width)) for vector in range(self.vectors))
+            values = (lanes.load(address, FLOAT_BYTES * lanes.width) for address in addresses)
             return [builder.or_(lanes.bits(value), known) for value, known in zip(values, bits, strict=True)]
 
         return reduce_loop(builder, (i64(0), features), [lanes.ints(0)] * self.vectors, join)
 
     def append(self) -> ir.Function:
-        """Return `void (columns, ids, life, features, queue, tile_bytes)`: the living move into the queue.
-
-        Places in a queue are counted through both of its tiles, the one that is filled first before the other.
-        """
+        """Return `void (columns, row_numbers, liveness, features, queue, tile_bytes)`: live columns enter the queue."""
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            columns, ids, life, features, queue, tile_bytes = args
-            turn = builder.load(word_at(builder, queue, i64(COUNT + 1)), typ=I64)
-            tiles = [self.tile_of(builder, queue, tile_bytes, number) for number in (turn, builder.sub(i64(1), turn))]
+            columns, row_numbers, liveness, features, queue, tile_bytes = args
+            filling = builder.load(word_at(builder, queue, i64(FILLING)), typ=I64)
+            numbers = (filling, builder.sub(i64(1), filling))
+            tiles = [self.queue_tile(builder, queue, tile_bytes, number) for number in numbers]
             count_at = word_at(builder, queue, i64(COUNT))
-            start, sources = builder.load(count_at, typ=I64), word_at(builder, life, i64(self.width))
-            end = self._emit_sources(builder, life, (start, sources))
+            start, sources = builder.load(count_at, typ=I64), word_at(builder, liveness, i64(self.width))
+            end = self._emit_sources(builder, liveness, start, sources)
             builder.store(end, count_at)
-            moves = _Moves(builder, (start, end), sources, tiles)
-            self._emit_numbers(moves, ids)
+            moves = _Moves(builder, start, end, sources, tiles)
+            self._emit_numbers(moves, row_numbers)
             lanes = i64(self.lane_count)
             first, last = builder.udiv(start, lanes), builder.udiv(builder.sub(end, i64(1)), lanes)
             with counted_loop(builder, builder.sub(builder.add(last, i64(1)), first)) as vector:
-                self._emit_vector(moves, builder.add(first, vector), (columns, features))
+                self._emit_vector(moves, builder.add(first, vector), columns, features)
 
         return self.code.function(f"append_{self.width}", [*[POINTER] * 3, I64, POINTER, I64], body)
 
-    def _emit_sources(self, builder: ir.IRBuilder, life: ir.Value, places: tuple[ir.Value, ir.Value]) -> ir.Value:
-        """Write for each place from the first on which living column comes there; return the place behind the last."""
-        start, sources = places
+    def _emit_sources(self, builder: ir.IRBuilder, liveness: ir.Value, start: ir.Value, sources: ir.Value) -> ir.Value:
+        """Write for each slot from `start` on which live column comes there; return the slot behind the last."""
 
         def column(number: ir.Value, values: Sequence[ir.Value]) -> list[ir.Value]:
-            (place,) = values
+            (slot,) = values
             # a column that is dead is written, too, and then overwritten
-            builder.store(builder.trunc(number, I32), float_at(builder, sources, place))
-            return [builder.add(place, builder.zext(self._is_alive(builder, life, number), I64))]
+            builder.store(builder.trunc(number, I32), float_at(builder, sources, slot))
+            return [builder.add(slot, builder.zext(self._is_live(builder, liveness, number), I64))]
 
         (end,) = reduce_loop(builder, (i64(0), i64(self.width)), [start], column)
         return end
 
-    def _emit_numbers(self, moves: "_Moves", ids: ir.Value) -> None:
-        """Emit the move of row numbers."""
-        builder, (start, end) = moves.builder, moves.places
-        (first_ids, _), (second_ids, _) = moves.tiles
-        with counted_loop(builder, builder.sub(end, start)) as index:
-            place = builder.add(start, index)
-            source = builder.zext(builder.load(float_at(builder, moves.sources, place), typ=I32), I64)
-            beyond = builder.icmp_signed(">=", place, i64(self.width))
+    def _emit_numbers(self, moves: _Moves, row_numbers: ir.Value) -> None:
+        """Emit the moves of row numbers."""
+        builder, (first_tile, second_tile) = moves.builder, moves.tiles
+        with counted_loop(builder, builder.sub(moves.end, moves.start)) as index:
+            slot = builder.add(moves.start, index)
+            source = builder.zext(builder.load(float_at(builder, moves.sources, slot), typ=I32), I64)
             target = builder.select(
-                beyond,
-                word_at(builder, second_ids, builder.sub(place, i64(self.width))),
-                word_at(builder, first_ids, place),
+                builder.icmp_signed(">=", slot, i64(self.width)),
+                word_at(builder, second_tile.row_numbers, builder.sub(slot, i64(self.width))),
+                word_at(builder, first_tile.row_numbers, slot),
             )
-            builder.store(builder.load(word_at(builder, ids, source), typ=I64), target)
+            builder.store(builder.load(word_at(builder, row_numbers, source), typ=I64), target)
 
-    def _emit_vector(self, moves: "_Moves", vector: ir.Value, source: tuple[ir.Value, ir.Value]) -> None:
-        """Emit the move of columns to a whole vector of places, in both tiles counted, as far as they are used."""
-        builder, (start, end), (columns, features) = moves.builder, moves.places, source
+    def _emit_vector(self, moves: _Moves, vector: ir.Value, columns: ir.Value, features: ir.Value) -> None:
+        """Emit the moves of columns into one vector of slots; vectors are counted as slots are."""
+        builder, (first_tile, second_tile) = moves.builder, moves.tiles
         lanes = self.code.lanes(builder, self.lane_count)
         beyond = builder.icmp_signed(">=", vector, i64(self.vectors))
-        tile = builder.select(beyond, moves.tiles[1][1], moves.tiles[0][1])
+        tile = builder.select(beyond, second_tile.columns, first_tile.columns)
         within = builder.select(beyond, builder.sub(vector, i64(self.vectors)), vector)
         first = builder.mul(vector, i64(self.lane_count))
-        before, behind = (self._first_bits(builder, builder.sub(place, first)) for place in (start, end))
+        before, behind = (self._first_bits(builder, builder.sub(at, first)) for at in (moves.start, moves.end))
         wanted = self._lane_mask(builder, builder.and_(behind, builder.not_(before)))
         target = float_at(builder, tile, builder.mul(within, i64(self.lane_count)))
         chosen = self._chosen_columns(lanes, float_at(builder, moves.sources, first), columns)
@@ -175,13 +184,13 @@ class Columns:
         """Return what emits the columns of a row whose numbers stand in a vector of 32-bit words."""
         builder = lanes.builder
         if not self.code.target.has_avx512:
-            places = [
+            wanted = [
                 builder.zext(builder.load(float_at(builder, numbers, i64(lane)), typ=I32), I64)
                 for lane in range(lanes.width)
             ]
-            # places that are not used hold anything
-            known = [builder.icmp_unsigned("<", place, i64(self.width)) for place in places]
-            safe = [builder.select(here, place, i64(0)) for here, place in zip(known, places, strict=True)]
+            # slots that are not used hold anything
+            known = [builder.icmp_unsigned("<", column, i64(self.width)) for column in wanted]
+            safe = [builder.select(here, column, i64(0)) for here, column in zip(known, wanted, strict=True)]
             return lambda row: _gathered(lanes, [float_at(builder, columns, builder.add(row, one)) for one in safe])
         indices = builder.load(numbers, align=FLOAT_BYTES, typ=lanes.int_vector)
         pair_of = builder.lshr(indices, lanes.ints(5))
@@ -199,13 +208,13 @@ class Columns:
         return permuted
 
     def write_rows(self) -> ir.Function:
-        """Return `void (rows, ids, life, features, out)`: row n of `rows` becomes row ids[n] if column n is alive."""
+        """Return `void (rows, row_numbers, liveness, features, out)`: live row n is written to row row_numbers[n]."""
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            rows, ids, life, features, out = args
+            rows, row_numbers, liveness, features, out = args
             with counted_loop(builder, i64(self.width)) as column:  # noqa: SIM117 - the second one needs the first
-                with builder.if_then(self._is_alive(builder, life, column)):
-                    number = builder.load(word_at(builder, ids, column), typ=I64)
+                with builder.if_then(self._is_live(builder, liveness, column)):
+                    number = builder.load(word_at(builder, row_numbers, column), typ=I64)
                     source, target = (
                         float_at(builder, buffer, builder.mul(row, features))
                         for buffer, row in ((rows, column), (out, number))
@@ -222,14 +231,11 @@ class Columns:
         count = builder.select(builder.icmp_signed("<", count, i64(0)), i64(0), count)
         return builder.sub(builder.shl(i64(1), count), i64(1))
 
-    def _is_alive(self, builder: ir.IRBuilder, life: ir.Value, column: ir.Value) -> ir.Value:
-        """Return whether a column is alive, as one bit."""
+    def _is_live(self, builder: ir.IRBuilder, liveness: ir.Value, column: ir.Value) -> ir.Value:
+        """Return whether a column is live, as one bit."""
         vector = builder.udiv(column, i64(self.lane_count))
-        mask = builder.load(word_at(builder, life, builder.add(vector, i64(1))), typ=I64)
+        mask = builder.load(word_at(builder, liveness, builder.add(vector, i64(1))), typ=I64)
         return builder.trunc(builder.lshr(mask, builder.urem(column, i64(self.lane_count))), ir.IntType(1))
-
-    def _ones(self, builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-        return builder.ctpop(mask)
 
     def _lane_mask(self, builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
         """Return a mask of bits as a vector."""
@@ -237,11 +243,11 @@ class Columns:
         return builder.bitcast(bits, ir.VectorType(ir.IntType(1), self.lane_count))
 
 
-def _gathered(lanes: Lanes, places: Sequence[ir.Value]) -> ir.Value:
-    """Return the floats at some places as a vector."""
+def _gathered(lanes: Lanes, addresses: Sequence[ir.Value]) -> ir.Value:
+    """Return the floats at some addresses as a vector."""
     vector: ir.Value = ir.Constant(lanes.float_vector, ir.Undefined)
-    for lane, place in enumerate(places):
-        value = lanes.builder.load(place, typ=FLOAT)
+    for lane, address in enumerate(addresses):
+        value = lanes.builder.load(address, typ=FLOAT)
         vector = lanes.builder.insert_element(vector, value, ir.Constant(I32, lane))
     return vector
 

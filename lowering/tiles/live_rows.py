@@ -1,15 +1,16 @@
-"""Tiles whose rows of zeros are dropped on the way: a cascade of queues of tiles.
+"""Row compaction: tiles whose dead rows are dropped on the way, stage by stage, through queues of tiles.
 
 A chain of layers is cut into stages behind which rows may be dropped. A full tile of columns goes through a stage; the
 columns that are not zero are moved together into the queue of the next stage, which has room for two tiles; when one
 of them is full it goes through its stage at once, while it is in the cache. Where nearly all columns of a tile are
-alive, the tile goes on as it is. Every column carries the number of its row. At the end of the batch the tiles that
-are partly filled go through, the first stage's first. Only rows that are alive at the end are written: the memory of
+live, the tile goes on as it is. Every column carries the number of its row. At the end of the batch the tiles that
+are partly filled go through, the first stage's first. Only rows that are live at the end are written: the memory of
 the others holds zeros already.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,31 +34,32 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM, ConstantTable
 from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
-from redpebble.lowering.tiles.live_row_columns import COUNT, QUEUE_HEAD, Columns, word_at
+from redpebble.lowering.tiles.live_row_columns import COUNT, FILLING, QUEUE_HEAD, ROW_NUMBER_BYTES, TileColumns, word_at
 from redpebble.lowering.tiles.tile_code import TileCode
 from redpebble.lowering.tiles.tile_memory import features_of
 
 DEAD_SHARE = 8
 """A tile of which less than one part in so many is dead goes on as it is."""
 
-ID_BYTES = 8
 
+class CompactionMemory(NamedTuple):
+    """Offsets in the scratch memory of a thread, in bytes."""
 
-class CascadeMemory(NamedTuple):
-    """Where things lie in the scratch memory of a thread, in bytes."""
-
-    rooms: tuple[int, int]
+    layer_buffers: tuple[int, int]
     """Two buffers between layers."""
-    first: tuple[int, int]
-    """Row numbers and columns of the tile that comes in."""
-    life: int
+    row_numbers: int
+    """Row numbers of the tile that comes in."""
+    columns: int
+    """Columns of the tile that comes in."""
+    liveness: int
     queues: tuple[int, ...]
-    """Of each stage but the first: its head, the row numbers of two tiles, and these."""
+    """Queue of each stage but the first."""
     total: int
+    """Bytes of everything."""
 
 
 @dataclass(frozen=True)
-class Cascade:
+class RowCompaction:
     """A tile whose dead rows are dropped, and the stages of its chain of layers."""
 
     op: TileOp
@@ -65,14 +67,13 @@ class Cascade:
     stages: tuple[tuple[LinearOp, ...], ...]
 
     @staticmethod
-    def of(op: TileOp) -> "Cascade | None":
+    def of(op: TileOp) -> "RowCompaction | None":
         """Return the stages of a tile, None where no rows are dropped."""
         if op.dead_rows is None:
             return None
-        layers, places = chain_of(op.body.block), op.dead_rows.places
-        borders = [0, *(place + 1 for place in places), len(layers)]
-        pairs = pairwise(borders)
-        return Cascade(op, op.dead_rows, tuple(tuple(layers[start:end]) for start, end in pairs))
+        layers = chain_of(op.body.block)
+        borders = [0, *(layer + 1 for layer in op.dead_rows.layers), len(layers)]
+        return RowCompaction(op, op.dead_rows, tuple(tuple(layers[start:end]) for start, end in pairwise(borders)))
 
     @property
     def width(self) -> int:
@@ -83,194 +84,182 @@ class Cascade:
         """Return the features that come into a stage."""
         return features_of(self.stages[stage][0].x)
 
-    def tile_bytes(self, features: int) -> int:
-        """Return the bytes of a tile of so many features, and of what kernels write behind it."""
+    def tile_bytes(self, stage: int) -> int:
+        """Return the bytes of a tile that comes into a stage."""
+        return self._tile_bytes(self.features(stage))
+
+    def _tile_bytes(self, features: int) -> int:
+        """Return the bytes of a tile of `features`, and of what kernels write behind it."""
         size = ((features + OUTPUT_PADDING) * self.width + VECTOR_ROOM) * FLOAT_BYTES
         return -(-size // ALIGNMENT) * ALIGNMENT
 
-    def memory(self) -> CascadeMemory:
-        """Return where everything lies."""
-        ids = self.width * ID_BYTES
+    @cached_property
+    def memory(self) -> CompactionMemory:
+        """Where everything lies in a thread's scratch memory."""
+        numbers_bytes = self.width * ROW_NUMBER_BYTES
         most = max(max(features_of(layer.x), features_of(layer.result)) for stage in self.stages for layer in stage)
-        room = self.tile_bytes(most)
-        place = 2 * room
-        first = (place, place + ids)
-        place += ids + self.tile_bytes(self.features(0))
-        life, place = place, place + 2 * ids + ALIGNMENT
+        row_numbers = 2 * self._tile_bytes(most)
+        columns = row_numbers + numbers_bytes
+        liveness = columns + self.tile_bytes(0)
+        end = liveness + 2 * numbers_bytes + ALIGNMENT
         queues: list[int] = []
         for stage in range(1, len(self.stages)):
-            queues.append(place)
-            place += QUEUE_HEAD + 2 * (ids + self.tile_bytes(self.features(stage)))
-        return CascadeMemory((0, room), first, life, tuple(queues), place)
+            queues.append(end)
+            end += QUEUE_HEAD + 2 * (numbers_bytes + self.tile_bytes(stage))
+        return CompactionMemory((0, self._tile_bytes(most)), row_numbers, columns, liveness, tuple(queues), end)
 
 
-class _Flow(NamedTuple):
+class _LiveTile(NamedTuple):
     """A tile on its way: columns, two buffers to work in, row numbers, and how many columns count."""
 
     columns: ir.Value
-    rooms: tuple[ir.Value, ir.Value]
-    ids: ir.Value
-    valid: ir.Value
+    target: ir.Value
+    spare: ir.Value
+    row_numbers: ir.Value
+    column_count: ir.Value
+
+
+class _CallPointers(NamedTuple):
+    """What every stage is given: the result's rows, the table of constants, and the thread's scratch memory."""
+
+    out: ir.Value
+    constants: ir.Value
+    scratch: ir.Value
 
 
 STAGE_ARGUMENTS = (*[POINTER] * 4, I64, *[POINTER] * 3)
-"""columns, two buffers, row numbers, their count; the result's rows, constants, scratch."""
+"""Types of the fields of `_LiveTile` and `_CallPointers`."""
 
 
 @dataclass(frozen=True)
-class CascadeCode:
-    """The functions of a cascade; `name` is theirs."""
+class RowCompactionCode:
+    """The functions of a tile whose dead rows are dropped; their names begin with `name`."""
 
     code: Code
-    cascade: Cascade
+    compaction: RowCompaction
     constants: ConstantTable
     name: str
 
     @property
-    def columns(self) -> Columns:
-        """What moves columns."""
-        return Columns(self.code, self.cascade.width)
+    def _columns(self) -> TileColumns:
+        return TileColumns(self.code, self.compaction.width)
 
     def function(self) -> ir.Function:
         """Return `void (rows in, rows out, constants, scratch, first row, row behind the last)`."""
-        memory = self.cascade.memory()
-        for stage in reversed(range(len(self.cascade.stages))):
-            self._stage(stage, memory)
+        for stage in reversed(range(len(self.compaction.stages))):
+            self._stage(stage)
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             rows, out, constants, scratch, begin, end = args
-            for queue in memory.queues:
-                for word in (COUNT, COUNT + 1):
+            for queue in self.compaction.memory.queues:
+                for word in (COUNT, FILLING):
                     builder.store(i64(0), word_at(builder, byte_at(builder, scratch, i64(queue)), i64(word)))
-            self._emit_tiles(builder, (rows, begin, end), (out, constants, scratch), memory)
-            self._emit_rest(builder, (out, constants, scratch), memory)
+            call = _CallPointers(out, constants, scratch)
+            with counted_loop(builder, builder.sub(end, begin), self.compaction.width) as index:
+                first = builder.add(begin, index)
+                tile = self._loaded(builder, rows, first, builder.sub(end, first), scratch)
+                self._call_stage(builder, 0, tile, call)
+            self._emit_rest(builder, call)
 
         return self.code.function(self.name, [*[POINTER] * 4, I64, I64], body)
 
-    def _emit_tiles(
-        self,
-        builder: ir.IRBuilder,
-        rows: tuple[ir.Value, ir.Value, ir.Value],
-        places: tuple[ir.Value, ir.Value, ir.Value],
-        memory: CascadeMemory,
-    ) -> None:
-        """Emit the way of all rows into the first stage."""
-        pointer, begin, end = rows
-        scratch, width = places[2], i64(self.cascade.width)
-        features = i64(self.cascade.features(0))
-        ids, columns, *rooms = (byte_at(builder, scratch, i64(place)) for place in (*memory.first, *memory.rooms))
-        turn = rows_to_columns(self.code, self.cascade.width)
-        with counted_loop(builder, builder.sub(end, begin), self.cascade.width) as index:
-            first = builder.add(begin, index)
-            left = builder.sub(end, first)
-            count = builder.select(builder.icmp_signed("<", left, width), left, width)
-            source = float_at(builder, pointer, builder.mul(first, features))
-            builder.call(turn, [source, columns, features, features, count, width])
-            with counted_loop(builder, count) as column:
-                builder.store(builder.add(first, column), word_at(builder, ids, column))
-            flow = _Flow(columns, (rooms[0], rooms[1]), ids, count)
-            self._emit_call(builder, 0, flow, places)
+    def _loaded(
+        self, builder: ir.IRBuilder, rows: ir.Value, first: ir.Value, left: ir.Value, scratch: ir.Value
+    ) -> _LiveTile:
+        """Return the tile of the rows from `first` on, of which `left` are left, after the code that loads it."""
+        memory, width, features = self.compaction.memory, i64(self.compaction.width), i64(self.compaction.features(0))
+        offsets = (memory.columns, *memory.layer_buffers, memory.row_numbers)
+        columns, target, spare, numbers = (byte_at(builder, scratch, i64(offset)) for offset in offsets)
+        count = builder.select(builder.icmp_signed("<", left, width), left, width)
+        source = float_at(builder, rows, builder.mul(first, features))
+        transpose = rows_to_columns(self.code, self.compaction.width)
+        builder.call(transpose, [source, columns, features, features, count, width])
+        with counted_loop(builder, count) as column:
+            builder.store(builder.add(first, column), word_at(builder, numbers, column))
+        return _LiveTile(columns, target, spare, numbers, count)
 
-    def _emit_rest(
-        self, builder: ir.IRBuilder, places: tuple[ir.Value, ir.Value, ir.Value], memory: CascadeMemory
-    ) -> None:
-        """Emit the way of what queues hold at the end."""
-        for stage in range(1, len(self.cascade.stages)):
-            queue = byte_at(builder, places[2], i64(memory.queues[stage - 1]))
+    def _emit_rest(self, builder: ir.IRBuilder, call: _CallPointers) -> None:
+        """Emit the stages of what queues hold at the end."""
+        for stage in range(1, len(self.compaction.stages)):
+            queue = self._queue(builder, stage, call)
             count = builder.load(word_at(builder, queue, i64(COUNT)), typ=I64)
             with builder.if_then(builder.icmp_signed(">", count, i64(0))):
-                self._emit_call(builder, stage, self._queued(builder, stage, count, (places[2], memory)), places)
+                self._call_stage(builder, stage, self._queued(builder, stage, count, call), call)
 
-    def _queued(
-        self, builder: ir.IRBuilder, stage: int, count: ir.Value, surroundings: tuple[ir.Value, CascadeMemory]
-    ) -> _Flow:
+    def _queue(self, builder: ir.IRBuilder, stage: int, call: _CallPointers) -> ir.Value:
+        return byte_at(builder, call.scratch, i64(self.compaction.memory.queues[stage - 1]))
+
+    def _queued(self, builder: ir.IRBuilder, stage: int, count: ir.Value, call: _CallPointers) -> _LiveTile:
         """Return the tile of a queue that is filled first."""
-        scratch, memory = surroundings
-        queue = byte_at(builder, scratch, i64(memory.queues[stage - 1]))
-        ids, columns = self.columns.tile_of(
-            builder, queue, self._tile_bytes(stage), builder.load(word_at(builder, queue, i64(COUNT + 1)), typ=I64)
-        )
-        first, second = (byte_at(builder, scratch, i64(room)) for room in memory.rooms)
-        return _Flow(columns, (first, second), ids, count)
+        queue = self._queue(builder, stage, call)
+        filling = builder.load(word_at(builder, queue, i64(FILLING)), typ=I64)
+        tile = self._columns.queue_tile(builder, queue, i64(self.compaction.tile_bytes(stage)), filling)
+        target, spare = (byte_at(builder, call.scratch, i64(at)) for at in self.compaction.memory.layer_buffers)
+        return _LiveTile(tile.columns, target, spare, tile.row_numbers, count)
 
-    def _tile_bytes(self, stage: int) -> int:
-        return self.cascade.tile_bytes(self.cascade.features(stage))
+    def _call_stage(self, builder: ir.IRBuilder, stage: int, tile: _LiveTile, call: _CallPointers) -> None:
+        builder.call(self.code.functions[f"{self.name}_stage{stage}"], [*tile, *call])
 
-    def _emit_call(
-        self, builder: ir.IRBuilder, stage: int, flow: _Flow, places: tuple[ir.Value, ir.Value, ir.Value]
-    ) -> None:
-        function = self.code.functions[f"{self.name}_stage{stage}"]
-        builder.call(function, [flow.columns, *flow.rooms, flow.ids, flow.valid, *places])
-
-    def _stage(self, stage: int, memory: CascadeMemory) -> None:
+    def _stage(self, stage: int) -> None:
         """Make the function of a stage; those of later ones are made."""
-        last = stage == len(self.cascade.stages) - 1
+        last = stage == len(self.compaction.stages) - 1
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            flow, places = _Flow(args[0], (args[1], args[2]), args[3], args[4]), (args[5], args[6], args[7])
-            flow = self._emit_layers(builder, stage, flow, places)
-            life = byte_at(builder, places[2], i64(memory.life))
-            features = i64(features_of(self.cascade.stages[stage][-1].result))
-            builder.call(self.columns.find_life(), [flow.columns, features, flow.valid, life])
+            call = _CallPointers(*args[5:])
+            tile = self._emit_layers(builder, stage, _LiveTile(*args[:5]), call)
+            liveness = byte_at(builder, call.scratch, i64(self.compaction.memory.liveness))
+            features = i64(features_of(self.compaction.stages[stage][-1].result))
+            builder.call(self._columns.find_live(), [tile.columns, features, tile.column_count, liveness])
             if last:
-                self._emit_rows(builder, flow, (places[0], life), features)
+                self._emit_rows_out(builder, tile, call.out, liveness)
             else:
-                self._emit_onwards(builder, stage + 1, flow, (places, life, memory))
+                self._emit_next_stage(builder, stage + 1, tile, call, liveness)
 
         self.code.function(f"{self.name}_stage{stage}", STAGE_ARGUMENTS, body)
 
-    def _emit_layers(
-        self, builder: ir.IRBuilder, stage: int, flow: _Flow, places: tuple[ir.Value, ir.Value, ir.Value]
-    ) -> _Flow:
-        """Emit the layers of a stage; return where the tile is then, the first buffer being the other one."""
-        columns, (target, spare) = flow.columns, flow.rooms
-        for layer in self.cascade.stages[stage]:
+    def _emit_layers(self, builder: ir.IRBuilder, stage: int, tile: _LiveTile, call: _CallPointers) -> _LiveTile:
+        """Emit the layers of a stage; return the tile where it is then, with the other buffer as its target."""
+        columns, target, spare = tile.columns, tile.target, tile.spare
+        for layer in self.compaction.stages[stage]:
             addresses: dict[object, ir.Value] = {layer.x: columns, layer.result: target}
-            tables = (self.constants, places[1])
-            _LayerCode(self.code, builder, tables, self.cascade.width, places[2], {}, addresses=addresses).emit(layer)
+            tables, width = (self.constants, call.constants), self.compaction.width
+            _LayerCode(self.code, builder, tables, width, call.scratch, {}, addresses=addresses).emit(layer)
             columns, target, spare = target, spare, target
-        return flow._replace(columns=columns, rooms=(target, columns))
+        return tile._replace(columns=columns, target=target, spare=columns)
 
-    def _emit_onwards(
-        self,
-        builder: ir.IRBuilder,
-        stage: int,
-        flow: _Flow,
-        surroundings: tuple[tuple[ir.Value, ir.Value, ir.Value], ir.Value, CascadeMemory],
+    def _emit_next_stage(
+        self, builder: ir.IRBuilder, stage: int, tile: _LiveTile, call: _CallPointers, liveness: ir.Value
     ) -> None:
-        """Emit the way into a stage: as the tile is where nearly all is alive, else column by column."""
-        places, life, memory = surroundings
-        width = self.cascade.width
-        alive = builder.load(life, typ=I64)
-        with builder.if_else(builder.icmp_signed(">", alive, i64(width - width // DEAD_SHARE))) as (most, fewer):
+        """Emit the way into a stage: as the tile is where nearly all columns are live, else column by column."""
+        width = self.compaction.width
+        live = builder.load(liveness, typ=I64)
+        with builder.if_else(builder.icmp_signed(">", live, i64(width - width // DEAD_SHARE))) as (most, fewer):
             with most:
-                self._emit_call(builder, stage, flow, places)
-            with fewer, builder.if_then(builder.icmp_signed(">", alive, i64(0))):
-                queue = byte_at(builder, places[2], i64(memory.queues[stage - 1]))
-                features, tile_bytes = self.cascade.features(stage), self._tile_bytes(stage)
-                arguments = [flow.columns, flow.ids, life, i64(features), queue, i64(tile_bytes)]
-                builder.call(self.columns.append(), arguments)
-                count_at, turn_at = (word_at(builder, queue, i64(word)) for word in (COUNT, COUNT + 1))
+                self._call_stage(builder, stage, tile, call)
+            with fewer, builder.if_then(builder.icmp_signed(">", live, i64(0))):
+                queue = self._queue(builder, stage, call)
+                sizes = (self.compaction.features(stage), self.compaction.tile_bytes(stage))
+                features, tile_bytes = (i64(size) for size in sizes)
+                arguments = [tile.columns, tile.row_numbers, liveness, features, queue, tile_bytes]
+                builder.call(self._columns.append(), arguments)
+                count_at, filling_at = (word_at(builder, queue, i64(word)) for word in (COUNT, FILLING))
                 count = builder.load(count_at, typ=I64)
                 with builder.if_then(builder.icmp_signed(">=", count, i64(width))):
-                    full = self._queued(builder, stage, i64(width), (places[2], memory))
+                    full = self._queued(builder, stage, i64(width), call)
                     # what did not fit stands in the other tile
                     builder.store(builder.sub(count, i64(width)), count_at)
-                    builder.store(builder.sub(i64(1), builder.load(turn_at, typ=I64)), turn_at)
-                    self._emit_call(builder, stage, full, places)
+                    builder.store(builder.sub(i64(1), builder.load(filling_at, typ=I64)), filling_at)
+                    self._call_stage(builder, stage, full, call)
 
-    def _emit_rows(
-        self, builder: ir.IRBuilder, flow: _Flow, places: tuple[ir.Value, ir.Value], features: ir.Value
-    ) -> None:
-        """Emit the way out of what is alive."""
-        out, life = places
-        alive = builder.load(life, typ=I64)
-        with builder.if_then(builder.icmp_signed(">", alive, i64(0))):
-            width, staging = i64(self.cascade.width), flow.rooms[0]
-            turn = columns_to_rows(self.code, self.cascade.width)
+    def _emit_rows_out(self, builder: ir.IRBuilder, tile: _LiveTile, out: ir.Value, liveness: ir.Value) -> None:
+        """Emit the writing of live rows to `out`."""
+        features = i64(features_of(self.compaction.stages[-1][-1].result))
+        with builder.if_then(builder.icmp_signed(">", builder.load(liveness, typ=I64), i64(0))):
+            width, rows = i64(self.compaction.width), tile.target
+            transpose = columns_to_rows(self.code, self.compaction.width)
             # all columns: those that do not count are no copies of the last one that does
-            builder.call(turn, [flow.columns, staging, features, features, width, width])
-            builder.call(self.columns.write_rows(), [staging, flow.ids, life, features, out])
+            builder.call(transpose, [tile.columns, rows, features, features, width, width])
+            builder.call(self._columns.write_rows(), [rows, tile.row_numbers, liveness, features, out])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Cod
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.program import TileTime
 from redpebble.lowering.tiles.depth_first_groups import groups_at
-from redpebble.lowering.tiles.live_rows import Cascade, CascadeCode
+from redpebble.lowering.tiles.live_rows import RowCompaction, RowCompactionCode
 from redpebble.lowering.tiles.thread_shares import plan_sharing, private_arguments
 from redpebble.lowering.tiles.tile_code import Crew, TileCode, TileRows
 from redpebble.lowering.tiles.tile_memory import Span, features_of, plan_tile
@@ -66,11 +66,11 @@ def emit_tile_loop(
     widths, least, scratch_bytes = op.schedule.tile_widths, least_rows(op), 0
     outer = [pointers[value] for value in (*op.inputs, *op.outputs)]
     row: ir.Value = begin
-    cascade = Cascade.of(op)
-    if cascade is not None and sharing is None:
-        scratch_bytes = cascade.memory().total
-        function = CascadeCode(code, cascade, constants, f"cascade{index}").function()
-        row = _emit_cascade(builder, (begin, end), cascade.width, (function, [*outer, constant_table, scratch]))
+    compaction = RowCompaction.of(op)
+    if compaction is not None and sharing is None:
+        scratch_bytes = compaction.memory.total
+        function = RowCompactionCode(code, compaction, constants, f"live_rows{index}").function()
+        row = _emit_live_rows(builder, (begin, end), compaction.width, (function, [*outer, constant_table, scratch]))
     for width in reversed(widths):
         shared = sharing if width in op.schedule.together.by_width else None
         form = _TileForm(code, op, width, f"tile{index}_w{width}{'_shared' if shared is not None else ''}")
@@ -140,27 +140,27 @@ def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     if op.dead_rows is not None:
         width, widest = op.dead_rows.width.data, times[-1]
         time = LIVING_SHARE * widest.alone * width / widest.width
-        times.append(TileTime(width, least_in_cascade(width), time))
+        times.append(TileTime(width, least_compacted_rows(width), time))
     return tuple(times)
 
 
-def _emit_cascade(
+def _emit_live_rows(
     builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value], width: int, call: tuple[ir.Function, list[ir.Value]]
 ) -> ir.Value:
-    """Emit the call of a cascade for as many rows as fill tiles, the last one half at least; return the next row."""
+    """Emit row compaction of as many rows as fill tiles, the last one half at least; return the next row."""
     begin, end = rows
     function, arguments = call
     count = builder.sub(end, begin)
     whole = builder.sub(count, builder.srem(count, i64(width)))
-    enough = builder.icmp_signed(">=", builder.sub(count, whole), i64(least_in_cascade(width)))
+    enough = builder.icmp_signed(">=", builder.sub(count, whole), i64(least_compacted_rows(width)))
     stop = builder.select(enough, end, builder.add(begin, whole))
     with builder.if_then(builder.icmp_signed("<", begin, stop)):
         builder.call(function, [*arguments, begin, stop])
     return stop
 
 
-def least_in_cascade(width: int) -> int:
-    """Return the rows for which a tile of a cascade is begun."""
+def least_compacted_rows(width: int) -> int:
+    """Return the rows for which a tile whose dead rows are dropped is begun."""
     return width // 2 + 1
 
 

@@ -32,10 +32,10 @@ WIDTHS: Final = (48, 32, 16)
 """Columns of a tile, the most first: three or two vectors of 16 fill the registers beside those of eight rows."""
 
 TILE_SHARE: Final = 0.8
-"""Of the second-level cache that the values on both sides of a layer may take."""
+"""Share of the second-level cache that the values on both sides of a layer may take."""
 
 EVERY: Final = 4
-"""Layers behind each of which rows are dropped; then after a quarter more layers each time."""
+"""Layers behind each of which rows are dropped; from then on the distance is a quarter of the layers done."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DropDeadRows(ModulePass):
     name = "pebble-drop-dead-rows"
 
     l2_bytes: int = 2 << 20
-    """Of a core."""
+    """Bytes of a core's second-level cache."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -57,10 +57,10 @@ class DropDeadRows(ModulePass):
 
     def _dropped(self, tile: TileOp) -> DeadRowsAttr | None:
         layers = chain_of(tile.body.block)
-        places = drop_places(first_kept_zero(layers), len(layers))
+        dropping = dropping_layers(first_kept_zero(layers), len(layers))
         # the memory of results is cleared by who calls; values in between have nobody who does
         returned = any(isinstance(use.operation, ReturnOp) for use in tile.outputs[0].uses)
-        return DeadRowsAttr.of(places, self._width(layers)) if places and returned else None
+        return DeadRowsAttr.of(dropping, self._width(layers)) if dropping and returned else None
 
     def _width(self, layers: Sequence[LinearOp]) -> int:
         rows = max(sum(shape_of(layer.weight)) for layer in layers)
@@ -68,12 +68,12 @@ class DropDeadRows(ModulePass):
         return next(fitting, WIDTHS[-1])
 
 
-def drop_places(first: int, count: int) -> list[int]:
+def dropping_layers(first: int, count: int) -> list[int]:
     """Return the layers of `count` behind which rows are dropped, when all from `first` on keep zeros."""
-    places: list[int] = []
-    place = max(0, first - 1)
-    while place < count - 1:
-        places.append(place)
-        done = place - places[0] + 1
-        place += max(1, done // EVERY)
-    return places
+    dropping: list[int] = []
+    layer = max(0, first - 1)
+    while layer < count - 1:
+        dropping.append(layer)
+        done = layer - dropping[0] + 1
+        layer += max(1, done // EVERY)
+    return dropping

@@ -108,7 +108,7 @@ def test_the_json_holds_bounds_around_the_counts_of_every_order(
     assert all(words in printed for words in ("searched", "predicted KB", "predicted us", "measured us"))
 
 
-def test_a_cascade_is_explained_by_tiles_whose_rows_all_live(
+def test_row_compaction_is_explained_by_tiles_whose_rows_all_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, model = tmp_path / "x.json", saved("radixnet(layers=2)", tmp_path)
@@ -117,7 +117,7 @@ def test_a_cascade_is_explained_by_tiles_whose_rows_all_live(
     assert (first["at_most"], last["at_most"]) == ([], ["48"])
     assert "48" in first["predicted_us"].keys() & last["predicted_us"].keys() & last["measured_us"].keys()
     printed = capsys.readouterr().out
-    assert "in cascade at 48" in printed
+    assert "on live rows at 48" in printed
     assert "<=: of a tile whose rows all live" in printed
 
 

@@ -56,12 +56,12 @@ def test_behind_dropped_rows_the_numbers_of_full_tiles_are_bounds() -> None:
     assert tile.dead_rows.width.data == 48
     first, *later = layer_reports(module)
     for report in (first, *later):
-        assert report.kernel == "permute_lookup from 1, count_blocks from 16, count_blocks in cascade from 48"
+        assert report.kernel == "permute_lookup from 1, count_blocks from 16, count_blocks on live rows from 48"
         assert report.predicted_us == {"1": 0.5, "16": 2.5, "48": 5.5}
     assert first.at_most == ()
     assert [report.at_most for report in later] == [("48",)] * (DEPTH - 1)
-    stages = len(tile.dead_rows.places) + 1
-    assert f"stage 1 of {stages} of a cascade" in first.reason
+    stages = len(tile.dead_rows.layers) + 1
+    assert f"stage 1 of {stages}, between which rows of zeros are dropped" in first.reason
     assert all("at 48 as if every row lived" in report.reason for report in later)
 
 

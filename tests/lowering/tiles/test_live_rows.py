@@ -16,7 +16,7 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr, keeps_zeros
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.passes.tiles.drop_dead_rows import DropDeadRows, drop_places
+from redpebble.passes.tiles.drop_dead_rows import DropDeadRows, dropping_layers
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, each_target, native, tiled
@@ -57,14 +57,14 @@ def rows_of_all_kinds(batch: int, rng: np.random.Generator) -> Floats:
 
 @each_target
 def test_every_row_is_what_it_is_without_dropping(target: CpuTarget) -> None:
-    plain, cascade = native(chain(), target), native(dropping(chain()), target, threads=2)
+    plain, compacted = native(chain(), target), native(dropping(chain()), target, threads=2)
     rng = np.random.default_rng(1)
     for batch in (0, 1, 7, 17, 48, 49, 96, 97, 500, 3000):
         x = rows_of_all_kinds(batch, rng)
         expected = plain(x)
-        np.testing.assert_array_equal(cascade(x), expected)
-        np.testing.assert_array_equal(cascade(x, threads=1), expected)
-        bound = cascade.bind({"x0": x})
+        np.testing.assert_array_equal(compacted(x), expected)
+        np.testing.assert_array_equal(compacted(x, threads=1), expected)
+        bound = compacted.bind({"x0": x})
         for _ in range(2):
             np.testing.assert_array_equal(bound.run()[0], expected)
         if batch == 3000:
@@ -101,7 +101,7 @@ def test_a_layer_with_an_infinite_weight_makes_more_than_zeros_of_zeros() -> Non
 
 @pytest.mark.parametrize(("first", "count"), [(0, 1), (0, 2), (5, 5), (0, 120), (7, 30)])
 def test_rows_are_dropped_where_zeros_stay_and_ever_more_rarely(first: int, count: int) -> None:
-    places = drop_places(first, count)
-    assert all(max(0, first - 1) <= place < count - 1 for place in places)
-    assert list(np.diff(places)) == sorted(np.diff(places))
-    assert bool(places) == (max(0, first - 1) < count - 1)
+    layers = dropping_layers(first, count)
+    assert all(max(0, first - 1) <= layer < count - 1 for layer in layers)
+    assert list(np.diff(layers)) == sorted(np.diff(layers))
+    assert bool(layers) == (max(0, first - 1) < count - 1)
