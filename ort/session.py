@@ -23,6 +23,7 @@ from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.importing import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.options import Options
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -93,7 +94,7 @@ def compile_network(
     artefact = load(default_folder(), key)
     if artefact is None:
         model = network_model(op_type, attributes, constants)
-        artefact = native_code(model, threads=threads, target=cpu, cache=False)
+        artefact = native_code(model, Options(threads=threads), target=cpu, cache=False)
         store(default_folder(), key, artefact)
     return artefact
 

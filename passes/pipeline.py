@@ -3,20 +3,30 @@
 from collections.abc import Callable, Sequence
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.dialects.func import Func
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
+from redpebble.dialect.pebble import Pebble
 from redpebble.passes.analysis.dominance import check_def_before_use
+
+
+def context() -> Context:
+    """Return an xDSL context that knows the dialects of a module of ours."""
+    known = Context()
+    for dialect in (Builtin, Func, Pebble):
+        known.load_dialect(dialect)
+    return known
 
 
 def run_passes(
     ctx: Context,
     module: ModuleOp,
     passes: Sequence[ModulePass],
-    on_pass: Callable[[ModulePass], None] | None = None,
+    on_pass: Callable[[ModulePass, ModuleOp], None] | None = None,
 ) -> None:
-    """Apply `passes` to `module` in order; `on_pass` is called after each, when the module is known to be sound.
+    """Apply `passes` to `module` in order; `on_pass` gets each pass and the module it left, known to be sound.
 
     Raises:
         PassFailedException: a pass refuses the module or leaves it broken; names the pass and those that ran before.
@@ -31,7 +41,7 @@ def run_passes(
             raise PassFailedException(_failure(current.name, error, done)) from error
         done.append(current.name)
         if on_pass is not None:
-            on_pass(current)
+            on_pass(current, module)
 
 
 def _failure(name: str, error: DiagnosticException, done: Sequence[str]) -> str:

@@ -14,19 +14,21 @@ from rich.progress import track
 from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
-from redpebble.compiler import NativeChoices, Optimized, optimize
+from redpebble.compiler import Optimized, optimize
 from redpebble.compiler import compile as compile_model
 from redpebble.export.saving import save_model
 from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.importing import Source
 from redpebble.frontend.out_of_range_models import read_or_untouched
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.models.zoo import build, list_recipes, save
+from redpebble.models import zoo
+from redpebble.options import Options
 from redpebble.ort.session import holds_networks, session, write_library
+from redpebble.pipeline import build
 from redpebble.tools.explain.explanation import ExplainRequest, explain, explanation_report
 from redpebble.tools.explain.layer_tables import report_notes
 from redpebble.tools.explain.native_report import native_report
-from redpebble.tools.explain.neuron_graphs import flat_model, flattened, simplified
+from redpebble.tools.explain.neuron_graphs import flat_model, flattened
 from redpebble.tools.explain.page import explain_page
 from redpebble.tools.explain.saved_orders import ScheduleRequest, find_schedule, save_schedule
 from redpebble.tools.rendering import (
@@ -156,23 +158,23 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
         _write_json(report, bench_report(rows))
 
 
-def explain_and_print(model: Path, request: ExplainRequest, choices: NativeChoices, report: Path | None) -> None:
+def explain_and_print(model: Path, request: ExplainRequest, options: Options, report: Path | None) -> None:
     """Show the layers of a model, how its graphs of neurons move values, and what bounds that; write it as a report.
 
-    Layers are those that `compile` makes by `choices`.
+    Layers are those that `compile` makes by `options`.
 
     Raises:
         ValueError: the report is neither JSON nor HTML.
     """
     if report is not None and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
-    module = simplified(model)
-    layers = native_report(module, choices)
+    module = build(model, options, until="simplify", foreign="keep")
+    layers = native_report(module, options)
     console.print(layer_tables(layers, moved=True))
     for note in report_notes(layers):
         console.print(note, highlight=False)
     with console.status("counting and searching orders") if console.is_terminal else nullcontext():
-        explanation = explain(flattened(module), layers, request)
+        explanation = explain(flattened(module, options), layers, request)
     console.print(explanation.graph_line, highlight=False)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
@@ -198,7 +200,7 @@ def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path) -> 
 
 def list_zoo() -> None:
     """Show the models of the zoo and their parameters."""
-    console.print(recipe_table(list_recipes()))
+    console.print(recipe_table(zoo.list_recipes()))
 
 
 def write_zoo_model(spec: str, output: Path | None, seed: int) -> None:
@@ -209,7 +211,7 @@ def write_zoo_model(spec: str, output: Path | None, seed: int) -> None:
     """
     if output is None:
         raise ValueError("zoo needs -o FILE, where the model goes")
-    save(build(spec, seed=seed), output)
+    zoo.save(zoo.build(spec, seed=seed), output)
 
 
 def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:

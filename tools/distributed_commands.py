@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redpebble.compiler import NativeChoices, build_module
 from redpebble.distributed.making_parts import PartsRequest, write_parts
 from redpebble.distributed.plans.cluster import measured_world
 from redpebble.distributed.plans.plans import PlanRequest, plan
 from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
 from redpebble.model_digest import model_digest
+from redpebble.options import Options
 from redpebble.passes.analysis.partitioned_layers import write_partition
+from redpebble.pipeline import build
 
 ORDERINGS = ("pebble-reorder-neurons", "pebble-schedule-network")
 """Passes that order neurons for a machine with all of them: parts have other neurons, in an order of their own."""
@@ -30,8 +31,8 @@ def partition_model(model: Path, folder: Path, request: PlanRequest, *, measure:
             return
         request = replace(request, machine=machine)
         print(f"measured: {machine.latency * 1e6:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s between ranks")
-    choices = NativeChoices(skip_passes=ORDERINGS if request.kind in ("rows", "layers") else ())
-    module, digest = build_module(model, choices=choices), model_digest(model)
+    options = Options(skip_passes=ORDERINGS if request.kind in ("rows", "layers") else ())
+    module, digest = build(model, options), model_digest(model)
     chosen = plan(module, request)
     for line in chosen.lines:
         print(line)
@@ -51,7 +52,7 @@ def simulate_model(model: Path, requests: Sequence[PlanRequest], plot: Path | No
         ModelError: the model is unreadable or not covered.
         ValueError: a number makes no sense, or the plot has no known format.
     """
-    scaling = predict_scaling(build_module(model), requests)
+    scaling = predict_scaling(build(model), requests)
     for line in scaling_lines(scaling):
         print(line)
     if plot is not None:

@@ -165,13 +165,13 @@ def explain(
     seed: Seed = 0,
 ) -> None:
     """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
-    from redpebble.compiler import NativeChoices
+    from redpebble.options import Options
     from redpebble.tools.commands import explain_and_print
     from redpebble.tools.explain.explanation import ExplainRequest
 
     rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
-    choices = NativeChoices(1, drop_dead_rows, (), reorder_seconds, schedule_seconds)
-    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), choices, report)
+    options = Options(drop_dead_rows=drop_dead_rows, reorder_seconds=reorder_seconds, schedule_seconds=schedule_seconds)
+    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), options, report)
     if parts is not None:
         from redpebble.tools.explain.partition import explain_partition_and_print
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from redpebble.bench.results.console import console
-from redpebble.compiler import build_module
 from redpebble.dialect.reports.layer_report import module_report
 from redpebble.kernels.machine import Machine
+from redpebble.options import Options
+from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.tools.explain.layer_tables import report_notes
 from redpebble.tools.rendering import layer_tables
-from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.machines import calibrate
 from redpebble.tuning.measure_kernels import Tuning
 
@@ -25,9 +25,7 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
     folder = default_folder()
     console.print(machine_line(calibrate(folder)), highlight=False)
     if model is not None:
-        module = build_module(model, tuning=Tuning.on(host_target(), folder, seconds))
-        measure_groups(module, host_target())
-        report = module_report(module)
+        report = module_report(build(model, Options(tuning=Tuning.on(host_target(), folder, seconds))))
         console.print(layer_tables(report))
         for note in report_notes(report):
             console.print(note, highlight=False)

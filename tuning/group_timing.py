@@ -2,10 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr
@@ -16,9 +20,23 @@ from redpebble.lowering.tiles.depth_first_groups import LayerGroup, groups_at
 from redpebble.lowering.tiles.timed_groups import group_kernels, group_symbol
 from redpebble.runtime.jit import emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_copy, pointer_table
+from redpebble.tuning.measure_kernels import Tuning
 
 ROUNDS: Final = 5
 """Calls at each width, after one that counts for nothing."""
+
+
+@dataclass(frozen=True)
+class MeasureGroups(ModulePass):
+    """Write on groups of layers that run depth first how long they take on this machine."""
+
+    name = "pebble-measure-groups"
+
+    tuning: Tuning
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        measure_groups(op, self.tuning.target)
 
 
 def measure_groups(module: ModuleOp, target: CpuTarget) -> None:

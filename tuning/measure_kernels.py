@@ -8,8 +8,11 @@ from typing import Final, NamedTuple, cast
 
 from rich.console import Console
 from rich.progress import track
+from typing_extensions import override
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
@@ -22,7 +25,7 @@ from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.passes.analysis.block_choices import Times, predicted_times
-from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of
+from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, write_measurements
 from redpebble.runtime.jit import host_target, missing_features
 from redpebble.runtime.store.json_cache import Json, recall, remember
 from redpebble.tuning.calibration import machine_name
@@ -51,6 +54,11 @@ class Tuning:
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < float("inf"):
             raise ValueError(f"{self.seconds} seconds to tune, expected 0 or more")
+
+    @property
+    def measures(self) -> bool:
+        """Whether kernels may be measured, and not only those times be used that are known."""
+        return self.recalls and self.seconds > 0
 
     @staticmethod
     def on(target: CpuTarget, folder: Path | None, seconds: float = 5.0) -> "Tuning":
@@ -91,6 +99,26 @@ class Candidates:
     weight: SSAValue
     layer: Layer
     kernels: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class MeasureKernels(ModulePass):
+    """Write on a module how long kernels take that may be the best for its layers: `ChooseKernels` decides by that.
+
+    ```mlir
+    builtin.module { ... }
+    // ->
+    builtin.module attributes {pebble.measured = ["5d0c27a8f1be9e03@8 count_blocks 16.2", ...]} { ... }
+    ```
+    """
+
+    name = "pebble-measure-kernels"
+
+    tuning: Tuning
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        write_measurements(op, measure_kernels(op, self.tuning))
 
 
 def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]:

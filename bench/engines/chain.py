@@ -8,28 +8,30 @@ from scipy.sparse import csr_array
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.transforms.canonicalize import CanonicalizePass
 
 from redpebble.bench.cases.errors import NotAChainError
-from redpebble.compiler import context
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
-from redpebble.frontend.importing import Source, import_model
+from redpebble.frontend.importing import Source
+from redpebble.options import Options
 from redpebble.passes.analysis.weights import weight_of
-from redpebble.passes.pipeline import run_passes
-from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
-from redpebble.passes.simplify.fold_constants import FoldConstants
-from redpebble.passes.simplify.fuse_layers import FuseLayers
-from redpebble.passes.simplify.recognize_layers import RecognizeLayers
+from redpebble.pipeline import build
 from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 
-PASSES = (CanonicalizePass(), RecognizeLayers(), FoldConstants(), FoldBatchNorm(keep=True), FuseLayers())
-"""They find layers, and change neither neurons nor connections: a peer computes what the model says."""
+AS_THE_MODEL_SAYS = Options(
+    skip_passes=(
+        "pebble-drop-dead-neurons",
+        "pebble-merge-duplicate-neurons",
+        "pebble-sparsify",
+        "pebble-discover-structure",
+    )
+)
+"""Layers are found, and neither neurons nor connections change: a peer computes what the model says."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,7 @@ def chain_of(model: Source) -> tuple[ChainLayer, ...]:
         ModelError: the model is unreadable, or something in it is not covered.
         NotAChainError: it has several inputs or outputs, or something between them that is no linear layer.
     """
-    module = import_model(model, foreign="refuse").module
-    run_passes(context(), module, PASSES)
-    return chain_in(module)
+    return chain_in(build(model, AS_THE_MODEL_SAYS, until="simplify"))
 
 
 def chain_in(module: ModuleOp) -> tuple[ChainLayer, ...]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.bench.measure.measuring import Call
-from redpebble.compiler import build_module
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -21,6 +20,7 @@ from redpebble.lowering.kernels.table import KernelFamily, family_of
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 from redpebble.passes.analysis.weights import weight_of
+from redpebble.pipeline import build
 from redpebble.runtime.jit import MachineCode, emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
 from redpebble.sparse.csr import CscMatrix
@@ -59,7 +59,7 @@ class OurKernel:
 
     def __init__(self, model: Path) -> None:
         """Choose kernels for the layer of `model`."""
-        module = build_module(model)
+        module = build(model)
         (self._layer,) = [op for op in module.walk() if isinstance(op, LinearOp)]
         (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
         self._module = module

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.sparse import csr_array
 
-from redpebble.compiler import NativeChoices, native_code
+from redpebble.compiler import native_code
 from redpebble.models.radixnet import BIASES, CLAMP, RadixNet, radixnet_images
 from redpebble.models.radixnet_patterns import COPIES, layer_patterns
+from redpebble.options import Options
 from redpebble.runtime.network import Network
 
 Images = NDArray[np.float32]
@@ -140,8 +141,8 @@ def main(
 ) -> None:
     """Measure the challenge on one and on two threads."""
     recipe, numbers, start = RadixNet(neurons, layers), tuple(threads or (1, 2)), time.perf_counter()
-    choices = NativeChoices(max(numbers), drop_dead_rows=True, skip_passes=() if merged else (MERGING,))
-    artefact = native_code(recipe.build(np.random.default_rng(SEED)), cache=False, choices=choices)
+    options = Options(threads=max(numbers), drop_dead_rows=True, skip_passes=() if merged else (MERGING,))
+    artefact = native_code(recipe.build(np.random.default_rng(SEED)), options, cache=False)
     network = Network(artefact.program, artefact.image, max(numbers))
     edges = neurons * 2 * COPIES * layers
     console.print(f"radixnet {neurons} x {layers}, {edges / 1e6:.1f} million connections, {count} synthetic images")

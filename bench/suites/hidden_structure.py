@@ -20,7 +20,8 @@ from redpebble.bench.engines.aligned import aligned
 from redpebble.bench.engines.peers import PEERS, Runner
 from redpebble.bench.measure.measuring import Budget, Call, interleave
 from redpebble.bench.suites.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
-from redpebble.compiler import NativeChoices, native_code
+from redpebble.compiler import native_code
+from redpebble.options import Options
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact, read_artefact, write_artefact
 
@@ -30,9 +31,9 @@ GIVEN_ORDER = ("pebble-reorder-neurons",)
 ANNEALED_SECONDS = 20.0
 
 SCHEDULES = {
-    "depth first": NativeChoices(2, skip_passes=GIVEN_ORDER),
-    "annealed": NativeChoices(2, skip_passes=GIVEN_ORDER, schedule_seconds=ANNEALED_SECONDS),
-    "layer by layer": NativeChoices(2, skip_passes=(*GIVEN_ORDER, "pebble-schedule-network")),
+    "depth first": Options(threads=2, skip_passes=GIVEN_ORDER),
+    "annealed": Options(threads=2, skip_passes=GIVEN_ORDER, schedule_seconds=ANNEALED_SECONDS),
+    "layer by layer": Options(threads=2, skip_passes=(*GIVEN_ORDER, "pebble-schedule-network")),
 }
 
 PEER_THREADS = (("scipy", 1), ("mkl", 1), ("mkl", 2))
@@ -68,7 +69,7 @@ class Setup(NamedTuple):
 def compiled(network: HiddenNetwork, schedule: str) -> Artefact:
     """Return native code of a network for two threads, with its schedule or without one."""
     model = onnx_model(network.layers())
-    return native_code(model, cache=False, choices=SCHEDULES[schedule])
+    return native_code(model, SCHEDULES[schedule], cache=False)
 
 
 def bench_hidden(network: HiddenNetwork, artefacts: dict[str, Artefact], setup: Setup) -> Iterator[HiddenRow]:

@@ -20,11 +20,11 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bench.results.console import console
-from redpebble.compiler import build_module
 from redpebble.distributed.making_parts import PartsRequest, write_parts
 from redpebble.distributed.plans.cluster import SHARED_MEMORY, Machine
 from redpebble.distributed.plans.plans import KINDS, PlanRequest, plan
 from redpebble.models.zoo import build
+from redpebble.pipeline import build as build_module
 
 MPIEXEC: Final = Path(sys.executable).with_name("mpiexec")
 RANKS: Final = (1, 2, 4)

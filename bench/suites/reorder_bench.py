@@ -18,13 +18,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from redpebble.bench.results.console import console
-from redpebble.compiler import context, simplifying_passes
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.frontend.importing import import_model
 from redpebble.kernels.formats.permute_lookup import pack_walks
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.work import Layer
@@ -35,7 +33,8 @@ from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.pipeline import context, run_passes
+from redpebble.pipeline import build as build_module
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.sparse.csr import CscMatrix
@@ -86,9 +85,7 @@ def machine() -> Machine:
 
 def simplified(spec: str) -> ModuleOp:
     """Return a model of the zoo after the passes that find its sparse layers."""
-    module = import_model(build(spec), foreign="keep").module
-    run_passes(context(), module, simplifying_passes())
-    return module
+    return build_module(build(spec), until="simplify", foreign="keep")
 
 
 def chain(weights: Sequence[CscMatrix]) -> ModuleOp:

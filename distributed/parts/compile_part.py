@@ -1,10 +1,7 @@
 """From the text and the numbers of a part to machine code for this machine."""
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin, ModuleOp
-from xdsl.dialects.func import Func
+from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.pebble import Pebble
 from redpebble.distributed.native.feature_blocks import lower_blocks
 from redpebble.distributed.parts.module_text import module_of, put_constants
 from redpebble.distributed.parts.part_file import Part
@@ -12,7 +9,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.pipeline import context, run_passes
 from redpebble.runtime.jit import emit_object
 from redpebble.runtime.store.artefact import Artefact
 
@@ -31,11 +28,8 @@ def compile_whole(part: Part, target: CpuTarget) -> Artefact:
 
 def _module(part: Part) -> ModuleOp:
     """Return the module of a part, with what is found in its weights, and kernels chosen for them."""
-    # not that of `redpebble.compiler`, whose import brings the frontend and all passes to ranks that need neither
-    context = Context()
-    for dialect in (Builtin, Func, Pebble):
-        context.load_dialect(dialect)
-    module = module_of(part.text, context)
+    module = module_of(part.text, context())
     put_constants(module, part.constants)
-    run_passes(context, module, (DiscoverStructure(), ChooseKernels()))
+    # not by `redpebble.pipeline`, whose import brings the frontend and all passes to ranks that need neither
+    run_passes(context(), module, (DiscoverStructure(), ChooseKernels()))
     return module

@@ -23,20 +23,19 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from redpebble.compiler import context, native_code, portable_passes
+from redpebble.compiler import native_code
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.errors import ModelError
-from redpebble.frontend.importing import import_model
+from redpebble.options import Options
 from redpebble.ort.native.ep_api import EP_VERSION
 from redpebble.ort.native.ep_library import EP_NAME
 from redpebble.ort.provider.graph import Boundary
 from redpebble.ort.provider.host import ProviderHost, provider_host
 from redpebble.ort.provider.library import provider_library
 from redpebble.ort.provider.networks import Planned
-from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
-from redpebble.passes.pipeline import run_passes
+from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -61,11 +60,9 @@ class SparseNetworkCompiler:
     def networks(self, model: onnx_ir.Model) -> list[Boundary]:
         """Return inputs and outputs of the networks that are predicted to gain; none of a model that is not read."""
         try:
-            module = import_model(model, foreign="keep").module
+            return boundaries_of(build(model, Options("optimize"), until="extract", foreign="keep"))
         except ModelError:
             return []
-        run_passes(context(), module, (*portable_passes(), FormSparseNetworks()))
-        return boundaries_of(module)
 
     def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
         """Return native code for the network that `digest` tells from others, and `model` gives; and its key.
@@ -76,7 +73,7 @@ class SparseNetworkCompiler:
         artefact = load(folder, key)
         if artefact is None:
             try:
-                artefact = native_code(onnx_ir.to_proto(model()), threads=self.cpus, cache=False)
+                artefact = native_code(onnx_ir.to_proto(model()), Options(threads=self.cpus), cache=False)
             except ModelError:
                 return None
             store(folder, key, artefact)

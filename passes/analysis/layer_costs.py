@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
@@ -52,6 +54,25 @@ class Measurement(NamedTuple):
         except ValueError:
             accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
             raise ValueError(f"cannot read {text!r}, accepted is {accepted}") from None
+
+
+MEASURED: Final = "pebble.measured"
+"""The attribute of a module with the `Measurement`s of its layers, each as text."""
+
+
+def write_measurements(module: ModuleOp, measured: Sequence[Measurement]) -> None:
+    """Write times on a module, for kernels to be chosen by them."""
+    module.attributes[MEASURED] = ArrayAttr([StringAttr(str(one)) for one in measured])
+
+
+def take_measurements(module: ModuleOp) -> list[Measurement]:
+    """Return the times that were written on a module, which loses them.
+
+    Raises:
+        ValueError: one cannot be read.
+    """
+    texts = module.attributes.pop(MEASURED, None)
+    return [Measurement.parse(text.data) for text in texts] if isa(texts, ArrayAttr[StringAttr]) else []
 
 
 def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:

@@ -9,7 +9,8 @@
 ```
 
 At each width the family wins that the cost model of `redpebble.kernels.machine` predicts to be the fastest on the
-machine that the options describe; times that were `measured` count instead where there are any. Dense kernels are
+machine that the options describe; the times that `pebble-measure-kernels` wrote on the module count instead where there
+are any. Dense kernels are
 candidates like all others, so nothing is chosen that is expected to be slower than they are. A weight that
 `pebble-sparsify` left dense may meet NaN or infinity, whose products with its zeros are not zero: it stays dense.
 
@@ -18,7 +19,7 @@ A family over blocks of inputs has one number of them for all widths, as a layer
 widths at which the family is among the fastest, and to lose at none; `blocks` gives numbers for all layers instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +38,7 @@ from redpebble.kernels.machine import WIDTHS, Machine
 from redpebble.kernels.tile_widths import time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
-from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, read_bytes, times_by_place
+from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_place
 from redpebble.passes.analysis.weights import Weight, density, weight_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -60,14 +61,12 @@ class ChooseKernels(ModulePass):
     dram_ns: float = Machine.dram_ns
     calibration_factors: tuple[str, ...] = ()
     """The calibration factors of the machine as words such as `permute_lookup@1=1.03`."""
-    measured: tuple[str, ...] = ()
-    """Times that count instead of predicted ones: `Measurement`s as text."""
     blocks: tuple[str, ...] = ()
     """Numbers of blocks of inputs for all layers, as far as these can have them: words such as `count_blocks=4`."""
 
     @staticmethod
-    def on(machine: Machine, measured: Sequence[Measurement] = ()) -> "ChooseKernels":
-        """Return the pass for a machine, with what was measured on it."""
+    def on(machine: Machine) -> "ChooseKernels":
+        """Return the pass for a machine."""
         return ChooseKernels(
             lanes=machine.lanes,
             l1_bytes=machine.l1_bytes,
@@ -78,7 +77,6 @@ class ChooseKernels(ModulePass):
             calibration_factors=tuple(
                 f"{kernel}={factor!r}" for kernel, factor in sorted(machine.calibration_factors.items())
             ),
-            measured=tuple(str(one) for one in measured),
         )
 
     @property
@@ -106,7 +104,7 @@ class ChooseKernels(ModulePass):
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of([linear.weight for linear in linears]), self.machine
             given = given_blocks(self.blocks)
-            measured = times_by_place(Measurement.parse(text) for text in self.measured)
+            measured = times_by_place(take_measurements(op))
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}
                 if measured:

@@ -55,10 +55,11 @@ def test_rows_alive_at_the_end_of_a_radixnet_are_those_that_scipy_finds(skipped:
 
 MEMORY_PROGRAM = """
 import numpy as np
-from redpebble.compiler import NativeChoices, native_code
+from redpebble.compiler import native_code
+from redpebble.options import Options
 from redpebble.models.radixnet import RadixNet
-choices = NativeChoices(drop_dead_rows=True, skip_passes=("pebble-merge-duplicate-neurons",))
-native_code(RadixNet(16384, 6).build(np.random.default_rng(0)), cache=False, choices=choices)
+options = Options(drop_dead_rows=True, skip_passes=("pebble-merge-duplicate-neurons",))
+native_code(RadixNet(16384, 6).build(np.random.default_rng(0)), options, cache=False)
 with open("/proc/self/status") as status:
     print(next(int(line.split()[1]) for line in status if line.startswith("VmHWM")))
 """

@@ -13,9 +13,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.compiler import build_module
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.pipeline import build as build_module
 from redpebble.theory.partition.partition import Partition
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle

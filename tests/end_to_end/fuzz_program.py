@@ -21,12 +21,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.compiler import context, portable_passes
 from redpebble.frontend.importing import import_model
+from redpebble.options import Options
 from redpebble.ort.provider.graph import Boundary
 from redpebble.ort.provider.register import SparseNetworkCompiler, boundaries_of, host, minor_version, register
-from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
-from redpebble.passes.pipeline import run_passes
+from redpebble.pipeline import run_stages
 from redpebble.runtime.store.cache import default_folder
 from tests.end_to_end.agreement import assert_close_for_float32
 from tests.end_to_end.random_graphs import DrawnModel, models
@@ -44,9 +43,9 @@ class Eager(SparseNetworkCompiler):
 
     def networks(self, model: ir.Model) -> list[Boundary]:
         module = import_model(model, foreign="keep").module
-        run_passes(context(), module, portable_passes())
+        run_stages(module, Options("optimize"), until="choose")
         prefer_sparse_kernels(module)
-        run_passes(context(), module, [FormSparseNetworks()])
+        run_stages(module, Options("optimize"), after="choose", until="extract")
         return boundaries_of(module)
 
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.compiler import NativeChoices
 from redpebble.models.zoo import build
+from redpebble.options import Options
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close
@@ -33,4 +33,4 @@ def test_a_searched_order_changes_nothing_but_is_in_the_report(spec: str) -> Non
 
 def test_a_search_of_negative_length_is_refused() -> None:
     with pytest.raises(ValueError, match=r"reorder_seconds is -1, expected 0 or more"):
-        NativeChoices(reorder_seconds=-1)
+        Options(reorder_seconds=-1)

@@ -15,14 +15,15 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.transforms.canonicalize import CanonicalizePass
 
 import redpebble
-from redpebble.compiler import context, simplifying_passes
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.export.exporting import export_model
 from redpebble.frontend.importing import import_model
 from redpebble.models.zoo import build
+from redpebble.options import Options
 from redpebble.passes.deployment.split_components import SplitComponents
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.pipeline import context, run_passes
 from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.pipeline import passes_of
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close
 
@@ -102,7 +103,7 @@ networks = st.builds(
 def split(model: onnx.ModelProto, *, simplified: bool) -> tuple[onnx.ModelProto, list[GroupedLayersOp]]:
     """The model with every layer in groups that can be, and the ops that it went through."""
     imported = import_model(model, foreign="keep")
-    passes = simplifying_passes() if simplified else (CanonicalizePass(), FuseLayers())
+    passes = passes_of(Options(), until="simplify") if simplified else (CanonicalizePass(), FuseLayers())
     run_passes(context(), imported.module, [*passes, SplitComponents(least_gain=0.0)])
     found = [op for op in imported.module.walk() if isinstance(op, GroupedLayersOp)]
     return ir.to_proto(export_model(imported.module, imported.model)), found

@@ -9,12 +9,13 @@ import onnx_ir
 import pytest
 
 import redpebble
-from redpebble.compiler import build_module
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
 from redpebble.kernels.machine import WIDTHS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models import zoo
+from redpebble.options import Options
+from redpebble.pipeline import build as build_module
 from redpebble.runtime.jit import host_target
 from redpebble.tools import main as cli
 from redpebble.tuning.measure_kernels import Tuning
@@ -27,7 +28,7 @@ SPEC = "ffnn(depth=2, width=96, density=0.1)"
 
 
 def tuned(model: onnx_ir.Model, folder: Path, seconds: float = 0.01) -> tuple[LayerReport, ...]:
-    return layer_reports(build_module(model, tuning=Tuning.on(host_target(), folder, seconds)))
+    return layer_reports(build_module(model, Options(tuning=Tuning.on(host_target(), folder, seconds))))
 
 
 def measurable(layer: LayerReport) -> set[str]:
@@ -103,7 +104,7 @@ def test_several_numbers_of_blocks_are_measured_and_the_fastest_is_chosen(
             for text, kernel in zip(content["content"], kernels, strict=True)
         ]
         file_of(tmp_path, "tuning").write_text(json.dumps(content))
-        module = build_module(model, tuning=Tuning.on(host_target(), tmp_path, 0.0))
+        module = build_module(model, Options(tuning=Tuning.on(host_target(), tmp_path, 0.0)))
         chosen = [op.kernel.blocks.by_family for op in module.walk() if isinstance(op, LinearOp) and op.kernel]
         assert {blocks["count_blocks"] for blocks in chosen} == {int(best)}
 
@@ -122,13 +123,13 @@ def test_without_tuning_nothing_is_measured_and_what_was_measured_does_not_count
     model: onnx_ir.Model, folder: Path
 ) -> None:
     tuning = Tuning.predicted(host_target(), folder)
-    assert all(not layer.measured_us for layer in layer_reports(build_module(model, tuning=tuning)))
+    assert all(not layer.measured_us for layer in layer_reports(build_module(model, Options(tuning=tuning))))
 
 
 def test_layers_that_were_never_measured_are_predicted_where_nothing_may_be_measured(folder: Path) -> None:
     other = zoo.build("ffnn(depth=2, width=80, density=0.1)")
     tuning = Tuning.recalled(host_target(), folder)
-    assert all(not layer.measured_us for layer in layer_reports(build_module(other, tuning=tuning)))
+    assert all(not layer.measured_us for layer in layer_reports(build_module(other, Options(tuning=tuning))))
 
 
 def test_a_tuned_network_agrees_with_onnxruntime(model: onnx_ir.Model, folder: Path) -> None:

@@ -3,10 +3,10 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from redpebble.compiler import context, portable_passes
 from redpebble.export.exporting import export_model
 from redpebble.frontend.importing import import_model
-from redpebble.passes.pipeline import run_passes
+from redpebble.options import Options
+from redpebble.pipeline import run_stages
 from tests.export.export_oracle import answers, checked
 from tests.export.round_trip_models import FOREIGN, PLAIN, Example
 
@@ -16,7 +16,7 @@ by_name = pytest.mark.parametrize("example", [*PLAIN, *FOREIGN], ids=lambda exam
 def round_trip(original: onnx.ModelProto, *, optimize: bool) -> onnx.ModelProto:
     imported = import_model(original, foreign="keep")
     if optimize:
-        run_passes(context(), imported.module, portable_passes())
+        run_stages(imported.module, Options("optimize"), until="choose")
     return checked(export_model(imported.module, imported.model))
 
 

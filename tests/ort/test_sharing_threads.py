@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from redpebble.compiler import native_code
+from redpebble.options import Options
 from redpebble.ort.custom_ops.library import in_process_library, set_compiler
 from redpebble.runtime.store.artefact import Artefact
 from tests.ort.deployed_models import DIGEST, DOMAIN, OPERATOR, Array, Attributes, Constants, session
@@ -35,7 +36,7 @@ def model(node: onnx.NodeProto) -> onnx.ModelProto:
 
 @cache
 def artefact() -> Artefact:
-    return native_code(model(helper.make_node("MatMul", ["x", "w"], ["y"])), threads=2, cache=False)
+    return native_code(model(helper.make_node("MatMul", ["x", "w"], ["y"])), Options(threads=2), cache=False)
 
 
 def native(threads: int) -> onnxruntime.InferenceSession:

@@ -55,7 +55,7 @@ class WidenResult(ModulePass):
 
 def test_passes_run_in_order_and_each_is_told_of() -> None:
     told: list[str] = []
-    run_passes(context(), parse(TWO_STEPS), [FuseLayers(), Sparsify()], lambda done: told.append(done.name))
+    run_passes(context(), parse(TWO_STEPS), [FuseLayers(), Sparsify()], lambda done, _: told.append(done.name))
     assert told == ["pebble-fuse-layers", "pebble-sparsify"]
 
 
@@ -71,7 +71,7 @@ def test_a_refusal_names_the_pass_and_those_before() -> None:
 def test_a_use_before_its_definition_is_found() -> None:
     told: list[str] = []
     with pytest.raises(PassFailedException) as raised:
-        run_passes(context(), parse(TWO_STEPS), [SwapSteps()], lambda done: told.append(done.name))
+        run_passes(context(), parse(TWO_STEPS), [SwapSteps()], lambda done, _: told.append(done.name))
     assert str(raised.value) == (
         "swap-steps: operand 0 of pebble.activate is used before pebble.activate defines it (after no other pass)"
     )

@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from redpebble.compiler import context
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.network import NetworkArrays, NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import counts_of
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.pipeline import context, run_passes
 from redpebble.theory.pebbling.machine import Memory, count_transfers
 from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.simple_orders import topological_places

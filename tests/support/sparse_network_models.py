@@ -9,16 +9,16 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import context, native_code, portable_passes
+from redpebble.compiler import native_code
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.export.exporting import export_model
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, network_obstacle
 from redpebble.frontend.importing import Source, import_model
+from redpebble.options import Options
 from redpebble.ort.session import checked_digest, network_model
-from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
-from redpebble.passes.pipeline import run_passes
+from redpebble.pipeline import run_stages
 from redpebble.runtime.network import Network
 
 
@@ -32,10 +32,10 @@ def prefer_sparse_kernels(module: ModuleOp) -> None:
 def with_networks(source: Source) -> ir.Model:
     """Return the model as `optimize` would leave it for onnxruntime if every sparse layer gained."""
     imported = import_model(source, foreign="keep")
-    run_passes(context(), imported.module, portable_passes())
+    run_stages(imported.module, Options("optimize"), until="choose")
     prefer_sparse_kernels(imported.module)
     if not network_obstacle(imported.model):
-        run_passes(context(), imported.module, [FormSparseNetworks()])
+        run_stages(imported.module, Options("optimize"), after="choose", until="extract")
     return export_model(imported.module, imported.model)
 
 

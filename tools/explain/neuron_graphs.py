@@ -1,23 +1,25 @@
 """A model as graphs of neurons and connections: what the I/O theory, reports and saved schedules speak of."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.compiler import context, simplifying_passes
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.frontend.importing import Source, import_model
+from redpebble.frontend.importing import Source
+from redpebble.options import Options
 from redpebble.passes.analysis.network_view import network_of_op
-from redpebble.passes.network.flatten_network import FlattenNetwork
-from redpebble.passes.pipeline import run_passes
+from redpebble.pipeline import build, run_stages
 from redpebble.theory.pebbling.neuron_graph import Network
+
+GRAPHS: Final = Options("neurons")
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,12 @@ def flat_model(source: Source) -> FlatModel:
     Raises:
         ModelError: the model is unreadable.
     """
-    return flattened(simplified(source))
+    return flattened(build(source, GRAPHS, until="simplify", foreign="keep"), GRAPHS)
 
 
-def simplified(source: Source) -> ModuleOp:
-    """Return the module of a model after the simplifying passes.
-
-    Raises:
-        ModelError: the model is unreadable.
-    """
-    module = import_model(source, foreign="keep").module
-    run_passes(context(), module, simplifying_passes())
-    return module
-
-
-def flattened(module: ModuleOp) -> FlatModel:
-    """Return the graphs of a simplified module, which is of no use afterwards."""
-    run_passes(context(), module, (FlattenNetwork(),))
+def flattened(module: ModuleOp, options: Options) -> FlatModel:
+    """Return the graphs of a simplified module, which is of no use afterwards; their kernels are of no interest."""
+    run_stages(module, replace(options, goal="neurons"), after="choose", until="flatten")
     networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))
     return FlatModel(networks, _cuts(module))
 

@@ -9,10 +9,10 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bench.results.console import console
-from redpebble.compiler import build_module
 from redpebble.dialect.provenance import node_name
 from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
 from redpebble.passes.analysis.partitioned_layers import module_traffic, partition_module
+from redpebble.pipeline import build
 from redpebble.theory.partition.partition import LayerTraffic, Partition, random_rows
 from redpebble.theory.partition.search import PartitionRequest, find_partition
 
@@ -90,5 +90,5 @@ def explain_partition_and_print(model: Path, part_count: int, seed: int) -> None
         ModelError: the model is unreadable or not covered.
         ValueError: no part, or the model has no linear layer.
     """
-    layers = explain_partition(build_module(model), PartitionRequest(part_count, seed=seed))
+    layers = explain_partition(build(model), PartitionRequest(part_count, seed=seed))
     console.print(partition_table(layers, part_count))

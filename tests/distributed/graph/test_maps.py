@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from redpebble.compiler import build_module
 from redpebble.distributed.graph.ownership import Ownership, weight_for
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.rank_program import rank_program
 from redpebble.distributed.parts.steps import Receive, Send
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.zoo import build
+from redpebble.pipeline import build as build_module
 from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.partition.partition import Partition, Pattern, traffic
 from tests.distributed.simple_partitions import contiguous_rows, layer_groups

@@ -7,7 +7,6 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from redpebble.compiler import build_module, context
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.making_parts import PartsRequest, write_parts
@@ -19,6 +18,8 @@ from redpebble.distributed.run.network import RunOptions
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.zoo import build
+from redpebble.passes.pipeline import context
+from redpebble.pipeline import build as build_module
 from tests.distributed.simple_partitions import contiguous_rows
 
 SPEC = "ffnn(depth=2, width=20, density=0.5)"

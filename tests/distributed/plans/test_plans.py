@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import build_module
 from redpebble.distributed.graph.ownership import Ownership
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.plans.cluster import Machine
@@ -22,6 +21,7 @@ from redpebble.distributed.plans.simulate import Ends, Workload, simulate, simul
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.zoo import build, save
 from redpebble.passes.analysis.partitioned_layers import module_traffic, read_partition, write_partition
+from redpebble.pipeline import build as build_module
 from redpebble.theory.partition.partition import LayerShare
 from redpebble.tools.main import app
 

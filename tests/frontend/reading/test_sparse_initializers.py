@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import build_module
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.errors import InvalidModelError
 from redpebble.frontend.importing import import_model
 from redpebble.model_digest import model_digest
+from redpebble.pipeline import build as build_module
 from tests.frontend.import_oracle import assert_agrees, imported, model, normal, session
 
 WIDE = 1 << 20

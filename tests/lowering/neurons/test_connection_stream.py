@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import context
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.neurons.connection_stream import pack_stream, working_rows
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.pipeline import context, run_passes
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.runtime.jit import host_target
 from redpebble.theory.pebbling.machine import Memory, count_transfers

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import portable_passes
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.importing import import_model
 from redpebble.models.zoo import build
+from redpebble.options import Options
 from redpebble.passes.analysis.permutation_groups import permutation_groups
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
+from redpebble.pipeline import passes_of
 from redpebble.verification.feeds import inputs_for
 from tests.passes.pass_texts import parse, run
 
@@ -115,7 +116,7 @@ def test_a_reshape_keeps_its_last_axis_free_and_pins_what_it_merges() -> None:
 def test_a_random_permutation_of_every_free_group_leaves_a_model_of_the_zoo_as_it_is(spec: str) -> None:
     model = build(spec)
     module = import_model(model, foreign="refuse").module
-    for before in (module, run(module, *portable_passes())):
+    for before in (module, run(module, *passes_of(Options("optimize"), until="choose"))):
         after = run(before, PermuteNeurons(seed=1))
         for batch in (0, 1, 7):
             feeds = inputs_for(model, batch, np.random.default_rng(batch))
@@ -126,7 +127,8 @@ def test_a_random_permutation_of_every_free_group_leaves_a_model_of_the_zoo_as_i
 
 def test_permuting_moves_the_connections_of_free_neurons_only() -> None:
     module = run(
-        import_model(build("ffnn(depth=3, width=60, density=0.1)"), foreign="refuse").module, *portable_passes()
+        import_model(build("ffnn(depth=3, width=60, density=0.1)"), foreign="refuse").module,
+        *passes_of(Options("optimize"), until="choose"),
     )
     weights = [
         [op.weight.to_dense() for op in one.walk() if isinstance(op, SparseConstantOp)]

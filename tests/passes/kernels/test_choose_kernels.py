@@ -1,12 +1,12 @@
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.dialects import test
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -20,7 +20,7 @@ from redpebble.kernels.machine import FAMILY_COSTS, TILE_WIDTHS, WIDTHS, Machine
 from redpebble.kernels.work import Layer
 from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.passes.analysis.block_choices import LayerTimes, given_blocks, predicted_times, with_blocks
-from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of
+from redpebble.passes.analysis.layer_costs import MEASURED, Measurement, layer_key, layers_of
 from redpebble.passes.analysis.weights import Weight, constant_for
 from redpebble.passes.kernels.choose_kernels import ChooseKernels, kernel_for
 from redpebble.sparse.csr import CscMatrix
@@ -161,13 +161,12 @@ def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) 
 
 def test_every_property_of_a_machine_is_an_option() -> None:
     machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"permute_lookup@1": 1.25, "dense_outputs@64": 0.5})
-    options = ChooseKernels.on(machine, [Measurement("abc", 8, "permute_lookup", 1.5)])
+    options = ChooseKernels.on(machine)
     assert options.machine == machine
     assert {field.name for field in fields(Machine)} <= {field.name for field in fields(ChooseKernels)}
     again = ChooseKernels.from_spec(options.spec())
     assert isinstance(again, ModulePass)
     assert again == options
-    assert replace(options, measured=()) != options
 
 
 @given(st.builds(Measurement, texts, st.sampled_from(WIDTHS), texts, st.floats(0.001, 1e6), st.integers(0, 99)))
@@ -214,7 +213,24 @@ def test_an_unreadable_measurement_is_refused() -> None:
     accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
     message = rf"^pebble-choose-kernels: cannot read 'walk 3', accepted is {accepted} "
     with pytest.raises(PassFailedException, match=message):
-        run(parse(LAYER), ChooseKernels(measured=("walk 3",)))
+        run(measured(parse(LAYER), "walk 3"), ChooseKernels())
+
+
+def test_a_measured_time_decides_and_is_kept_with_the_kernel_alone() -> None:
+    linear = only(parse(LAYER), LinearOp)
+    (layer,) = layers_of([linear.weight])
+    times = [Measurement(layer_key(linear.weight, layer), width, "dense_outputs", 1e-3) for width in WIDTHS]
+    module = run(measured(parse(LAYER), *map(str, times)), ChooseKernels())
+    kernel = only(module, LinearOp).kernel
+    assert kernel is not None
+    assert {*kernel.choices.values()} == {"dense_outputs"}
+    assert {*kernel.measured.by_width.values()} == {1e-3}
+    assert not module.attributes
+
+
+def measured(module: ModuleOp, *texts: str) -> ModuleOp:
+    module.attributes[MEASURED] = ArrayAttr([StringAttr(text) for text in texts])
+    return module
 
 
 def test_a_machine_that_cannot_be_is_refused() -> None:

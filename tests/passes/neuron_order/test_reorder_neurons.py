@@ -6,17 +6,18 @@ from hypothesis import given, settings
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.compiler import simplifying_passes
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import ORDER
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.importing import import_model
 from redpebble.models.zoo import build
+from redpebble.options import Options
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.simplify.sparsify import Sparsify
+from redpebble.pipeline import passes_of
 from redpebble.verification.feeds import inputs_for
 from tests.passes.pass_texts import all_of, assert_same_function, parse, run
 from tests.passes.random_networks import BATCHES, feeds_for, network, seeds
@@ -43,7 +44,7 @@ def test_a_random_module_computes_what_it_did(seed: int) -> None:
 @pytest.mark.parametrize("spec", ["digits", "resmlp(depth=2, width=32)", "radixnet(layers=3)", "bert_layer"])
 def test_a_model_of_the_zoo_computes_what_it_did(spec: str) -> None:
     model = build(spec)
-    module = run(import_model(model, foreign="refuse").module, *simplifying_passes())
+    module = run(import_model(model, foreign="refuse").module, *passes_of(Options(), until="simplify"))
     after = run(module, ReorderNeurons(seconds=0.01, batch=(1,)))
     feeds = inputs_for(model, 3, np.random.default_rng(0))
     for expected, actual in zip(interpret(module, feeds), interpret(after, feeds), strict=True):

@@ -1,0 +1,52 @@
+"""What a build may be told: one record for everyone who runs the pipeline."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from redpebble.kernels.machine import Machine
+from redpebble.passes.network.schedule_connections import ScheduleConnections
+from redpebble.tuning.measure_kernels import Tuning
+
+Goal = Literal["compile", "optimize", "neurons"]
+"""What a module is made for: native code, an ONNX model, or graphs of neurons whose connections have an order."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices about a build; `redpebble.compile` and `redpebble.optimize` say what they do.
+
+    Raises:
+        ValueError: `threads` is less than 1, or seconds are negative or endless.
+    """
+
+    goal: Goal = "compile"
+    threads: int = 1
+    tuning: Tuning | None = None
+    """The machine that kernels are chosen for and what is measured on it; None: the built-in one, nothing."""
+    drop_dead_rows: bool = False
+    skip_passes: tuple[str, ...] = ()
+    """Names of passes to leave out; `redpebble.pipeline` says which can be."""
+    reorder_seconds: float = 0.0
+    schedule_seconds: float = 0.0
+    sparse_networks: bool = True
+    """Whether an ONNX model gets nodes of ours for its sparse layers."""
+    order: ScheduleConnections | None = None
+    """How connections of graphs of neurons are ordered, for native code that follows the order."""
+    on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
+    """Called after each pass, with the module as the pass left it."""
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, expected 1 or more")
+        for name, seconds in (("reorder", self.reorder_seconds), ("schedule", self.schedule_seconds)):
+            if not 0 <= seconds < float("inf"):
+                raise ValueError(f"{name}_seconds is {seconds}, expected 0 or more")
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the cost models describe."""
+        return Machine() if self.tuning is None else self.tuning.machine

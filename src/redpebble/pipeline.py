@@ -1,0 +1,209 @@
+"""The page to read first: what becomes of a model, a line a pass, with the reason why it stands there.
+
+`build` reads a model and runs the stages of `PIPELINE` that have its goal. `redpebble.compile` lowers the result to
+native code, `redpebble.optimize` writes it as ONNX, and all other uses of the passes go through here, too.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.transforms.canonicalize import CanonicalizePass
+
+from redpebble.frontend.importing import Source, import_model
+from redpebble.options import Goal, Options
+from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
+from redpebble.passes.deployment.split_components import SplitComponents
+from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
+from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.network.flatten_network import FlattenNetwork
+from redpebble.passes.network.plan_steps import PlanSteps
+from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
+from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
+from redpebble.passes.simplify.fold_constants import FoldConstants
+from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.passes.simplify.recognize_layers import RecognizeLayers
+from redpebble.passes.simplify.sparsify import Sparsify
+from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
+from redpebble.passes.tiles.form_tiles import FormTiles
+from redpebble.passes.tiles.schedule_network import ScheduleNetwork
+from redpebble.passes.tiles.share_tiles import ShareTiles
+from redpebble.tuning.group_timing import MeasureGroups
+from redpebble.tuning.measure_kernels import MeasureKernels
+
+Entry = ModulePass | Callable[[Options], ModulePass | None]
+"""A pass, or what makes one of the options: None where they leave it out."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Passes with one purpose, and the goals on whose way they are."""
+
+    name: str
+    passes: tuple[Entry, ...]
+    goals: tuple[Goal, ...] = ("compile", "optimize", "neurons")
+    needed_for: tuple[Goal, ...] = ()
+    """Goals that cannot be reached without each of the passes: there none may be skipped."""
+
+
+PIPELINE: Final = (
+    Stage(  # fewer and simpler layers of the same function, which pays on any runtime
+        "simplify",
+        (
+            CanonicalizePass(),  # what comes later may take for granted that trivial ops are gone
+            RecognizeLayers(),  # before anything folds away the constants by which a decomposition is known
+            FoldConstants(),  # weights that the exporter left as expressions become weights
+            FoldBatchNorm(keep=True),  # into the linear layer beside it
+            FuseLayers(),  # bias and activation: afterwards a neuron is one column and one number
+            DropDeadNeurons(),  # needs neurons as columns; makes weights of later layers smaller
+            MergeDuplicateNeurons(),  # dropping may have made columns equal
+            CanonicalizePass(),  # constants nobody uses any more
+            Sparsify(),  # last: all of the above changes the density
+            DiscoverStructure(),  # rows that read the same inputs make kernels possible that no random mask has
+        ),
+    ),
+    Stage(
+        "arrange",
+        (
+            # neurons that share connections come together, on request also by a search; kernels are chosen for that
+            lambda options: ReorderNeurons.on(options.machine, options.reorder_seconds),
+        ),
+        goals=("compile",),
+    ),
+    Stage(
+        "choose",
+        (
+            lambda options: MeasureKernels(options.tuning) if options.tuning and options.tuning.recalls else None,
+            lambda options: ChooseKernels.on(options.machine),  # by what was measured, or else predicted
+            AnnotateIoBounds(),  # for reports
+        ),
+        needed_for=("compile", "neurons"),
+    ),
+    Stage(
+        "flatten",
+        (
+            FlattenNetwork(),  # layers become connections, which theory orders
+            lambda options: options.order,
+            lambda options: PlanSteps() if options.order else None,  # what moves at each step of the order
+        ),
+        goals=("neurons",),
+        needed_for=("neurons",),
+    ),
+    Stage(  # what lowering needs
+        "tile",
+        (
+            FoldBatchNorm(),  # what stands beside no linear layer becomes a product and a sum
+            CanonicalizePass(),
+            FormTiles(),  # row-wise layers run together on each batch tile
+            CanonicalizePass(),
+            lambda options: ShareTiles(options.threads),  # threads without a tile of their own work on the same one
+            # before what would put the layers into another order
+            lambda options: DropDeadRows() if options.drop_dead_rows else None,
+        ),
+        goals=("compile", "neurons"),
+        needed_for=("compile", "neurons"),
+    ),
+    Stage(
+        "schedule",
+        (
+            # layers that leave the cache run together, where neurons have an order for it
+            lambda options: ScheduleNetwork(
+                options.machine.l1_bytes, options.machine.l2_bytes, options.schedule_seconds
+            ),
+            # for the report: nothing is chosen by these times
+            lambda options: MeasureGroups(options.tuning) if options.tuning and options.tuning.measures else None,
+        ),
+        goals=("compile", "neurons"),
+    ),
+    Stage(
+        "extract",
+        # it decides from the kernels chosen, and only moves what the others left
+        (lambda options: FormSparseNetworks() if options.sparse_networks else None,),
+        goals=("optimize",),
+        needed_for=("optimize",),
+    ),
+    Stage(
+        "split",
+        (SplitComponents(),),  # what is left multiplies by zeros
+        goals=("optimize",),
+    ),
+)
+"""All stages, in the order in which they run."""
+
+
+def build(
+    source: Source, options: Options | None = None, *, until: str = "", foreign: Literal["refuse", "keep"] = "refuse"
+) -> ModuleOp:
+    """Return the module of a model after all stages on the way to the goal of `options`, or those up to `until`.
+
+    Raises:
+        ModelError: the model is unreadable, or something in it is not covered and not kept as `foreign`.
+        ValueError: there is no such stage, or a pass to be skipped does not exist.
+    """
+    options = options or Options()
+    passes_of(options, until=until)  # what is wrong with the options is said before a large model is read
+    module = import_model(source, foreign=foreign).module
+    run_stages(module, options, until=until)
+    return module
+
+
+def run_stages(module: ModuleOp, options: Options, *, after: str = "", until: str = "") -> None:
+    """Run the stages of the goal behind `after`, or from the first one on, up to `until`, or to the last one."""
+    run_passes(context(), module, passes_of(options, after=after, until=until), options.on_pass)
+
+
+def passes_of(options: Options, *, after: str = "", until: str = "") -> list[ModulePass]:
+    """Return the passes of these stages, without those that are skipped.
+
+    Raises:
+        ValueError: there is no such stage, or a pass to be skipped does not exist.
+    """
+    check_skipped(options)
+    stages = stages_of(options.goal, after=after, until=until)
+    return [one for stage in stages for one in _passes(stage, options) if one.name not in options.skip_passes]
+
+
+def stages_of(goal: Goal, *, after: str = "", until: str = "") -> tuple[Stage, ...]:
+    """Return the stages on the way to a goal: behind `after`, up to `until`.
+
+    Raises:
+        ValueError: one of these is no stage on this way.
+    """
+    stages = tuple(stage for stage in PIPELINE if goal in stage.goals)
+    names = [stage.name for stage in stages]
+    for name in filter(None, (after, until)):
+        check_known("stage", [name], names)
+    return stages[names.index(after) + 1 if after else 0 : names.index(until) + 1 if until else len(stages)]
+
+
+def check_skipped(options: Options) -> None:
+    """Check that passes to be skipped exist, and that the goal can be reached without them.
+
+    Raises:
+        ValueError: one does not, or it cannot.
+    """
+    free = [stage for stage in stages_of(options.goal) if options.goal not in stage.needed_for]
+    accepted = {one.name for stage in free for one in _passes(stage, options)}
+    check_known("pass", options.skip_passes, sorted(accepted))
+
+
+def check_known(kind: str, names: Iterable[str], accepted: Sequence[str]) -> None:
+    """Check that all names of a kind are among those accepted.
+
+    Raises:
+        ValueError: one is not.
+    """
+    for name in names:
+        if name not in accepted:
+            raise ValueError(f"unknown {kind} {name!r}, accepted are {', '.join(accepted)}")
+
+
+def _passes(stage: Stage, options: Options) -> list[ModulePass]:
+    made = (entry if isinstance(entry, ModulePass) else entry(options) for entry in stage.passes)
+    return [one for one in made if one is not None]
