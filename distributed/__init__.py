@@ -3,7 +3,7 @@
 ```python
 from mpi4py import MPI
 
-network = redpebble.distributed.Network(MPI.COMM_WORLD, "parts")
+network = redpebble.distributed.PartitionedNetwork(MPI.COMM_WORLD, "parts")
 y_slice = network.run(x_slice)  # the columns network.inputs[0].features of x, or some of its samples
 ```
 """
@@ -11,16 +11,16 @@ y_slice = network.run(x_slice)  # the columns network.inputs[0].features of x, o
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redpebble.distributed.run.network import Network as Network
-    from redpebble.distributed.run.network import RunOptions as RunOptions
+    from redpebble.distributed.run.partitioned_network import PartitionedNetwork as PartitionedNetwork
+    from redpebble.distributed.run.partitioned_network import RunOptions as RunOptions
 
-__all__ = ["Network", "RunOptions"]
+__all__ = ["PartitionedNetwork", "RunOptions"]
 
 
 def __getattr__(name: str) -> object:
     """Load what is asked for: a folder that every import of a module passes through must stay cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from redpebble.distributed.run import network
+    from redpebble.distributed.run import partitioned_network
 
-    return getattr(network, name)
+    return getattr(partitioned_network, name)

@@ -75,8 +75,8 @@ def run(
 
     Every rank reads and writes its slices of the files. When a rank fails, hangs or dies, all end with exit code 2.
     """
-    from redpebble.distributed.run.network import RunOptions
-    from redpebble.distributed.running_parts import RunRequest, run_parts
+    from redpebble.distributed.run.partitioned_network import RunOptions
+    from redpebble.distributed.run.run_parts import RunRequest, run_parts
 
     options = RunOptions(threads, batch_tile, shared_memory=shared_memory)
     request = RunRequest(parts, inputs, outputs, options, patience, report)

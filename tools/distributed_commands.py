@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.plans.cluster import measured_world
 from redpebble.distributed.plans.plans import PlanRequest, plan
 from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines

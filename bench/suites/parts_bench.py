@@ -20,7 +20,7 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bench.results.console import console
-from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.plans.cluster import SHARED_MEMORY, Machine
 from redpebble.distributed.plans.plans import KINDS, PlanRequest, plan
 from redpebble.models.zoo import build
@@ -75,8 +75,8 @@ def _measured(module: ModuleOp, request: PlanRequest, seconds: float) -> Measure
 
 
 def ranks_say(ranks: int, *arguments: str) -> dict[str, float]:
-    """Return what the ranks measured, see `redpebble.distributed.run.timing`."""
-    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "redpebble.distributed.run.timing", *arguments]
+    """Return what the ranks measured, see `redpebble.distributed.run.run_times`."""
+    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "redpebble.distributed.run.run_times", *arguments]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -1,10 +1,11 @@
-"""The ways of all messages of a part: through shared memory where it can be, over MPI elsewhere."""
+"""The channels of all messages of a part: through shared memory where it can be, over MPI elsewhere."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from redpebble.distributed.messages.messages import Incoming, MpiPost, Outgoing
-from redpebble.distributed.messages.shared_messages import Way, open_inboxes
+from redpebble.distributed.messages.mpi_transport import MpiTransport
+from redpebble.distributed.messages.shared_memory_transport import open_inboxes
+from redpebble.distributed.messages.transport import Channel, Incoming, Outgoing, Transport
 from redpebble.distributed.native.block_layout import flag_bytes, row_bytes
 from redpebble.distributed.parts.part_file import Part
 from redpebble.distributed.parts.steps import Call, Receive, Route, Send
@@ -15,42 +16,53 @@ if TYPE_CHECKING:
 SLOTS: Final = 3
 """Tiles in flight: one computes, one waits, one fills the gaps between them."""
 
-End = tuple[int, int]
-"""A step of the part and a slot."""
+
+class SlotStep(NamedTuple):
+    """A step of the part, by its number, as one slot runs it."""
+
+    step: int
+    slot: int
+
+
+class TileShape(NamedTuple):
+    """How many blocks a tile has, and how many samples a block."""
+
+    blocks: int
+    width: int
 
 
 @dataclass(frozen=True)
-class Ways:
-    """The ways of a part's messages, in the order of the routes of a step."""
+class Channels:
+    """The channels of a part's messages, in the order of the routes of a step."""
 
-    mpi: MpiPost
-    outgoing: dict[End, list[Outgoing]]
-    incoming: dict[End, list[Incoming]]
+    mpi: MpiTransport
+    outgoing: dict[SlotStep, list[Outgoing]]
+    incoming: dict[SlotStep, list[Incoming]]
 
     @staticmethod
-    def open(comm: "Intracomm", part: Part, blocks: tuple[int, int], *, shared: bool) -> "Ways":
-        """Open the ways for tiles of so many blocks of so many samples; all ranks call it, with the same `shared`."""
+    def open(comm: "Intracomm", part: Part, tile: TileShape, *, shared: bool) -> "Channels":
+        """Open the channels for tiles of one shape; all ranks call it, with the same `shared`."""
         ends = [
-            ((index, slot), step, Way(route.rank, tag_of(step.tag, slot), message_bytes(route, blocks)))
+            (SlotStep(index, slot), step, Channel(route.rank, tag_of(step.tag, slot), message_bytes(route, tile)))
             for index, step in enumerate(part.steps)
             if not isinstance(step, Call)
             for slot in range(SLOTS)
             for route in step.routes
         ]
-        mpi = MpiPost(comm)
-        arriving = [way for _, step, way in ends if isinstance(step, Receive)]
+        mpi = MpiTransport(comm)
+        arriving = [channel for _, step, channel in ends if isinstance(step, Receive)]
         near = open_inboxes(comm, arriving) if shared else None
-        ways = Ways(mpi, {}, {})
-        for end, step, way in ends:
-            post = near if near is not None and near.reaches(way.rank) else mpi
+        channels = Channels(mpi, {}, {})
+        for key, step, channel in ends:
+            transport: Transport = near if near is not None and near.reaches(channel.rank) else mpi
             if isinstance(step, Send):
-                ways.outgoing.setdefault(end, []).append(post.outgoing(*way))
+                channels.outgoing.setdefault(key, []).append(transport.outgoing(channel))
             else:
-                ways.incoming.setdefault(end, []).append(post.incoming(*way))
-        return ways
+                channels.incoming.setdefault(key, []).append(transport.incoming(channel))
+        return channels
 
     def all_gone(self) -> bool:
-        """Return whether nothing is on its way over MPI any more."""
+        """Return whether all messages over MPI have gone."""
         self.mpi.progress()
         return self.mpi.is_idle
 
@@ -60,7 +72,7 @@ def tag_of(number: int, slot: int) -> int:
     return number * SLOTS + slot
 
 
-def message_bytes(route: Route, blocks: tuple[int, int]) -> int:
-    """Return the bytes of a message that leaves nothing out, of (number, width) blocks."""
-    number, width = blocks
-    return flag_bytes(len(route.rows), number) + len(route.rows) * number * row_bytes(width)
+def message_bytes(route: Route, tile: TileShape) -> int:
+    """Return the bytes of a message that leaves nothing out."""
+    rows = len(route.rows)
+    return flag_bytes(rows, tile.blocks) + rows * tile.blocks * row_bytes(tile.width)

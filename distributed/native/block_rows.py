@@ -6,7 +6,7 @@ zeros is no row of zeros: it is the bits that count.)
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from llvmlite import ir
 
@@ -26,8 +26,32 @@ from redpebble.lowering.llvm.builder import (
 
 BYTE: Final = ir.IntType(8)
 
-Step = Callable[[tuple[ir.Value, ir.Value, ir.Value], ir.Value], ir.Value]
-"""Emits the work on a row: ((block, row, place of its flag), rows in the message so far) -> the rows then."""
+
+class Position(NamedTuple):
+    """A row of a message: its block, its index among the rows, and the index of its flag."""
+
+    block: ir.Value
+    row: ir.Value
+    flag: ir.Value
+
+
+class Counts(NamedTuple):
+    """How many rows a message is made of, and of how many blocks each."""
+
+    rows: ir.Value
+    blocks: ir.Value
+
+
+class Signature(NamedTuple):
+    """The arguments of a function: so many pointers and sizes, and which of the pointers is the message."""
+
+    pointers: int
+    sizes: int
+    message: int
+
+
+Step = Callable[[Position, ir.Value], ir.Value]
+"""Emits the work on a row, for the rows in the message so far; returns the rows then."""
 
 
 def emit_pack(code: Code, symbol: str, width: int) -> None:
@@ -37,8 +61,8 @@ def emit_pack(code: Code, symbol: str, width: int) -> None:
         values, numbers, message, _, _, _, stride = args
         lanes = code.lanes(builder, code.column_lanes(width))
 
-        def one(position: tuple[ir.Value, ir.Value, ir.Value], count: ir.Value) -> ir.Value:
-            block, index, place = position
+        def one(position: Position, count: ir.Value) -> ir.Value:
+            block, index, flag_index = position
             number = builder.load(builder.gep(numbers, [index], source_etype=I64), typ=I64)
             source = float_at(builder, values, builder.add(builder.mul(block, stride), builder.mul(number, i64(width))))
             target = float_at(builder, start, builder.mul(count, i64(width)))
@@ -48,12 +72,12 @@ def emit_pack(code: Code, symbol: str, width: int) -> None:
                 lanes.store(vector, float_at(builder, target, i64(first)))
                 any_bit = builder.or_(any_bit, lanes.bits(vector))
             flag = builder.zext(_is_any(builder, any_bit, lanes.width), BYTE)
-            builder.store(flag, byte_at(builder, message, place))
+            builder.store(flag, byte_at(builder, message, flag_index))
             return builder.add(count, builder.zext(flag, I64))
 
         return one
 
-    _emit(code, symbol, (PACK_ARITY, 2), step)
+    _emit(code, symbol, Signature(*PACK_ARITY, message=2), step)
 
 
 def emit_unpack(code: Code, symbol: str, width: int) -> None:
@@ -63,9 +87,9 @@ def emit_unpack(code: Code, symbol: str, width: int) -> None:
         message, values, _, _, _, stride, first_row = args
         lanes = code.lanes(builder, code.column_lanes(width))
 
-        def one(position: tuple[ir.Value, ir.Value, ir.Value], count: ir.Value) -> ir.Value:
-            block, index, place = position
-            flag = builder.load(byte_at(builder, message, place), typ=BYTE)
+        def one(position: Position, count: ir.Value) -> ir.Value:
+            block, index, flag_index = position
+            flag = builder.load(byte_at(builder, message, flag_index), typ=BYTE)
             source = float_at(builder, start, builder.mul(count, i64(width)))
             row = builder.mul(builder.add(first_row, index), i64(width))
             target = float_at(builder, values, builder.add(builder.mul(block, stride), row))
@@ -82,37 +106,37 @@ def emit_unpack(code: Code, symbol: str, width: int) -> None:
 
         return one
 
-    _emit(code, symbol, (UNPACK_ARITY, 0), step)
+    _emit(code, symbol, Signature(*UNPACK_ARITY, message=0), step)
 
 
 def _emit(
     code: Code,
     symbol: str,
-    form: tuple[tuple[int, int], int],
+    signature: Signature,
     step: Callable[[ir.IRBuilder, Sequence[ir.Argument], ir.Value], Step],
 ) -> None:
-    """Emit a function of so many pointers and sizes, one of which is the message, that does `step` for every row.
+    """Emit a function that does `step` for every row.
 
-    Of the pointers the last one is where the number of rows in the message goes; of the sizes the first two are those
-    of rows and blocks.
+    The last of its pointers is where the number of rows in the message goes;
+    the first two sizes are those of rows and blocks.
     """
-    (pointers, sizes), message = form
+    pointers = signature.pointers
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        counts = (args[pointers], args[pointers + 1])
-        start = _rows_of(builder, args[message], counts)
+        counts = Counts(args[pointers], args[pointers + 1])
+        start = _rows_of(builder, args[signature.message], counts)
         builder.store(_over_rows(builder, counts, step(builder, args, start)), args[pointers - 1])
 
-    code.function(symbol, [POINTER] * pointers + [I64] * sizes, body, exported=True)
+    code.function(symbol, [POINTER] * pointers + [I64] * signature.sizes, body, exported=True)
 
 
-def _rows_of(builder: ir.IRBuilder, message: ir.Value, counts: tuple[ir.Value, ir.Value]) -> ir.Value:
+def _rows_of(builder: ir.IRBuilder, message: ir.Value, counts: Counts) -> ir.Value:
     """Return where the rows of a message begin."""
     flags = builder.add(builder.mul(*counts), i64(ALIGNMENT - 1))
     return byte_at(builder, message, builder.and_(flags, i64(-ALIGNMENT)))
 
 
-def _over_rows(builder: ir.IRBuilder, counts: tuple[ir.Value, ir.Value], one: Step) -> ir.Value:
+def _over_rows(builder: ir.IRBuilder, counts: Counts, one: Step) -> ir.Value:
     """Emit a loop over blocks and rows; return the rows in the message."""
     rows, blocks = counts
     total = builder.alloca(I64)
@@ -120,8 +144,8 @@ def _over_rows(builder: ir.IRBuilder, counts: tuple[ir.Value, ir.Value], one: St
     with counted_loop(builder, blocks) as block:
 
         def step(index: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-            place = builder.add(builder.mul(block, rows), index)
-            return [one((block, index, place), carried[0])]
+            flag_index = builder.add(builder.mul(block, rows), index)
+            return [one(Position(block, index, flag_index), carried[0])]
 
         before = builder.load(total, typ=I64)
         (after,) = reduce_loop(builder, (i64(0), rows), [before], step)

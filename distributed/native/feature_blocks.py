@@ -77,17 +77,17 @@ def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
 class _PlacedTile(TileCode):
     """The code of a tile, some of whose values lie outside of its scratch memory."""
 
-    places: Mapping[SSAValue, ir.Value] = field(default_factory=dict[SSAValue, ir.Value])
+    pointers: Mapping[SSAValue, ir.Value] = field(default_factory=dict[SSAValue, ir.Value])
 
     @override
     def _feature_at(self, value: SSAValue, feature: ir.Value) -> ir.Value:
-        if value not in self.places:
+        if value not in self.pointers:
             return super()._feature_at(value, feature)
-        return float_at(self.builder, self.places[value], self.builder.mul(feature, i64(self.width)))
+        return float_at(self.builder, self.pointers[value], self.builder.mul(feature, i64(self.width)))
 
     @override
     def _pointer(self, value: SSAValue) -> ir.Value:
-        return self.places[value] if value in self.places else super()._pointer(value)
+        return self.pointers[value] if value in self.pointers else super()._pointer(value)
 
     def copy(self, value: SSAValue, source: ir.Value | None, target: ir.Value | None) -> None:
         """Emit a copy of a value's features; None is where it lies in scratch memory."""
@@ -98,27 +98,28 @@ class _PlacedTile(TileCode):
 
 @dataclass(frozen=True)
 class _Blocks:
-    """One function on its way to code."""
+    """The code of one function."""
 
     code: Code
     constants: ConstantTable
     width: int
     name: str
     tile: TileOp
-    heights: tuple[list[int], list[int]]
-    """Features of the buffers of arguments and of results that lie in blocks, 0 for those that are row-major."""
+    argument_heights: list[int]
+    """Features of the buffers of arguments that lie in blocks, 0 for those that are row-major."""
+    result_heights: list[int]
 
     @staticmethod
     def of(func: FuncOp, code: Code, constants: ConstantTable, width: int) -> "_Blocks":
         """Return the function of `func`, which holds one tile."""
         tile = next(op for op in func.body.block.ops if isinstance(op, TileOp))
-        heights = (_heights(func.arg_attrs, len(tile.inputs)), _heights(func.res_attrs, len(tile.outputs)))
-        return _Blocks(code, constants, width, func.sym_name.data, tile, heights)
+        arguments, results = _heights(func.arg_attrs, len(tile.inputs)), _heights(func.res_attrs, len(tile.outputs))
+        return _Blocks(code, constants, width, func.sym_name.data, tile, arguments, results)
 
     def emit(self) -> int:
         """Emit the loop over the blocks; return the bytes of scratch that it needs."""
         inner, scratch_bytes = self._emit_block()
-        width, heights = self.width, [*self.heights[0], *self.heights[1]]
+        width, heights = self.width, [*self.argument_heights, *self.result_heights]
         features = [features_of(value) for value in (*self.tile.body.block.args, *self.tile.yielded)]
         apart = [
             FLOAT_BYTES * (block_floats(height, width) if height else count * width)
@@ -133,11 +134,11 @@ class _Blocks:
                 left = builder.sub(end, row)
                 count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
                 block = builder.udiv(row, i64(width))
-                places = [
+                pointers = [
                     byte_at(builder, pointer, builder.mul(block, i64(distance)))
                     for pointer, distance in zip(outer, apart, strict=True)
                 ]
-                builder.call(inner, [*places, table, scratch, count])
+                builder.call(inner, [*pointers, table, scratch, count])
 
         self.code.function(self.name, STEP_ARGUMENTS, body, exported=True)
         return scratch_bytes
@@ -148,17 +149,17 @@ class _Blocks:
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             *outer, table, scratch, samples = args
-            placed = self._places(outer)
+            placed = self._pointers(outer)
             tables = (self.constants, table)
-            tile = _PlacedTile(self.code, builder, tables, self.width, scratch, memory.spans, places=placed)
-            for value, pointer, height in zip(self._arguments, outer[:count], self.heights[0], strict=True):
+            tile = _PlacedTile(self.code, builder, tables, self.width, scratch, memory.spans, pointers=placed)
+            for value, pointer, height in zip(self._arguments, outer[:count], self.argument_heights, strict=True):
                 if not height:
                     tile.load_rows(value, (pointer, samples))
                 elif value not in placed:
                     tile.copy(value, pointer, None)
             for op in self.tile.body.block.ops:
                 tile.emit(op)
-            for value, pointer, height in zip(self.tile.yielded, outer[count:], self.heights[1], strict=True):
+            for value, pointer, height in zip(self.tile.yielded, outer[count:], self.result_heights, strict=True):
                 if not height:
                     tile.store_rows(value, (pointer, samples))
                 elif placed.get(value) is not pointer:
@@ -171,17 +172,17 @@ class _Blocks:
     def _arguments(self) -> list[SSAValue]:
         return list(self.tile.body.block.args)
 
-    def _places(self, outer: Sequence[ir.Value]) -> dict[SSAValue, ir.Value]:
-        """Return where values lie outside of scratch memory; pieces of concats and splits must lie in the whole."""
-        places: dict[SSAValue, ir.Value] = {}
+    def _pointers(self, outer: Sequence[ir.Value]) -> dict[SSAValue, ir.Value]:
+        """Return where values lie outside of scratch memory; not so for what is joined or split."""
+        pointers: dict[SSAValue, ir.Value] = {}
         values = [*self._arguments, *self.tile.yielded]
-        for value, pointer, height in zip(values, outer, [*self.heights[0], *self.heights[1]], strict=True):
-            if height and value not in places and not _is_piece(value):
-                places[value] = pointer
-        return places
+        for value, pointer, height in zip(values, outer, [*self.argument_heights, *self.result_heights], strict=True):
+            if height and value not in pointers and not _is_joined_or_split(value):
+                pointers[value] = pointer
+        return pointers
 
 
-def _is_piece(value: SSAValue) -> bool:
+def _is_joined_or_split(value: SSAValue) -> bool:
     neighbours = [value.owner, *(use.operation for use in value.uses)]
     return any(isinstance(op, ConcatOp | SplitOp | NetworkOp) for op in neighbours)
 

@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import addressof, c_int64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from redpebble.distributed.native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
 from redpebble.distributed.parts.part_file import Part
+from redpebble.distributed.parts.steps import Indices
 from redpebble.runtime.jit import MachineCode, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
 from redpebble.runtime.store.artefact import Artefact
@@ -28,6 +29,13 @@ class CodeRequest:
     sha256: str
     threads: int
     cache: Path | None
+
+
+class BlockBuffer(NamedTuple):
+    """A buffer of feature-major blocks: its address, and how many features a block has."""
+
+    address: int
+    features: int
 
 
 def width_for(samples: int, widest: int) -> int:
@@ -74,21 +82,16 @@ class BlockCode:
 
         return run if pool is None else run_shared
 
-    def pack(self, values: int, rows: tuple[int, int], message: int, shape: tuple[int, int]) -> int:
-        """Write rows (address of their numbers, count) of a buffer into a message; return how many are not left out.
-
-        The buffer at `values` has (features, blocks); all places are addresses.
-        """
-        (numbers, count), (features, blocks) = rows, shape
-        stride = block_floats(features, self.width)
-        self._pack(values, numbers, message, self._count_address, count, blocks, stride)
+    def pack(self, values: BlockBuffer, rows: Indices, blocks: int, message: int) -> int:
+        """Write rows of the first `blocks` blocks into the message at an address; return how many are not left out."""
+        stride = block_floats(values.features, self.width)
+        self._pack(values.address, address_of(rows), message, self._count_address, len(rows), blocks, stride)
         return self._count.value
 
-    def unpack(self, message: int, values: int, rows: tuple[int, int], shape: tuple[int, int]) -> int:
-        """Read (number, first) rows of a buffer of (features, blocks) from a message; return how many it holds."""
-        (number, first), (features, blocks) = rows, shape
-        stride = block_floats(features, self.width)
-        self._unpack(message, values, self._count_address, number, blocks, stride, first)
+    def unpack(self, message: int, values: BlockBuffer, rows: range, blocks: int) -> int:
+        """Read rows of the first `blocks` blocks from the message at an address; return how many it holds."""
+        stride = block_floats(values.features, self.width)
+        self._unpack(message, values.address, self._count_address, len(rows), blocks, stride, rows.start)
         return self._count.value
 
 

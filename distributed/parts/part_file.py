@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.steps import Buffer, Call, Indices, Receive, Route, Send, Step
+from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
 from redpebble.lowering.llvm.builder import ALIGNMENT
 
 MAGIC: Final = b"pebblepart\x00\x01"
@@ -72,13 +72,13 @@ def write_part(path: Path, part: Part) -> str:
     header += b" " * (-(len(MAGIC) + 8 + len(header)) % ALIGNMENT)
     with path.open("wb") as file:
         digest = hashlib.sha256()
-        for data in _pieces(header, arrays):
+        for data in _chunks(header, arrays):
             file.write(data)
             digest.update(data)
     return digest.hexdigest()
 
 
-def _pieces(header: bytes, arrays: Sequence[Array]) -> Iterator[bytes]:
+def _chunks(header: bytes, arrays: Sequence[Array]) -> Iterator[bytes]:
     """Return what the file consists of, one array at a time."""
     yield MAGIC + len(header).to_bytes(8, "little") + header
     for array in arrays:
@@ -135,7 +135,7 @@ def _arrays(data: NDArray[np.uint8], offset: int, descriptions: Json) -> list[Ar
 
 def _step_json(step: Step, number_of: Callable[[Array], int]) -> Json:
     if isinstance(step, Call):
-        return ["call", step.function, [list(place) for place in step.places]]
+        return ["call", step.function, [list(operand) for operand in step.operands]]
     word = "send" if isinstance(step, Send) else "receive"
     return [word, step.tag, step.buffer, [[route.rank, number_of(route.rows)] for route in step.routes]]
 
@@ -143,10 +143,10 @@ def _step_json(step: Step, number_of: Callable[[Array], int]) -> Json:
 def _step(entry: Json, arrays: Sequence[Array]) -> Step:
     word, *rest = entry
     if word == "call":
-        return Call(rest[0], tuple((buffer, first) for buffer, first in rest[1]))
+        return Call(rest[0], tuple(BufferRow(*operand) for operand in rest[1]))
     tag, buffer, routes = rest
-    ways = tuple(Route(rank, _indices(arrays, number)) for rank, number in routes)
-    return Send(tag, buffer, ways) if word == "send" else Receive(tag, buffer, ways)
+    read = tuple(Route(rank, _indices(arrays, number)) for rank, number in routes)
+    return Send(tag, buffer, read) if word == "send" else Receive(tag, buffer, read)
 
 
 def _indices(arrays: Sequence[Array], number: int) -> Indices:

@@ -16,9 +16,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from redpebble.distributed.graph.ownership import Ownership
-from redpebble.distributed.parts.pieces import Exchange, Key, Piece, Segment, build_function
-from redpebble.distributed.parts.rank_pieces import Entry, RankPieces
-from redpebble.distributed.parts.steps import Buffer, Call, Indices, Receive, Route, Send, Step
+from redpebble.distributed.parts.rank_functions import Computation, Exchange, Key, RankFunction, build_function
+from redpebble.distributed.parts.rank_schedule import Entry, RankSchedule
+from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,16 @@ class RankProgram:
 
 def rank_program(ownership: Ownership, rank: int, *, overlap: bool = True) -> RankProgram:
     """Return the program of part `rank`; without `overlap` a layer waits for everything it needs."""
-    pieces = RankPieces(ownership, rank, overlap=overlap)
-    return _Assembly(ownership, rank, pieces, pieces.sequence()).program()
+    return _Assembly(RankSchedule(ownership, rank, overlap=overlap)).program()
 
 
 class _Assembly:
     """Steps under construction."""
 
-    def __init__(self, ownership: Ownership, rank: int, pieces: RankPieces, sequence: Sequence[Entry]) -> None:
-        self.ownership, self.rank = ownership, rank
-        self.views = pieces.views
-        self.pieces = pieces
-        self.parts = _segments(sequence)
+    def __init__(self, schedule: RankSchedule) -> None:
+        self.schedule, self.ownership, self.rank = schedule, schedule.ownership, schedule.rank
+        self.parts = _functions(schedule.entries())
+        self.views = schedule.views
         self.numbers: dict[Key, int] = {}
         self.buffers: list[Buffer] = []
 
@@ -63,15 +61,15 @@ class _Assembly:
             if not results:
                 continue
             name = f"run{len(functions)}"
-            functions.append(build_function(name, part.pieces, (part.reads, results), self.views))
-            steps.append(Call(name, tuple(self._place(key) for key in (*part.reads, *results))))
+            functions.append(build_function(name, part, results, self.views))
+            steps.append(Call(name, tuple(self._start(key) for key in (*part.reads, *results))))
         graph = self.ownership.graph
         return RankProgram(
             ModuleOp(list(functions)),
             tuple(self.buffers),
             tuple(steps),
             tuple(self.ownership.own(port.value, self.rank) for port in graph.inputs),
-            tuple(self.pieces.own_order(port.value) for port in graph.outputs),
+            tuple(self.schedule.own_order(port.value) for port in graph.outputs),
         )
 
     def _is_read_after(self, index: int, key: Key) -> bool:
@@ -79,31 +77,31 @@ class _Assembly:
         buffer = self.views[key].buffer
         return any(
             any(self.views[read].buffer == buffer for read in part.reads)
-            if isinstance(part, Segment)
+            if isinstance(part, RankFunction)
             else part.is_send and self.views[part.key].buffer == buffer
             for part in self.parts[index + 1 :]
         )
 
-    def _place(self, key: Key) -> tuple[int, int]:
-        """Return the buffer and the first row of some features."""
+    def _start(self, key: Key) -> BufferRow:
+        """Return where some features begin."""
         view = self.views[key]
         if view.buffer not in self.numbers:
             self.numbers[view.buffer] = len(self.buffers)
-            place = key.kind if key.is_row_major or key.kind == "zeros" else "blocks"
-            self.buffers.append(Buffer(view.height, place, key.number if key.is_row_major else -1))
-        return self.numbers[view.buffer], view.first
+            kind = key.kind if key.is_row_major or key.kind == "zeros" else "blocks"
+            self.buffers.append(Buffer(view.height, kind, key.number if key.is_row_major else -1))
+        return BufferRow(self.numbers[view.buffer], view.first)
 
     def _exchange(self, exchange: Exchange) -> Step:
         number = exchange.key.number
-        value: SSAValue = self.pieces.values[number]
-        buffer, first = self._place(exchange.key)
+        value: SSAValue = self.schedule.values[number]
+        buffer, first = self._start(exchange.key)
         routes = list[Route]()
         if exchange.is_send:
-            own = self.pieces.own_order(value)
-            place = np.empty(int(own.max()) + 1, dtype=np.int64)
-            place[own] = np.arange(len(own))
+            own = self.schedule.own_order(value)
+            row = np.empty(int(own.max()) + 1, dtype=np.int64)
+            row[own] = np.arange(len(own))
             for other, features in self.ownership.sent(value, self.rank).items():
-                routes.append(Route(other, place[features]))
+                routes.append(Route(other, row[features]))
             return Send(number, buffer, tuple(routes))
         for other, features in self.ownership.received(value, self.rank).items():
             routes.append(Route(other, np.arange(first, first + len(features), dtype=np.int64)))
@@ -111,17 +109,17 @@ class _Assembly:
         return Receive(number, buffer, tuple(routes))
 
 
-def _segments(sequence: Sequence[Entry]) -> list[Segment | Exchange]:
-    """Return the sequence with the pieces between two exchanges joined."""
-    parts: list[Segment | Exchange] = []
-    pending: list[Piece] = []
+def _functions(sequence: Sequence[Entry]) -> list[RankFunction | Exchange]:
+    """Return the sequence with the computations between two exchanges joined."""
+    parts: list[RankFunction | Exchange] = []
+    pending: list[Computation] = []
     for entry in sequence:
-        if isinstance(entry, Piece):
+        if isinstance(entry, Computation):
             pending.append(entry)
             continue
         if pending:
-            parts.append(Segment(tuple(pending)))
+            parts.append(RankFunction(tuple(pending)))
             pending = []
         if isinstance(entry, Exchange):
             parts.append(entry)
-    return [*parts, Segment(tuple(pending))] if pending else parts
+    return [*parts, RankFunction(tuple(pending))] if pending else parts

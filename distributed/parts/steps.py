@@ -13,23 +13,30 @@ class Buffer(NamedTuple):
     """Features of a value, and where they lie: feature-major blocks, or a row-major input or output of the network."""
 
     features: int
-    place: str
+    kind: str
     """`blocks`, `zeros` (blocks of zeros), `input` or `output`."""
     port: int
     """Number of the input or output, else -1."""
 
 
+class BufferRow(NamedTuple):
+    """Where rows begin: the number of a buffer, and a row of it."""
+
+    buffer: int
+    row: int
+
+
 @dataclass(frozen=True)
 class Call:
-    """Run a native function on its arguments, then its results: (buffer, first row) each."""
+    """Run a native function on its operands: the arguments, then the results."""
 
     function: str
-    places: tuple[tuple[int, int], ...]
+    operands: tuple[BufferRow, ...]
 
     @property
     def buffers(self) -> tuple[int, ...]:
         """The numbers of the buffers."""
-        return tuple(buffer for buffer, _ in self.places)
+        return tuple(operand.buffer for operand in self.operands)
 
 
 class Route(NamedTuple):

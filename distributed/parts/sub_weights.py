@@ -1,4 +1,4 @@
-"""Pieces of weights that one rank holds."""
+"""The parts of weights that one rank holds."""
 
 import numpy as np
 
@@ -15,8 +15,8 @@ def sub_weight(weight: Weight, inputs: Indices, outputs: Indices) -> Weight:
     position[inputs] = np.arange(len(inputs))
     counts = np.diff(weight.pointers)[outputs]
     ends = np.cumsum(counts)
-    places: Indices = np.arange(int(counts.sum()))
-    entries: Indices = np.repeat(weight.pointers[:-1][outputs] - (ends - counts), counts) + places
+    numbers: Indices = np.arange(int(counts.sum()))
+    entries: Indices = np.repeat(weight.pointers[:-1][outputs] - (ends - counts), counts) + numbers
     columns, rows = np.repeat(np.arange(len(outputs)), counts), position[weight.rows[entries]]
     stays = rows >= 0
     columns, rows, entries = columns[stays], rows[stays], entries[stays]
@@ -36,8 +36,8 @@ def uses(weight: Weight, inputs: Indices, outputs: Indices) -> np.ndarray[tuple[
     return hits[weight.pointers[1:]][outputs] > hits[weight.pointers[:-1]][outputs]
 
 
-def placement(rows: Indices, count: int) -> CscMatrix:
-    """Return the matrix of ones that puts feature i at place `rows[i]` of `count`."""
+def permutation(rows: Indices, count: int) -> CscMatrix:
+    """Return the matrix of ones that puts feature i into column `rows[i]` of `count`."""
     order = np.argsort(rows)
     pointers = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=count), out=pointers[1:])

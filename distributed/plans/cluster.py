@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.distributed.parts.block_width import block_width
+from redpebble.distributed.parts.tile_sizes import block_width
 from redpebble.passes.analysis.weights import connection_count, weight_of
 
 if TYPE_CHECKING:

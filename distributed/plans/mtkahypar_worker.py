@@ -56,8 +56,8 @@ def write_task(folder: Path, task: Task) -> None:
     }
     for number, layer in enumerate(task.layers):
         lists = (*layer.members, *layer.group_nets, *layer.net_groups)
-        for place, array in enumerate((*lists, layer.weights, layer.net_of, layer.net_sizes)):
-            arrays[f"{number}.{place}"] = array
+        for index, array in enumerate((*lists, layer.weights, layer.net_of, layer.net_sizes)):
+            arrays[f"{number}.{index}"] = array
     np.savez(folder / PROBLEM, allow_pickle=False, **arrays)
 
 
@@ -68,7 +68,7 @@ def read_task(folder: Path) -> Task:
         limits = [int(limit) for limit in file["limits"]]
         layers: list[LayerHypergraph] = []
         for number in range(len(limits)):
-            a = [file[f"{number}.{place}"] for place in range(9)]
+            a = [file[f"{number}.{index}"] for index in range(9)]
             layers.append(LayerHypergraph(Lists(a[0], a[1]), a[6], Lists(a[2], a[3]), Lists(a[4], a[5]), a[7], a[8]))
         return Task(layers, limits, file["owners"], part_count, first, seed, threads)
 
@@ -84,14 +84,21 @@ def solve_task(folder: Path, solve: Solver) -> None:
     owners = task.input_owners
     for number in range(task.first, len(task.layers)):
         layer = task.layers[number]
-        parts = solve(problem_of(layer, owners, (task.part_count, task.most_connections[number])))
+        parts = solve(problem_of(layer, owners, Balance(task.part_count, task.most_connections[number])))
         with replacing(result_file(folder, number)) as file:
             np.save(file, parts)
         owners = layer.owners_of(parts)
 
 
-def problem_of(layer: LayerHypergraph, owners: Owners, balance: tuple[int, int]) -> Problem:
-    """Return what is asked for a layer; `balance` is (parts, most connections of one)."""
+class Balance(NamedTuple):
+    """How many parts there are, and the most connections of one."""
+
+    part_count: int
+    most_connections: int
+
+
+def problem_of(layer: LayerHypergraph, owners: Owners, balance: Balance) -> Problem:
+    """Return what is asked for a layer."""
     part_count, most = balance
     owned = layer.owned(owners, part_count)
     nets, parts = np.nonzero(owned)
@@ -100,11 +107,11 @@ def problem_of(layer: LayerHypergraph, owners: Owners, balance: tuple[int, int])
     groups = [
         layer.net_groups.items[slice(*layer.net_groups.pointers[net : net + 2])].tolist() for net in (*nets, *loose)
     ]
-    places = [*([layer.group_count + part] for part in parts.tolist()), *([] for _ in loose)]
+    fixed = [*([layer.group_count + part] for part in parts.tolist()), *([] for _ in loose)]
     # Mt-KaHyPar 1.7 dies of vertices of weight 0
     weights = np.maximum(layer.weights, 1)
     return Problem(
-        nets=[[*pins, *place] for pins, place in zip(groups, places, strict=True)],
+        nets=[[*pins, *vertex] for pins, vertex in zip(groups, fixed, strict=True)],
         net_weights=[*owned[nets, parts].tolist(), *free[loose].tolist()],
         vertex_weights=[*weights.tolist(), *([1] * part_count)],
         part_count=part_count,

@@ -1,4 +1,4 @@
-"""Which way to split a network over machines, and why: the batch, the rows of its weights, or its layers.
+"""How to split a network over machines, and why: by the batch, the rows of its weights, or its layers.
 
 Splitting the batch sends nothing, but every machine holds the whole network. Splitting rows and layers divides the
 weights; rows also divide the work on one sample, at the price of messages in every layer, and layers, a pipeline, send
@@ -21,14 +21,14 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.tensors import shape_of
 from redpebble.distributed.graph.batch_axis import check_batch_axis
 from redpebble.distributed.graph.row_graph import RowGraph
-from redpebble.distributed.making_parts import batch_tile
-from redpebble.distributed.parts.block_width import block_width
+from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
 from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
 from redpebble.distributed.plans.mtkahypar_starts import MtKaHyPar, is_installed
 from redpebble.distributed.plans.simulate import (
     TILES_IN_FLIGHT,
     Ends,
     PredictedTime,
+    SampleWork,
     Workload,
     simulate,
     simulate_batch,
@@ -87,7 +87,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A way to split, what it is predicted to take, and what a machine needs; `why` is one line."""
+    """A kind of split, what it is predicted to take, and what a machine needs; `why` is one line."""
 
     kind: str
     time: PredictedTime
@@ -103,7 +103,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The way that was chosen; `lines` say of each way what it takes or why it does not work, and which one it is."""
+    """The split that was chosen; `lines` say what each kind takes or why it does not work, and which one it is."""
 
     kind: str
     partition: Partition | None
@@ -120,7 +120,7 @@ def plan(module: ModuleOp, request: PlanRequest) -> Plan:
     """
     kinds = KINDS if request.kind == "auto" else (request.kind,)
     planner = _Planner(module, request)
-    ways: dict[str, Callable[[], Candidate]] = {
+    planners: dict[str, Callable[[], Candidate]] = {
         "batch": planner.batch,
         "rows": planner.rows,
         "layers": planner.layers,
@@ -129,7 +129,7 @@ def plan(module: ModuleOp, request: PlanRequest) -> Plan:
     lines: list[str] = []
     for kind in kinds:
         try:
-            found.append(ways[kind]())
+            found.append(planners[kind]())
             lines.append(found[-1].line)
         except UnsupportedModelError as error:
             if len(kinds) == 1:
@@ -177,7 +177,7 @@ class _Planner:
         request = self._request
         own = -(-request.batch // request.part_count)
         counts = self._connections()
-        work = sum(counts), self._sample_bytes() // VALUE_BYTES
+        work = SampleWork(sum(counts), self._sample_bytes() // VALUE_BYTES)
         time = simulate_batch(work, request.part_count, self._machine, request.batch)
         weights = sum(count * size for count, size in zip(counts, self._connection_bytes(), strict=True))
         memory = weights + own * self._sample_bytes()

@@ -41,17 +41,24 @@ class Ends(NamedTuple):
     outputs: NDArray[np.int64]
 
 
+class SampleWork(NamedTuple):
+    """The work of a whole network on one sample: its connections, and the values of its inputs and outputs."""
+
+    connections: int
+    values: int
+
+
 @dataclass(frozen=True)
 class PredictedTime:
     """Seconds of a batch, and what they consist of."""
 
     seconds: float
     path: float
-    """Of one tile, from the first layer to the last."""
+    """Seconds of one tile, from the first layer to the last."""
     working: float
-    """That the busiest rank works on one tile."""
+    """Seconds that the busiest rank works on one tile."""
     wire: float
-    """That the busiest wire is taken by one tile."""
+    """Seconds that the busiest wire is taken by one tile."""
 
 
 def simulate(
@@ -64,9 +71,7 @@ def simulate(
     for number, layer in enumerate(layers):
         if number == 0:
             count = len(layer.connections)
-            begin, end = (
-                _transposition(values, machine, tile) for values in ends or (np.zeros(count), np.zeros(count))
-            )
+            begin, end = (_transposition(values, machine, tile) for values in ends or np.zeros((2, count)))
             ready, working, wire, last = begin, begin, np.zeros(count), begin
             first = np.where(begin > 0, 0.0, np.inf)
         step = _step(layer, machine, tile, ready)
@@ -117,8 +122,9 @@ def _transposition(values: NDArray[np.int64] | Seconds, machine: Machine, sample
     return values.astype(np.float64) * (VALUE_BYTES * samples / machine.transposed_bytes)
 
 
-def simulate_batch(work: tuple[int, int], part_count: int, machine: Machine, batch: int) -> PredictedTime:
-    """Return the time of a batch that is cut into slices; `work` is (connections, values of inputs and outputs)."""
+def simulate_batch(work: SampleWork, part_count: int, machine: Machine, batch: int) -> PredictedTime:
+    """Return the time of a batch that is cut into a slice for each part."""
     samples = -(-batch // part_count)
-    seconds = work[0] * samples / machine.products + float(_transposition(np.array(work[1]), machine, samples))
+    transposition = float(_transposition(np.array(work.values), machine, samples))
+    seconds = work.connections * samples / machine.products + transposition
     return PredictedTime(seconds, seconds, seconds, 0.0)

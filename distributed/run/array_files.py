@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from redpebble.dialect.symbolic_sizes import bind_symbols
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.parts.plan_file import PortShape
-from redpebble.distributed.run.network import Slice
+from redpebble.distributed.run.partitioned_network import Slice
 
 Floats = NDArray[np.float32]
 
@@ -70,7 +70,10 @@ def sizes_of(ports: Sequence[PortShape], inputs: Mapping[str, Floats]) -> dict[s
 
 @dataclass(frozen=True)
 class OutputFile:
-    """An output on its way: a file beside the one that it becomes, which must not exist half-written."""
+    """An output that all ranks write into one file, which gets its name when it is complete.
+
+    (`foundation.atomic_files` is for files of one process; here all have to know the unfinished one.)
+    """
 
     path: Path
     shape: tuple[int, ...]
@@ -118,8 +121,8 @@ def columns(features: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     return features
 
 
-def read_slice(whole: Floats, entry: Slice, samples: tuple[int, int]) -> Floats:
+def read_slice(whole: Floats, entry: Slice, samples: range) -> Floats:
     """Return a rank's slice of an input, in memory."""
     if entry.features is None:
-        return np.array(whole[slice(*samples)])
+        return np.array(whole[samples.start : samples.stop])
     return np.ascontiguousarray(whole[..., columns(entry.features)])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
-class Loaded(NamedTuple):
+class LoadedPart(NamedTuple):
     """The plan, this rank's part, and the sha256 of its file in hexadecimal digits."""
 
     plan: PlanFile
@@ -21,7 +21,7 @@ class Loaded(NamedTuple):
     sha256: str
 
 
-def load_part(comm: "Intracomm", folder: Path) -> Loaded:
+def load_part(comm: "Intracomm", folder: Path) -> LoadedPart:
     """Return what the rank of `comm` runs.
 
     Raises:
@@ -39,7 +39,7 @@ def load_part(comm: "Intracomm", folder: Path) -> Loaded:
     return loaded
 
 
-def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> Loaded:
+def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
     if plan.part_count != size:
         raise PartError(f"{folder} holds {plan.part_count} parts, and there are {size} ranks: expected as many")
     entry = plan.parts[rank]
@@ -54,4 +54,4 @@ def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> Loaded:
     part = read_part(path)
     if part.part_count != size or part.rank not in (rank, -1):
         raise PartError(f"{path} is part {part.rank} of {part.part_count}, expected part {rank} of {size}")
-    return Loaded(plan, part, digest)
+    return LoadedPart(plan, part, digest)

@@ -6,25 +6,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.messages.messages import Incoming, Outgoing
+from redpebble.distributed.messages.transport import Incoming, Outgoing
 from redpebble.distributed.native.block_layout import flag_bytes, row_bytes
-from redpebble.distributed.parts.block_code import BlockCode
+from redpebble.distributed.parts.block_code import BlockBuffer, BlockCode
 from redpebble.distributed.parts.steps import Route
-from redpebble.distributed.run.traffic_report import RankReport
+from redpebble.distributed.run.rank_report import RankReport
 from redpebble.runtime.memory import address_of
 
 
 @dataclass(frozen=True)
-class Place:
-    """A buffer of a slot."""
+class SlotBuffer:
+    """A buffer of a slot, the code that reads and writes it, and the report that counts its rows."""
 
     code: BlockCode
     report: RankReport
-    address: int
-    features: int
+    values: BlockBuffer
 
 
-class Compute:
+class ComputeStep:
     """Runs a function."""
 
     def __init__(self, code: BlockCode, function: str, table: NDArray[np.uint64]) -> None:
@@ -40,55 +39,53 @@ class Compute:
         self._run(self._address, samples)
 
 
-class Dispatch:
+class SendStep:
     """Sends rows of a buffer."""
 
-    def __init__(self, place: Place, routes: Iterable[Route], ways: Sequence[Outgoing]) -> None:
-        """Take the ways of the routes."""
-        self._place, self._ways = place, ways
+    def __init__(self, buffer: SlotBuffer, routes: Iterable[Route], channels: Sequence[Outgoing]) -> None:
+        """Take the channels of the routes."""
+        self._buffer, self._channels = buffer, channels
         self._rows = [np.ascontiguousarray(route.rows) for route in routes]
 
     def may_run(self) -> bool:
         """Return whether what was sent last has gone."""
-        return all(way.may_send() for way in self._ways)
+        return all(channel.may_send() for channel in self._channels)
 
     def run(self, samples: int) -> None:
         """Pack and send."""
-        place, width = self._place, self._place.code.width
-        blocks = -(-samples // width)
-        for way, rows in zip(self._ways, self._rows, strict=True):
-            numbers = (address_of(rows), len(rows))
-            message = way.begin()
-            count = place.code.pack(place.address, numbers, message, (place.features, blocks))
-            flags, payload = flag_bytes(len(rows), blocks), count * row_bytes(width)
-            way.send(flags + payload)
-            place.report.sent(count, len(rows) * blocks - count, (payload, flags))
+        code = self._buffer.code
+        blocks = -(-samples // code.width)
+        for channel, rows in zip(self._channels, self._rows, strict=True):
+            count = code.pack(self._buffer.values, rows, blocks, channel.begin())
+            flags, payload = flag_bytes(len(rows), blocks), count * row_bytes(code.width)
+            channel.send(flags + payload)
+            self._buffer.report.sent(count, len(rows) * blocks - count, payload, flags)
 
 
-class Collect:
+class ReceiveStep:
     """Waits for rows of others, and puts them into a buffer."""
 
     def __init__(
-        self, place: Place, routes: Iterable[Route], ways: Sequence[Incoming], following: Sequence[Incoming]
+        self, buffer: SlotBuffer, routes: Iterable[Route], channels: Sequence[Incoming], following: Sequence[Incoming]
     ) -> None:
-        """Take the ways of the routes, and those of the step that waits next."""
-        self._place, self._ways, self._following = place, ways, following
-        self._spans = [(len(route.rows), int(route.rows[0])) for route in routes]
+        """Take the channels of the routes, and those of the step that waits next."""
+        self._buffer, self._channels, self._following = buffer, channels, following
+        self._rows = [range(int(route.rows[0]), int(route.rows[-1]) + 1) for route in routes]
 
     def may_run(self) -> bool:
         """Return whether everything has arrived."""
-        return all(way.has_arrived() for way in self._ways)
+        return all(channel.has_arrived() for channel in self._channels)
 
     def run(self, samples: int) -> None:
         """Unpack, and make ready for what comes next, so that it needs no copy on the way."""
-        place, width = self._place, self._place.code.width
-        shape = (place.features, -(-samples // width))
-        for way, span in zip(self._ways, self._spans, strict=True):
-            rows = place.code.unpack(way.message, place.address, span, shape)
-            way.release()
-            place.report.row_bytes_received += rows * row_bytes(width)
-        for way in self._following:
-            way.expect()
+        code = self._buffer.code
+        blocks = -(-samples // code.width)
+        for channel, rows in zip(self._channels, self._rows, strict=True):
+            count = code.unpack(channel.message, self._buffer.values, rows, blocks)
+            channel.release()
+            self._buffer.report.row_bytes_received += count * row_bytes(code.width)
+        for channel in self._following:
+            channel.expect()
 
 
-SlotStep = Compute | Dispatch | Collect
+ReadyStep = ComputeStep | SendStep | ReceiveStep

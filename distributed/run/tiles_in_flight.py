@@ -1,4 +1,4 @@
-"""Batch tiles on their way through a rank's steps: while one waits for rows of others, the next one computes.
+"""Batch tiles on their channel through a rank's steps: while one waits for rows of others, the next one computes.
 
 A tile runs until it needs rows that have not arrived, or its last message has not gone, then the next one goes on. Tile
 t takes slot t mod `SLOTS` on every rank, a message's tag names value and slot, and a slot takes its tiles in order: so
@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.messages.channels import Ways
-from redpebble.distributed.messages.messages import Incoming
+from redpebble.distributed.messages.channels import Channels, SlotStep, TileShape
+from redpebble.distributed.messages.transport import Incoming
 from redpebble.distributed.native.block_layout import buffer_bytes, row_bytes
-from redpebble.distributed.parts.block_code import BlockCode
+from redpebble.distributed.parts.block_code import BlockBuffer, BlockCode
 from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Call, Send
-from redpebble.distributed.run.slot_steps import Collect, Compute, Dispatch, Place, SlotStep
-from redpebble.distributed.run.traffic_report import RankReport
+from redpebble.distributed.parts.steps import BufferRow, Call, Send
+from redpebble.distributed.run.rank_report import RankReport
+from redpebble.distributed.run.slot_steps import ComputeStep, ReadyStep, ReceiveStep, SendStep, SlotBuffer
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
 from redpebble.runtime.memory import address_of, aligned_bytes
 
@@ -32,26 +32,25 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Flight:
+class TileContext:
     """What the tiles of one call have in common."""
 
     part: Part
     code: BlockCode
-    tile: int
-    """Samples of a tile, a multiple of the width."""
-    ways: Ways
+    tile: TileShape
+    channels: Channels
     report: RankReport
 
 
 class Slot:
     """Memory for one tile at a time, and how far it is."""
 
-    def __init__(self, flight: Flight, number: int) -> None:
-        self._flight, self._number = flight, number
-        self._memory, self._places = self._planned()
-        part = flight.part
+    def __init__(self, context: TileContext, number: int) -> None:
+        self._context, self._number = context, number
+        self._memory, self._addresses = self._place_buffers()
+        part = context.part
         self._tables: dict[int, NDArray[np.uint64]] = {
-            index: np.array([self._address(*place) for place in step.places], dtype=np.uint64)
+            index: np.array([self._address(operand) for operand in step.operands], dtype=np.uint64)
             for index, step in enumerate(part.steps)
             if isinstance(step, Call)
         }
@@ -65,28 +64,28 @@ class Slot:
         self._expected, self._steps = self._ready_steps()
         self._step, self._samples = len(part.steps), 0
 
-    def _ready_steps(self) -> tuple[Sequence[Incoming], list[SlotStep]]:
+    def _ready_steps(self) -> tuple[Sequence[Incoming], list[ReadyStep]]:
         """Return what a tile expects first, and its steps."""
-        flight, found = self._flight, list[SlotStep]()
+        context, found = self._context, list[ReadyStep]()
         following: Sequence[Incoming] = ()
-        for index, step in reversed(list(enumerate(flight.part.steps))):
+        for index, step in reversed(list(enumerate(context.part.steps))):
             if isinstance(step, Call):
-                found.append(Compute(flight.code, step.function, self._tables[index]))
+                found.append(ComputeStep(context.code, step.function, self._tables[index]))
                 continue
-            features = flight.part.buffers[step.buffer].features
-            place = Place(flight.code, flight.report, self._places[step.buffer], features)
+            features = context.part.buffers[step.buffer].features
+            values = BlockBuffer(self._addresses[step.buffer], features)
+            buffer = SlotBuffer(context.code, context.report, values)
             if isinstance(step, Send):
-                found.append(Dispatch(place, step.routes, flight.ways.outgoing[index, self._number]))
+                found.append(SendStep(buffer, step.routes, context.channels.outgoing[SlotStep(index, self._number)]))
                 continue
-            ways = flight.ways.incoming[index, self._number]
-            found.append(Collect(place, step.routes, ways, following))
-            following = ways
+            channels = context.channels.incoming[SlotStep(index, self._number)]
+            found.append(ReceiveStep(buffer, step.routes, channels, following))
+            following = channels
         return following, found[::-1]
 
-    def _planned(self) -> tuple[NDArray[np.uint8], list[int]]:
+    def _place_buffers(self) -> tuple[NDArray[np.uint8], list[int]]:
         """Return the memory of all buffers, and the address of each; what is dead makes room."""
-        part, flight = self._flight.part, self._flight
-        blocks = flight.tile // flight.code.width
+        part, context = self._context.part, self._context
         first, last = dict[int, int](), dict[int, int]()
         for index, step in enumerate(part.steps):
             for buffer in step.buffers if isinstance(step, Call) else (step.buffer,):
@@ -95,38 +94,37 @@ class Slot:
         homes = [number for number, buffer in enumerate(part.buffers) if buffer.port < 0 and number in first]
         lifetimes = [
             Lifetime(
-                buffer_bytes(part.buffers[number].features, blocks, flight.code.width),
-                0 if part.buffers[number].place == "zeros" else first[number],
-                len(part.steps) if part.buffers[number].place == "zeros" else last[number],
+                buffer_bytes(part.buffers[number].features, *context.tile),
+                0 if part.buffers[number].kind == "zeros" else first[number],
+                len(part.steps) if part.buffers[number].kind == "zeros" else last[number],
             )
             for number in homes
         ]
         plan = plan_offsets(lifetimes)
         memory = aligned_bytes(plan.total)
         memory[...] = 0
-        places = [0] * len(part.buffers)
+        addresses = [0] * len(part.buffers)
         for number, offset in zip(homes, plan.offsets, strict=True):
-            places[number] = address_of(memory) + offset
-        return memory, places
+            addresses[number] = address_of(memory) + offset
+        return memory, addresses
 
-    def _address(self, buffer: int, first_row: int) -> int:
-        """Return where a row of a buffer's first block lies."""
-        return self._places[buffer] + first_row * row_bytes(self._flight.code.width)
+    def _address(self, start: BufferRow) -> int:
+        """Return the address of a row of a buffer's first block."""
+        return self._addresses[start.buffer] + start.row * row_bytes(self._context.code.width)
 
     @property
     def is_done(self) -> bool:
         """Whether the tile is through."""
         return self._step == len(self._steps)
 
-    def start(self, inputs: Sequence[Floats], outputs: Sequence[Floats], span: tuple[int, int]) -> None:
-        """Take the samples of a span."""
-        begin, end = span
-        self._samples, self._step = end - begin, 0
+    def start(self, inputs: Sequence[Floats], outputs: Sequence[Floats], samples: range) -> None:
+        """Begin a tile of some samples."""
+        self._samples, self._step = len(samples), 0
         for index, entry, buffer in self._row_major:
-            array = (inputs if buffer.place == "input" else outputs)[buffer.port]
-            self._tables[index][entry] = address_of(array) + begin * buffer.features * array.itemsize
-        for way in self._expected:
-            way.expect()
+            array = (inputs if buffer.kind == "input" else outputs)[buffer.port]
+            self._tables[index][entry] = address_of(array) + samples.start * buffer.features * array.itemsize
+        for channel in self._expected:
+            channel.expect()
 
     def advance(self) -> bool:
         """Do one step; return False when it has to wait for others."""
@@ -142,12 +140,13 @@ class Slot:
         return self._steps[self._step].may_run()
 
 
-def fly(
-    flight: Flight, slots: Sequence[Slot], inputs: Sequence[Floats], outputs: Sequence[Floats], samples: int
+def run_tiles(
+    context: TileContext, slots: Sequence[Slot], inputs: Sequence[Floats], outputs: Sequence[Floats], samples: int
 ) -> None:
     """Take all samples through the steps."""
-    spans = [(begin, min(begin + flight.tile, samples)) for begin in range(0, samples, flight.tile)]
-    waiting = {slot: spans[number :: len(slots)] for number, slot in enumerate(slots)}
+    size = context.tile.blocks * context.tile.width
+    tiles = [range(begin, min(begin + size, samples)) for begin in range(0, samples, size)]
+    waiting = {slot: tiles[number :: len(slots)] for number, slot in enumerate(slots)}
     active = [slot for slot, own in waiting.items() if own]
     for slot in active:
         slot.start(inputs, outputs, waiting[slot].pop(0))
@@ -165,14 +164,14 @@ def fly(
                 active.remove(slot)
         if active and not moved:
             started = time.perf_counter()
-            _poll(lambda: _progressed(flight, active))
-            flight.report.spent("waiting", time.perf_counter() - started)
-    _poll(flight.ways.all_gone)
+            _poll(lambda: _progressed(context, active))
+            context.report.spent("waiting", time.perf_counter() - started)
+    _poll(context.channels.all_gone)
 
 
-def _progressed(flight: Flight, active: Sequence[Slot]) -> bool:
+def _progressed(context: TileContext, active: Sequence[Slot]) -> bool:
     """Return whether a slot may advance; what only MPI moves goes on meanwhile."""
-    flight.ways.mpi.progress()
+    context.channels.mpi.progress()
     return any(slot.may_advance() for slot in active)
 
 

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from redpebble.distributed.graph.row_graph import RowGraph
-from redpebble.distributed.making_parts import PartsRequest, write_parts
+from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.pipeline import build as build_module
 from redpebble.theory.partition.partition import Partition
 from redpebble.verification.feeds import inputs_for

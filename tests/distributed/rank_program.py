@@ -14,7 +14,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redpebble.distributed.run.liveness import watched
-from redpebble.distributed.run.network import Network, RunOptions, Slice
+from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions, Slice
 
 Array = NDArray[Any]
 
@@ -33,7 +33,7 @@ def complaints(case: Path) -> list[str]:
     """What is wrong with the outputs of a case on this rank."""
     # the same parts run with several options, and are compiled once
     options = RunOptions(**json.loads((case / "options.json").read_text()), cache=case.parent.with_suffix(".cache"))
-    network = Network(MPI.COMM_WORLD, case / "parts", options)
+    network = PartitionedNetwork(MPI.COMM_WORLD, case / "parts", options)
     arrays: dict[str, Array] = dict(np.load(case / "feeds.npz"))
     found: list[str] = []
     batches = sorted({int(name.rpartition(".")[2]) for name in arrays})
@@ -50,7 +50,7 @@ def complaints(case: Path) -> list[str]:
     return found + wrong_counts(case, network, sum(batches))
 
 
-def wrong_counts(case: Path, network: Network, samples: int) -> list[str]:
+def wrong_counts(case: Path, network: PartitionedNetwork, samples: int) -> list[str]:
     """What is wrong with the bytes that were counted; of whole blocks every value of the volume is one number."""
     reports = MPI.COMM_WORLD.allgather(network.report)
     sent, received = (sum(getattr(report, word) for report in reports) for word in COUNTED)

@@ -1,20 +1,21 @@
-"""Memory for messages: places of an inbox have room and stay apart, what was given back is taken again."""
+"""Memory for messages: mailboxes have room and stay apart, what was given back is taken again."""
 
-from redpebble.distributed.messages.messages import MessagePool
-from redpebble.distributed.messages.shared_messages import Way, inbox_places
+from redpebble.distributed.messages.mpi_transport import MessagePool
+from redpebble.distributed.messages.shared_memory_transport import mailbox_offsets
+from redpebble.distributed.messages.transport import Channel
 from redpebble.runtime.memory import address_of
 
 LINE = 64
 
 
-def test_every_way_has_its_own_lines_of_an_inbox() -> None:
-    ways = [Way(1, tag, room) for tag, room in enumerate((1, 64, 65, 4096, 0))]
-    places = inbox_places(ways, 40 - 40 % LINE)
-    assert all(place % LINE == 0 for place in places)
-    for way, place, following in zip(ways, places, places[1:], strict=False):
+def test_every_channel_has_its_own_lines_of_an_inbox() -> None:
+    channels = [Channel(1, tag, capacity) for tag, capacity in enumerate((1, 64, 65, 4096, 0))]
+    offsets = mailbox_offsets(channels, 40 - 40 % LINE)
+    assert all(offset % LINE == 0 for offset in offsets)
+    for channel, offset, following in zip(channels, offsets, offsets[1:], strict=False):
         # two counters, a line each, stand before the message
-        assert following - place >= 2 * LINE + way.room
-    assert inbox_places([], 128) == [128]
+        assert following - offset >= 2 * LINE + channel.capacity
+    assert mailbox_offsets([], 128) == [128]
 
 
 def test_memory_that_was_given_back_is_taken_again() -> None:

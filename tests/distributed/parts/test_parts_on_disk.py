@@ -9,12 +9,12 @@ import pytest
 
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.graph.row_graph import RowGraph
-from redpebble.distributed.making_parts import PartsRequest, write_parts
 from redpebble.distributed.parts.module_text import module_of, put_constants, take_constants, text_of
 from redpebble.distributed.parts.part_file import FORMAT_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
+from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
-from redpebble.distributed.run.network import RunOptions
+from redpebble.distributed.run.partitioned_network import RunOptions
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.zoo import build
@@ -161,3 +161,12 @@ def test_options_that_make_no_sense_are_refused() -> None:
         RunOptions(threads=0)
     with pytest.raises(ValueError, match="batch tile is 0, expected 1 or more"):
         RunOptions(batch_tile=0)
+
+
+def test_the_network_is_found_by_its_short_name() -> None:
+    import redpebble.distributed
+    from redpebble.distributed.run.partitioned_network import PartitionedNetwork
+
+    assert redpebble.distributed.PartitionedNetwork is PartitionedNetwork
+    with pytest.raises(AttributeError, match=r"^module 'redpebble.distributed' has no attribute 'Network'$"):
+        _ = getattr(redpebble.distributed, "Network")  # noqa: B009

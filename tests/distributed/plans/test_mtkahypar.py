@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from redpebble.distributed.plans.mtkahypar_starts import MtKaHyPar
-from redpebble.distributed.plans.mtkahypar_worker import problem_of
+from redpebble.distributed.plans.mtkahypar_worker import Balance, problem_of
 from redpebble.theory.partition.balance import dealt_by_weight, loads_of, most_connections
 from redpebble.theory.partition.hypergraph import layer_hypergraph
 from redpebble.theory.partition.partition import slices, traffic
@@ -51,7 +51,7 @@ def test_its_hypergraph_counts_the_values_that_are_sent() -> None:
     pattern = pattern_of_matrix(random_chain([30, 25], 0.15, 1)[0])
     layer = layer_hypergraph(pattern, PARTS, pattern.connection_count)
     owners = np.random.default_rng(0).integers(0, PARTS, 30).astype(np.int32)
-    problem = problem_of(layer, owners, (PARTS, pattern.connection_count))
+    problem = problem_of(layer, owners, Balance(PARTS, pattern.connection_count))
     parts = np.random.default_rng(1).integers(0, PARTS, layer.group_count).astype(np.int32)
     blocks = [*parts.tolist(), *range(PARTS)]
     connectivity = [len({blocks[pin] for pin in net}) for net in problem.nets]

@@ -17,7 +17,7 @@ from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.plans.cluster import Machine
 from redpebble.distributed.plans.plans import PlanRequest, bytes_text, parse_bytes, plan
 from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
-from redpebble.distributed.plans.simulate import Ends, Workload, simulate, simulate_batch
+from redpebble.distributed.plans.simulate import Ends, SampleWork, Workload, simulate, simulate_batch
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.zoo import build, save
 from redpebble.passes.analysis.partitioned_layers import module_traffic, read_partition, write_partition
@@ -138,8 +138,8 @@ def test_one_part_takes_the_time_of_its_products() -> None:
     layers = [share([[0]], [40], [40]), share([[0]], [24], [24])]
     for batch, tile in ((1, 1), (6, 2), (7, 7)):
         assert simulate(layers, MACHINE, Workload(batch, tile)).seconds == pytest.approx(64 * batch / 8)
-    assert simulate_batch((64, 0), 1, MACHINE, 3).seconds == pytest.approx(24)
-    assert simulate_batch((64, 0), 2, MACHINE, 3).seconds == pytest.approx(16)
+    assert simulate_batch(SampleWork(64, 0), 1, MACHINE, 3).seconds == pytest.approx(24)
+    assert simulate_batch(SampleWork(64, 0), 2, MACHINE, 3).seconds == pytest.approx(16)
 
 
 def test_inputs_and_outputs_are_transposed_by_those_who_own_them() -> None:
@@ -148,12 +148,14 @@ def test_inputs_and_outputs_are_transposed_by_those_who_own_them() -> None:
     ends = Ends(np.array([1, 3]), np.array([5, 1]))
     plain = simulate([layer], machine, Workload(1, 1)).seconds
     assert simulate([layer], machine, Workload(1, 1), ends).seconds == pytest.approx(plain + 6)
-    assert simulate_batch((8, 4), 2, machine, 2).seconds == pytest.approx(plain + 4)
+    assert simulate_batch(SampleWork(8, 4), 2, machine, 2).seconds == pytest.approx(plain + 4)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_ranks_that_share_a_core_take_as_many_times_as_long(ranks: int) -> None:
-    alone, shared = (simulate_batch((64, 8), 1, machine, 5).seconds for machine in (MACHINE, MACHINE.shared(ranks)))
+    alone, shared = (
+        simulate_batch(SampleWork(64, 8), 1, machine, 5).seconds for machine in (MACHINE, MACHINE.shared(ranks))
+    )
     assert shared == pytest.approx(ranks * alone)
 
 

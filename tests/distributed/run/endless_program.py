@@ -10,8 +10,8 @@ from pathlib import Path
 from mpi4py import MPI
 
 from redpebble.distributed.run.liveness import watched
-from redpebble.distributed.run.network import RunOptions
-from redpebble.distributed.running_parts import RunRequest, run_parts
+from redpebble.distributed.run.partitioned_network import RunOptions
+from redpebble.distributed.run.run_parts import RunRequest, run_parts
 
 
 def main() -> int:

@@ -5,8 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-from redpebble.distributed.run.network import RunOptions
-from redpebble.distributed.running_parts import RunRequest, run_parts
+from redpebble.distributed.run.partitioned_network import RunOptions
+from redpebble.distributed.run.run_parts import RunRequest, run_parts
 
 
 def main() -> int:

@@ -14,8 +14,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.run.network import Network, RunOptions
-from redpebble.distributed.running_parts import RunRequest, run_parts
+from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
+from redpebble.distributed.run.run_parts import RunRequest, run_parts
 
 
 def say_why(attempt: Callable[[], object], prefix: str = "") -> None:
@@ -29,7 +29,7 @@ def say_why(attempt: Callable[[], object], prefix: str = "") -> None:
     sys.stdout.flush()
 
 
-def wrong_slices(network: Network) -> list[tuple[NDArray[Any], ...]]:
+def wrong_slices(network: PartitionedNetwork) -> list[tuple[NDArray[Any], ...]]:
     """Slices of which one rank's is wrong."""
     assert network.inputs[0].features is not None
     rank, columns = MPI.COMM_WORLD.rank, len(network.inputs[0].features)
@@ -62,9 +62,9 @@ def main() -> None:
         return
     for folder in map(Path, folders):
         if what == "load":
-            say_why(lambda folder=folder: Network(MPI.COMM_WORLD, folder), f"{folder.parent.name}: ")
+            say_why(lambda folder=folder: PartitionedNetwork(MPI.COMM_WORLD, folder), f"{folder.parent.name}: ")
             continue
-        network = Network(MPI.COMM_WORLD, folder)
+        network = PartitionedNetwork(MPI.COMM_WORLD, folder)
         for slices in wrong_slices(network):
             say_why(lambda network=network, slices=slices: network.run(*slices))
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.messages.channels import SLOTS, Ways
+from redpebble.distributed.messages.channels import SLOTS, Channels, TileShape
 from redpebble.distributed.parts.block_code import BlockCode, CodeRequest, width_for
 from redpebble.distributed.parts.plan_file import PlanFile, PortShape
 from redpebble.distributed.run.agreement import after_the_first, agree, agree_on
-from redpebble.distributed.run.load_part import Loaded, load_part
-from redpebble.distributed.run.tiles_in_flight import Flight, Slot, fly
-from redpebble.distributed.run.traffic_report import RankReport
+from redpebble.distributed.run.load_part import LoadedPart, load_part
+from redpebble.distributed.run.rank_report import RankReport
+from redpebble.distributed.run.tiles_in_flight import Slot, TileContext, run_tiles
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.memory import OutputMemory
-from redpebble.runtime.network import Network as WholeNetwork
+from redpebble.runtime.network import Network
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Slice:
     """Ascending; None where the batch is cut."""
 
 
-class Network:
+class PartitionedNetwork:
     """This rank's part, with all others' around it; every method is to be called by all ranks."""
 
     def __init__(self, comm: "Intracomm", parts: Path | str, options: RunOptions | None = None) -> None:
@@ -79,14 +79,14 @@ class Network:
         self._sha256 = loaded.sha256
         self._whole = self._whole_network(loaded) if loaded.part.whole else None
         self._code: dict[int, BlockCode] = {}
-        self._slots: dict[tuple[int, int], tuple[Flight, list[Slot]]] = {}
+        self._slots: dict[TileShape, tuple[TileContext, list[Slot]]] = {}
         self._outputs: dict[int, list[OutputMemory]] = {}
         self.report.spent("loading", time.perf_counter() - started)
 
-    def _whole_network(self, loaded: Loaded) -> WholeNetwork:
+    def _whole_network(self, loaded: LoadedPart) -> Network:
         """Return the network that all ranks have; where native code is kept one of each machine compiles it."""
 
-        def make() -> WholeNetwork:
+        def make() -> Network:
             return _whole_network(loaded, self.options)
 
         return make() if self.options.folder is None else after_the_first(self.comm, make)
@@ -145,11 +145,11 @@ class Network:
         inputs = [np.ascontiguousarray(array) for array in slices]
         outputs = [memory.take() for memory in self._output_memory(count)]
         if count:
-            flight, slots = self._flight(count)
+            context, slots = self._tile_context(count)
             # a rank that compiles is no rank that waits
             self.comm.Barrier()
             started = time.perf_counter()
-            fly(flight, slots, inputs, outputs, count)
+            run_tiles(context, slots, inputs, outputs, count)
             self.report.spent("running", time.perf_counter() - started)
         return [array.reshape(*_leading_shape(leading, count), array.shape[-1]) for array in outputs]
 
@@ -165,22 +165,21 @@ class Network:
         share, block = -(-samples // SLOTS), self.plan.block
         return min(self.plan.batch_tile, -(-share // block) * block)
 
-    def _flight(self, samples: int) -> tuple[Flight, list[Slot]]:
+    def _tile_context(self, samples: int) -> tuple[TileContext, list[Slot]]:
         """Return memory for tiles of a call; every rank decides alike."""
         wished = min(self.options.batch_tile or self._usual_tile(samples), samples)
         width = width_for(wished, self.plan.block)
-        tile = -(-wished // width) * width
+        tile = TileShape(-(-wished // width), width)
         if width not in self._code:
             started = time.perf_counter()
             request = CodeRequest(self._part, self._sha256, self.options.threads, self.options.folder)
             self._code[width] = BlockCode(request, width)
             self.report.spent("compiling", time.perf_counter() - started)
-        key = (width, tile)
-        if key not in self._slots:
-            ways = Ways.open(self.comm, self._part, (tile // width, width), shared=self.options.shared_memory)
-            flight = Flight(self._part, self._code[width], tile, ways, self.report)
-            self._slots[key] = (flight, [Slot(flight, number) for number in range(SLOTS)])
-        return self._slots[key]
+        if tile not in self._slots:
+            channels = Channels.open(self.comm, self._part, tile, shared=self.options.shared_memory)
+            context = TileContext(self._part, self._code[width], tile, channels, self.report)
+            self._slots[tile] = (context, [Slot(context, number) for number in range(SLOTS)])
+        return self._slots[tile]
 
 
 def _leading_shape(leading: Sequence[tuple[int, ...]], count: int) -> tuple[int, ...]:
@@ -188,7 +187,7 @@ def _leading_shape(leading: Sequence[tuple[int, ...]], count: int) -> tuple[int,
     return leading[0] if leading and all(shape == leading[0] for shape in leading) else (count,)
 
 
-def _whole_network(loaded: Loaded, options: RunOptions) -> WholeNetwork:
+def _whole_network(loaded: LoadedPart, options: RunOptions) -> Network:
     cpu, folder = host_target(), options.folder
     key = cache_key(bytes.fromhex(loaded.sha256), cpu, "whole")
     artefact = load(folder, key) if folder is not None else None
@@ -199,4 +198,4 @@ def _whole_network(loaded: Loaded, options: RunOptions) -> WholeNetwork:
         artefact = compile_whole(loaded.part, cpu)
         if folder is not None:
             store(folder, key, artefact)
-    return WholeNetwork(artefact.program, artefact.image, options.threads)
+    return Network(artefact.program, artefact.image, options.threads)

@@ -9,7 +9,7 @@ import pytest
 from redpebble.models.zoo import build
 from tests.distributed.launching import Case, mpiexec, write_case
 
-TIMING = (sys.executable, "-m", "redpebble.distributed.run.timing")
+TIMING = (sys.executable, "-m", "redpebble.distributed.run.run_times")
 
 pytestmark = pytest.mark.slow
 

@@ -1,8 +1,8 @@
-"""The pieces of one rank's work in their order, before those between two messages are joined."""
+"""The computations and exchanges of one rank in their order, before those between two messages are joined."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,23 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import SplitOp
 from redpebble.distributed.graph.ownership import Ownership, operands_of, weight_for
 from redpebble.distributed.graph.row_graph import features_of
-from redpebble.distributed.parts.pieces import Break, Exchange, Key, Piece, View
+from redpebble.distributed.parts.rank_functions import Computation, Exchange, FunctionEnd, Key, View
 from redpebble.distributed.parts.steps import Indices
-from redpebble.distributed.parts.sub_weights import nothing, placement, sub_weight, uses
+from redpebble.distributed.parts.sub_weights import nothing, permutation, sub_weight, uses
 from redpebble.passes.analysis.weights import Weight, constant_for
 
 WHOLE_ROWS: Final = 16
-"""Rows of a piece of a buffer behind which another piece begins: a multiple of it, as threads cut layers, too."""
+"""A computation that shares a buffer ends at a multiple of so many rows, as the share of a thread does."""
 
 Emitted = tuple[Sequence[Operation], Sequence[SSAValue]]
-Entry = Piece | Exchange | Break
+Entry = Computation | Exchange | FunctionEnd
+
+
+class _Source(NamedTuple):
+    """What neurons read: which features of the layer's input, and the key of the buffer rows that hold them."""
+
+    key: Key
+    rows: Indices
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class _Neurons:
         return [constant, *bias, linear], [linear.result]
 
 
-class RankPieces:
-    """Pieces and exchanges of part `rank`; values are numbered alike on all ranks.
+class RankSchedule:
+    """What part `rank` computes and exchanges; values are numbered alike on all ranks.
 
     With `overlap` neurons that need nothing of others come before the wait for that.
     """
@@ -60,12 +67,12 @@ class RankPieces:
         self._gathered: set[SSAValue] = set()
         self._orders: dict[SSAValue, Indices] = {}
 
-    def sequence(self) -> list[Entry]:
-        """Return all pieces and exchanges."""
+    def entries(self) -> list[Entry]:
+        """Return all computations and exchanges."""
         for index, port in enumerate(self.graph.inputs):
             if len(self.own_order(port.value)):
-                source = self._alone("input", index, len(self.own_order(port.value)))
-                self._add((source,), (self._near(port.value, "own"),), lambda read: ((), read))
+                source = self._whole_buffer("input", index, len(self.own_order(port.value)))
+                self._add((source,), (self._rows_of(port.value, "own"),), lambda read: ((), read))
                 self._send(port.value)
         for op in self.graph.ops:
             if isinstance(op, LinearOp):
@@ -87,13 +94,13 @@ class RankPieces:
         routes = self.ownership.received(value, self.rank)
         return np.concatenate([np.zeros(0, dtype=np.int64), *routes.values()])
 
-    def _alone(self, kind: str, number: int, features: int) -> Key:
+    def _whole_buffer(self, kind: str, number: int, features: int) -> Key:
         """Return the key of something that has a buffer of its own."""
         key = Key(kind, number)
         self.views[key] = View(key, 0, features, features)
         return key
 
-    def _near(self, value: SSAValue, kind: str, inner: int = 0) -> Key:
+    def _rows_of(self, value: SSAValue, kind: str, inner: int = 0) -> Key:
         """Return the key of features of a cut value, which share a buffer."""
         own, received = len(self.own_order(value)), len(self._received(value))
         first, features = {
@@ -111,16 +118,16 @@ class RankPieces:
     def _add(
         self, reads: tuple[Key, ...], writes: tuple[Key, ...], emit: Callable[[Sequence[SSAValue]], Emitted]
     ) -> None:
-        self._entries.append(Piece(reads, writes, emit))
+        self._entries.append(Computation(reads, writes, emit))
 
     def _send(self, value: SSAValue) -> None:
         if self.ownership.sent(value, self.rank):
-            self._entries.append(Exchange(self._near(value, "own"), is_send=True))
+            self._entries.append(Exchange(self._rows_of(value, "own"), is_send=True))
 
     def _wait(self, value: SSAValue) -> None:
         """Add the wait for the features of a value that others own, once."""
         if value not in self._arrived and len(self._received(value)):
-            self._entries.append(Exchange(self._near(value, "received"), is_send=False))
+            self._entries.append(Exchange(self._rows_of(value, "received"), is_send=False))
         self._arrived.add(value)
 
     def _linear(self, op: LinearOp) -> None:
@@ -129,7 +136,8 @@ class RankPieces:
         source = self.graph.source(op.x)
         if not self.ownership.is_cut(source):
             rows = np.arange(features_of(source))
-            self._neurons(op, (self._alone("whole", self.numbers[source], len(rows)), rows), "own")
+            read = _Source(self._whole_buffer("whole", self.numbers[source], len(rows)), rows)
+            self._neurons(op, read, "own")
         elif self._overlap and source not in self._arrived and len(self._received(source)):
             self._inner_and_border(op, source)
         else:
@@ -141,9 +149,10 @@ class RankPieces:
         """Add all own neurons of a layer, whose inputs are here."""
         rows = np.concatenate((self.own_order(source), self._received(source)))
         if len(rows):
-            self._neurons(op, (self._near(source, "near" if len(self._received(source)) else "own"), rows), "own")
+            key = self._rows_of(source, "near" if len(self._received(source)) else "own")
+            self._neurons(op, _Source(key, rows), "own")
             return
-        self._neurons(op, (self._alone("zeros", 0, 1), rows), "own")
+        self._neurons(op, _Source(self._whole_buffer("zeros", 0, 1), rows), "own")
 
     def _inner_and_border(self, op: LinearOp, source: SSAValue) -> None:
         """Add the neurons that need no received feature, the wait, and then the others; both lie in one buffer."""
@@ -155,33 +164,33 @@ class RankPieces:
         self._orders[op.result] = np.concatenate((own[~border], own[border]))
         inner, mine = int((~border).sum()), self.own_order(source)
         if inner:
-            read = (self._near(source, "own"), mine) if len(mine) else (self._alone("zeros", 0, 1), mine)
-            self._neurons(op, read, "inner" if border.any() else "own", inner)
+            key = self._rows_of(source, "own") if len(mine) else self._whole_buffer("zeros", 0, 1)
+            self._neurons(op, _Source(key, mine), "inner" if border.any() else "own", inner)
         if border.any():
             self._wait(source)
             rows = np.concatenate((mine, received))
-            self._neurons(op, (self._near(source, "near"), rows), "border" if inner else "own", inner)
-            # whoever reads all own features reads them from the buffer that both pieces have written to
-            self._entries.append(Break())
+            self._neurons(op, _Source(self._rows_of(source, "near"), rows), "border" if inner else "own", inner)
+            # whoever reads all own features reads them from the buffer that both computations have written to
+            self._entries.append(FunctionEnd())
 
-    def _neurons(self, op: LinearOp, source: tuple[Key, Indices], kind: str, inner: int = 0) -> None:
-        """Add some of the own neurons of a layer, which read features `rows` of its input from `key`."""
+    def _neurons(self, op: LinearOp, source: _Source, kind: str, inner: int = 0) -> None:
+        """Add some of the own neurons of a layer."""
         key, rows = source
         order = self.own_order(op.result)
         columns = {"own": order, "inner": order[:inner], "border": order[inner:]}[kind]
         weight = sub_weight(weight_for(op), rows, columns) if key.kind != "zeros" else nothing(len(columns))
         bias = None if op.bias is None else constant_array(op.bias)
         neurons = _Neurons(weight, None if bias is None else bias[columns], op.activation)
-        self._add((key,), (self._near(op.result, kind, inner),), neurons.emit)
+        self._add((key,), (self._rows_of(op.result, kind, inner),), neurons.emit)
 
     def _gather(self, value: SSAValue) -> Key:
         """Return the key of a value as a whole; a cut one is put together from own and received features."""
-        whole = self._alone("whole", self.numbers[value], features_of(value))
+        whole = self._whole_buffer("whole", self.numbers[value], features_of(value))
         if self.ownership.is_cut(value) and value not in self._gathered:
             self._wait(value)
             rows = np.concatenate((self.own_order(value), self._received(value)))
-            neurons = _Neurons(placement(rows, features_of(value)), None, None)
-            key = self._near(value, "near" if len(self._received(value)) else "own")
+            neurons = _Neurons(permutation(rows, features_of(value)), None, None)
+            key = self._rows_of(value, "near" if len(self._received(value)) else "own")
             self._add((key,), (whole,), neurons.emit)
             self._gathered.add(value)
         return whole
@@ -190,7 +199,7 @@ class RankPieces:
         """Add an op that is computed as a whole."""
         operands = operands_of(self.graph, op)
         reads = tuple(self._gather(operand) for operand in operands)
-        writes = tuple(self._alone("whole", self.numbers[result], features_of(result)) for result in op.results)
+        writes = tuple(self._whole_buffer("whole", self.numbers[result], features_of(result)) for result in op.results)
 
         def emit(read: Sequence[SSAValue]) -> Emitted:
             known = dict(zip(operands, read, strict=True))
@@ -211,13 +220,13 @@ class RankPieces:
         self._add(reads, writes, emit)
 
     def _output(self, index: int, value: SSAValue) -> None:
-        """Add the way out of the columns of an output that this rank owns."""
+        """Add the columns of an output that this rank owns."""
         own = self.own_order(value)
         if not len(own):
             return
-        key = self._alone("output", index, len(own))
+        key = self._whole_buffer("output", index, len(own))
         if self.ownership.is_cut(value):
-            self._add((self._near(value, "own"),), (key,), lambda read: ((), read))
+            self._add((self._rows_of(value, "own"),), (key,), lambda read: ((), read))
             return
         count = features_of(value)
         sizes = [int(own[0]), len(own), count - int(own[-1]) - 1]

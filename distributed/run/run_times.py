@@ -1,4 +1,4 @@
-"""How fast parts run: `mpiexec -n P python -m redpebble.distributed.run.timing PARTS SAMPLES SECONDS`.
+"""How fast parts run: `mpiexec -n P python -m redpebble.distributed.run.run_times PARTS SAMPLES SECONDS`.
 
 The ranks run random inputs of so many samples again and again; the first one prints, as JSON, the milliseconds of the
 fastest run and of their median, a run lasting until its slowest rank is done. Without arguments they measure messages.
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from redpebble.distributed.plans.cluster import Machine, measured_machine
 from redpebble.distributed.run.liveness import watched
-from redpebble.distributed.run.network import Network
+from redpebble.distributed.run.partitioned_network import PartitionedNetwork
 
 
-def run_times(network: Network, samples: int, seconds: float) -> NDArray[np.float64]:
+def run_times(network: PartitionedNetwork, samples: int, seconds: float) -> NDArray[np.float64]:
     """Return the seconds of runs of `samples` samples, after one that is not counted; `batch` cuts them evenly."""
     comm, rng = network.comm, np.random.default_rng(0)
     slices: list[NDArray[np.float32]] = []
@@ -47,7 +47,7 @@ def main() -> None:
             found = asdict(measured_machine(comm, Machine()))
         else:
             parts, samples, seconds = sys.argv[1:]
-            times = run_times(Network(comm, Path(parts)), int(samples), float(seconds)) * 1e3
+            times = run_times(PartitionedNetwork(comm, Path(parts)), int(samples), float(seconds)) * 1e3
             found = {"fastest": float(times.min()), "median": float(np.median(times)), "runs": len(times)}
     if comm.rank == 0:
         print(json.dumps(found))

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,20 +14,14 @@ from redpebble.distributed.graph.batch_axis import check_batch_axis
 from redpebble.distributed.graph.ownership import Ownership, weight_for
 from redpebble.distributed.graph.row_graph import RowGraph, port_names
 from redpebble.distributed.messages.channels import SLOTS
-from redpebble.distributed.parts.block_width import block_width
 from redpebble.distributed.parts.module_text import take_constants, text_of
 from redpebble.distributed.parts.part_file import Part, write_part
 from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, PortShape, write_plan
 from redpebble.distributed.parts.rank_program import rank_program
+from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
 from redpebble.foundation.atomic_files import replacing_folder
 from redpebble.passes.analysis.weights import connection_count
 from redpebble.theory.partition.partition import Partition
-
-TILE_PRODUCTS = 12_000_000
-"""Multiplications of a rank, layer and batch tile: about 0.3 ms, long against what a message costs by itself."""
-
-MOST_TILE = 512
-"""Samples: more of them leave the second-level cache before the next layer reads them."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +136,3 @@ def _batch_tile(graph: RowGraph, request: PartsRequest, block: int) -> int:
     """Return how many samples travel together: enough work a layer that a message is short against it."""
     counts = [connection_count(weight_for(layer)) for layer in graph.layers]
     return batch_tile(counts, request.part_count if request.kind == "rows" else 1, block)
-
-
-def batch_tile(connection_counts: Sequence[int], share: int, block: int) -> int:
-    """Return how many samples travel together, for the connections of each layer and the parts that share a layer."""
-    products = sum(connection_counts) / max(len(connection_counts), 1) / share
-    blocks = round(TILE_PRODUCTS / max(products, 1.0) / block)
-    return min(MOST_TILE // block, max(1, blocks)) * block

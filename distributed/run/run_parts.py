@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.run.agreement import agree, agree_on
 from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
-from redpebble.distributed.run.liveness import EXIT_CODE, end_all, watched
-from redpebble.distributed.run.network import Network, RunOptions
-from redpebble.distributed.run.starting import WAITS, started_within
+from redpebble.distributed.run.liveness import EXIT_CODE, START_FACTOR, end_all, started_within, watched
+from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
 from redpebble.foundation.atomic_files import replacing
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def run_parts(request: RunRequest) -> int:
         ValueError: there is no MPI.
     """
     with ExitStack() as stack:
-        with started_within(WAITS * request.patience):
+        with started_within(START_FACTOR * request.patience):
             comm = _world()
             run = _Run(comm, request)
             stack.enter_context(watched(comm, request.patience, run.clean_up))
@@ -90,7 +89,7 @@ class _Run:
         Raises:
             PartError: on all ranks.
         """
-        network = Network(self.comm, self.request.parts, self.request.options)
+        network = PartitionedNetwork(self.comm, self.request.parts, self.request.options)
         started = time.perf_counter()
         inputs = self._agreed(lambda: self._open_inputs(network))
         symbols = self._agreed(lambda: sizes_of(network.plan.inputs, inputs))
@@ -104,23 +103,23 @@ class _Run:
         for output, entry, values in zip(
             self.outputs, network.outputs, results if isinstance(results, list) else [results], strict=True
         ):
-            output.write(entry, values, samples[0])
+            output.write(entry, values, samples.start)
         self.comm.Barrier()
         self._agreed(self._finish)
         network.report.seconds |= {"reading": read - started, "writing": time.perf_counter() - ran}
         self._report(network)
 
-    def _open_inputs(self, network: Network) -> dict[str, Floats]:
+    def _open_inputs(self, network: PartitionedNetwork) -> dict[str, Floats]:
         files = files_by_name(self.request.inputs, network.plan.inputs, "input")
         files_by_name(self.request.outputs, network.plan.outputs, "output")
         return {name: open_input(path) for name, path in files.items()}
 
-    def _samples(self, batch: int) -> tuple[int, int]:
+    def _samples(self, batch: int) -> range:
         """Return the samples of this rank where the batch is cut."""
         rank, size = self.comm.rank, self.comm.size
-        return batch * rank // size, batch * (rank + 1) // size
+        return range(batch * rank // size, batch * (rank + 1) // size)
 
-    def _create_outputs(self, network: Network, symbols: dict[str, int]) -> list[OutputFile]:
+    def _create_outputs(self, network: PartitionedNetwork, symbols: dict[str, int]) -> list[OutputFile]:
         files = files_by_name(self.request.outputs, network.plan.outputs, "output")
         outputs = [
             OutputFile(files[port.name], tuple(size.evaluate(symbols) for size in port.shape))
@@ -147,7 +146,7 @@ class _Run:
         agree(self.comm, message)
         return results[0]
 
-    def _report(self, network: Network) -> None:
+    def _report(self, network: PartitionedNetwork) -> None:
         reports = self.comm.gather(network.report.as_json())
         if self.comm.rank != 0 or reports is None:
             return

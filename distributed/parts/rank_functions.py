@@ -1,4 +1,4 @@
-"""Small pieces of a rank's work, and how those between two messages become one function of its module."""
+"""The computations of a rank, and how those between two messages become one function of its module."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Key:
 
     kind: str
     number: int
-    """Of the value; of the port for inputs and outputs."""
+    """The number of the value, or of the port for inputs and outputs."""
 
     @property
     def is_row_major(self) -> bool:
@@ -47,7 +47,7 @@ class View(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Piece:
+class Computation:
     """Ops that compute `writes` from `reads`; `emit` gets the values of `reads` and returns the ops, and the results.
 
     The ops are constants, which go before the tile, and row-wise ops on [samples, features].
@@ -67,23 +67,43 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Break:
-    """What comes after reads from buffers what came before it."""
+class FunctionEnd:
+    """The end of a function: the computations behind it read from buffers what those before it have written."""
 
 
-def build_function(
-    name: str, pieces: Sequence[Piece], ports: tuple[Sequence[Key], Sequence[Key]], views: Mapping[Key, View]
-) -> FuncOp:
-    """Return the function `name` of the arguments and results `ports` that runs `pieces` one after the other."""
-    arguments, results = ports
+@dataclass(frozen=True)
+class RankFunction:
+    """The computations between two exchanges, one after the other."""
+
+    computations: tuple[Computation, ...]
+
+    @property
+    def reads(self) -> tuple[Key, ...]:
+        """What comes from outside, each once: the arguments."""
+        known: set[Key] = set()
+        outside: dict[Key, None] = {}
+        for one in self.computations:
+            outside |= dict.fromkeys(key for key in one.reads if key not in known)
+            known |= set(one.writes)
+        return tuple(outside)
+
+    @property
+    def writes(self) -> tuple[Key, ...]:
+        """What it computes; the results are those of it that are read later."""
+        return tuple(key for one in self.computations for key in one.writes)
+
+
+def build_function(name: str, function: RankFunction, results: Sequence[Key], views: Mapping[Key, View]) -> FuncOp:
+    """Return the op of a function that returns `results`."""
+    arguments = function.reads
     types = [f32_tensor((DYNAMIC, views[key].features)) for key in arguments]
     block, inside = Block(arg_types=types), Block(arg_types=types)
     values: dict[Key, SSAValue] = dict(zip(arguments, inside.args, strict=True))
-    for piece in pieces:
-        ops, written = piece.emit([values[key] for key in piece.reads])
+    for one in function.computations:
+        ops, written = one.emit([values[key] for key in one.reads])
         for op in ops:
             (block if isinstance(op, ConstantOp | SparseConstantOp) else inside).add_op(op)
-        values |= dict(zip(piece.writes, written, strict=True))
+        values |= dict(zip(one.writes, written, strict=True))
     inside.add_op(YieldOp([values[key] for key in results]))
     result_types: list[Attribute] = [f32_tensor((DYNAMIC, views[key].features)) for key in results]
     schedule = ScheduleAttr.of("layer_by_layer", (64,))
@@ -91,11 +111,11 @@ def build_function(
     block.add_ops([tile, ReturnOp(*tile.outputs)])
     function_type = FunctionType.from_lists(types, result_types)
     return FuncOp(
-        name, function_type, Region(block), arg_attrs=_places(arguments, views), res_attrs=_places(results, views)
+        name, function_type, Region(block), arg_attrs=_layouts(arguments, views), res_attrs=_layouts(results, views)
     )
 
 
-def _places(keys: Sequence[Key], views: Mapping[Key, View]) -> ArrayAttr[DictionaryAttr]:
+def _layouts(keys: Sequence[Key], views: Mapping[Key, View]) -> ArrayAttr[DictionaryAttr]:
     """Return the attributes that say which arguments or results lie in blocks of how many features, and their names."""
     entries: list[DictionaryAttr] = []
     for key in keys:
@@ -105,25 +125,3 @@ def _places(keys: Sequence[Key], views: Mapping[Key, View]) -> ArrayAttr[Diction
             attributes[HEIGHT] = IntAttr(views[key].height)
         entries.append(DictionaryAttr(attributes))
     return ArrayAttr(entries)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Pieces between two exchanges."""
-
-    pieces: tuple[Piece, ...]
-
-    @property
-    def reads(self) -> tuple[Key, ...]:
-        """What comes from outside, each once."""
-        known: set[Key] = set()
-        outside: dict[Key, None] = {}
-        for piece in self.pieces:
-            outside |= dict.fromkeys(key for key in piece.reads if key not in known)
-            known |= set(piece.writes)
-        return tuple(outside)
-
-    @property
-    def writes(self) -> tuple[Key, ...]:
-        """What it computes."""
-        return tuple(key for piece in self.pieces for key in piece.writes)

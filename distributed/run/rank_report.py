@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass
 class RankReport:
-    """Of one rank; a row is one value of a block of samples."""
+    """The counts and times of one rank; a row is one value of a block of samples."""
 
     rank: int
     messages_sent: int = 0
@@ -19,13 +19,13 @@ class RankReport:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """Of loading, reading, running, waiting for messages (a part of running), writing."""
 
-    def sent(self, rows: int, left_out: int, sizes: tuple[int, int]) -> None:
-        """Count a message with bytes (of rows, of flags)."""
+    def sent(self, rows: int, left_out: int, row_bytes: int, flag_bytes: int) -> None:
+        """Count a message: the rows in it and those that are zero, and its bytes."""
         self.messages_sent += 1
         self.rows_sent += rows
         self.rows_left_out += left_out
-        self.row_bytes_sent += sizes[0]
-        self.flag_bytes_sent += sizes[1]
+        self.row_bytes_sent += row_bytes
+        self.flag_bytes_sent += flag_bytes
 
     def spent(self, word: str, seconds: float) -> None:
         """Add to the seconds of some work."""
