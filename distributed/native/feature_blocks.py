@@ -8,11 +8,10 @@ functions have the arguments of the steps of a network: a table of addresses (ar
 that no sample fills are copies of its last sample, so every function may compute them, too.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from llvmlite import ir
-from typing_extensions import override
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
@@ -20,6 +19,7 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.layer_report import module_report
 from redpebble.distributed.native.block_layout import HEIGHT, PACK, UNPACK, block_floats
@@ -35,12 +35,12 @@ from redpebble.lowering.llvm.builder import (
     byte_at,
     counted_loop,
     entry_of,
-    float_at,
     i64,
 )
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.program import Program, Step
-from redpebble.lowering.tiles.tile_code import TileCode
+from redpebble.lowering.tiles.emitters import emit
+from redpebble.lowering.tiles.tile_code import RowBlock, TileCode
 from redpebble.lowering.tiles.tile_memory import features_of, plan_tile
 
 
@@ -73,27 +73,11 @@ def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
     )
 
 
-@dataclass(frozen=True)
-class _PlacedTile(TileCode):
-    """The code of a tile, some of whose values lie outside of its scratch memory."""
-
-    pointers: Mapping[SSAValue, ir.Value] = field(default_factory=dict[SSAValue, ir.Value])
-
-    @override
-    def _feature_at(self, value: SSAValue, feature: ir.Value) -> ir.Value:
-        if value not in self.pointers:
-            return super()._feature_at(value, feature)
-        return float_at(self.builder, self.pointers[value], self.builder.mul(feature, i64(self.width)))
-
-    @override
-    def _pointer(self, value: SSAValue) -> ir.Value:
-        return self.pointers[value] if value in self.pointers else super()._pointer(value)
-
-    def copy(self, value: SSAValue, source: ir.Value | None, target: ir.Value | None) -> None:
-        """Emit a copy of a value's features; None is where it lies in scratch memory."""
-        inside = self._pointer(value)
-        arguments = [source or inside, target or inside, i64(features_of(value))]
-        self.builder.call(activate(self.code, None, self.width), arguments)
+def _emit_copy(tile: TileCode, value: SSAValue, source: ir.Value | None, target: ir.Value | None) -> None:
+    """Emit a copy of a value's features; None is where the tile keeps it."""
+    inside = tile.pointer(value)
+    arguments = [source or inside, target or inside, i64(features_of(value))]
+    tile.builder.call(activate(tile.code, None, tile.width), arguments)
 
 
 @dataclass(frozen=True)
@@ -151,19 +135,20 @@ class _Blocks:
             *outer, table, scratch, samples = args
             placed = self._pointers(outer)
             tables = (self.constants, table)
-            tile = _PlacedTile(self.code, builder, tables, self.width, scratch, memory.spans, pointers=placed)
+            tile = TileCode(self.code, builder, tables, self.width, scratch, memory.spans, placed=placed)
             for value, pointer, height in zip(self._arguments, outer[:count], self.argument_heights, strict=True):
                 if not height:
-                    tile.load_rows(value, (pointer, samples))
+                    tile.load_rows(value, RowBlock(pointer, samples))
                 elif value not in placed:
-                    tile.copy(value, pointer, None)
+                    _emit_copy(tile, value, pointer, None)
             for op in self.tile.body.block.ops:
-                tile.emit(op)
+                if not isinstance(op, YieldOp):
+                    emit(op, tile)
             for value, pointer, height in zip(self.tile.yielded, outer[count:], self.result_heights, strict=True):
                 if not height:
-                    tile.store_rows(value, (pointer, samples))
+                    tile.store_rows(value, RowBlock(pointer, samples))
                 elif placed.get(value) is not pointer:
-                    tile.copy(value, None, pointer)
+                    _emit_copy(tile, value, None, pointer)
 
         arguments = [POINTER] * (count + len(self.tile.outputs) + 2) + [I64]
         return self.code.function(f"{self.name}_block", arguments, body), memory.total

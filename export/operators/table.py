@@ -1,7 +1,6 @@
 """Which function writes which op: the table that export goes by."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -33,11 +32,12 @@ from redpebble.export.operators.normalization import (
 )
 from redpebble.export.operators.reshape import emit_reshape
 from redpebble.export.writing.node_builder import Draft
+from redpebble.foundation.extensible_table import ExtensibleTable
 
 Emitter = Callable[[Any, Draft], Sequence[ir.Value]]
 """Adds the nodes for an op to a draft, and returns one ONNX value for each of the op's results."""
 
-EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
     {
         LinearOp: emit_linear,
         GroupedLayersOp: emit_grouped_layers,

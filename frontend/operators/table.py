@@ -1,16 +1,15 @@
 """Which operators are covered: one table from (domain, operator) to the function that converts a node."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
+from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.frontend.operators.conversion import Converter
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
 
-CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = MappingProxyType(
+CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
     {
         ("", "Gemm"): convert_gemm,
         ("", "MatMul"): convert_matmul,

@@ -34,6 +34,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM, ConstantTable
 from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
+from redpebble.lowering.tiles.emitters import emit
 from redpebble.lowering.tiles.live_row_columns import COUNT, FILLING, QUEUE_HEAD, ROW_NUMBER_BYTES, TileColumns, word_at
 from redpebble.lowering.tiles.tile_code import TileCode
 from redpebble.lowering.tiles.tile_memory import features_of
@@ -221,9 +222,9 @@ class RowCompactionCode:
         """Emit the layers of a stage; return the tile where it is then, with the other buffer as its target."""
         columns, target, spare = tile.columns, tile.target, tile.spare
         for layer in self.compaction.stages[stage]:
-            addresses: dict[object, ir.Value] = {layer.x: columns, layer.result: target}
+            placed = {layer.x: columns, layer.result: target}
             tables, width = (self.constants, call.constants), self.compaction.width
-            _LayerCode(self.code, builder, tables, width, call.scratch, {}, addresses=addresses).emit(layer)
+            emit(layer, TileCode(self.code, builder, tables, width, call.scratch, {}, placed=placed))
             columns, target, spare = target, spare, target
         return tile._replace(columns=columns, target=target, spare=columns)
 
@@ -260,14 +261,3 @@ class RowCompactionCode:
             # all columns: those that do not count are no copies of the last one that does
             builder.call(transpose, [tile.columns, rows, features, features, width, width])
             builder.call(self._columns.write_rows(), [rows, tile.row_numbers, liveness, features, out])
-
-
-@dataclass(frozen=True)
-class _LayerCode(TileCode):
-    """The code of one layer between two addresses."""
-
-    addresses: dict[object, ir.Value] | None = None
-
-    def _pointer(self, value: object) -> ir.Value:
-        assert self.addresses is not None
-        return self.addresses[value]

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.ops.axis_maps import axis_map_of
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
@@ -116,18 +116,15 @@ def copied_parts(op: ConcatOp | SplitOp, spans: Mapping[SSAValue, Span], width: 
 
 def _cut_of(op: Operation, cuts: Mapping[SSAValue, Cut], pieces: int) -> Cut:
     """Return how `op` is cut, given how its operands are."""
-    match op:
-        case LinearOp():
-            return Cut("features", op.borders) if op.borders else WHOLE
-        case ActivateOp() | BinaryOp():
-            features = features_of(op.results[0])
-            like = [cuts[operand] for operand in op.operands if operand in cuts and features_of(operand) == features]
-            same = next((cut for cut in like if cut.by == "features" and cut.borders[-1] == features), None)
-            return same or Cut("features", even_borders(features, pieces))
-        case SoftmaxOp() | LogSoftmaxOp() | LayerNormOp() | RmsNormOp() | ReduceMeanOp():
-            return COLUMNS
-        case _:
-            return WHOLE
+    axis_map = axis_map_of(op)
+    if isinstance(op, LinearOp):
+        return Cut("features", op.borders) if op.borders else WHOLE
+    if axis_map is not None and axis_map.is_elementwise:
+        features = features_of(op.results[0])
+        like = [cuts[operand] for operand in op.operands if operand in cuts and features_of(operand) == features]
+        same = next((cut for cut in like if cut.by == "features" and cut.borders[-1] == features), None)
+        return same or Cut("features", even_borders(features, pieces))
+    return COLUMNS if axis_map is not None and axis_map.reduces else WHOLE
 
 
 def private_arguments(op: TileOp, spans: Mapping[SSAValue, Span]) -> set[SSAValue]:

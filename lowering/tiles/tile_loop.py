@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.kernels.tile_widths import least_rows as least_rows_by_time
 from redpebble.lowering.kernels.dense_outputs import DenseOutputs
@@ -19,9 +16,10 @@ from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Cod
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.program import TileTime
 from redpebble.lowering.tiles.depth_first_groups import groups_at
+from redpebble.lowering.tiles.emitters import emit
 from redpebble.lowering.tiles.live_rows import RowCompaction, RowCompactionCode
 from redpebble.lowering.tiles.thread_shares import plan_sharing, private_arguments
-from redpebble.lowering.tiles.tile_code import Crew, TileCode, TileRows
+from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, TileRows
 from redpebble.lowering.tiles.tile_memory import Span, features_of, plan_tile
 
 TileSurroundings = tuple[
@@ -111,10 +109,10 @@ def same_from(op: TileOp) -> int:
     if op.depth_first is not None:
         return min(width for width in widths if width >= op.depth_first.width.data)
     kernels = [inner.kernel for inner in ops if isinstance(inner, LinearOp) and inner.kernel is not None]
-    anywhere = ActivateOp | BinaryOp | ConcatOp | SplitOp | NetworkOp | YieldOp
-    if all(isinstance(inner, anywhere) for inner in ops):
+    reducing = [inner for inner in ops if (axis_map := axis_map_of(inner)) is not None and axis_map.reduces]
+    if not reducing:
         return widths[0]
-    linear = all(isinstance(inner, anywhere | LinearOp) for inner in ops)
+    linear = all(isinstance(inner, LinearOp) for inner in reducing)
     dense = all(isinstance(FAMILIES.get(kernel.family_at(widths[0])), DenseOutputs) for kernel in kernels)
     same = [
         width
@@ -265,12 +263,11 @@ class _TileForm:
         ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
         return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in transposed}
 
-    def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> Crew:
+    def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> ThreadTeam:
         own, meet, pool, first, end, *_ = args
         private = private_arguments(self.op, spans)
-        return Crew(
-            self.op.schedule.pieces.data, (first, end), (own, private), lambda: _emit_meeting(builder, meet, pool)
-        )
+        share_count = self.op.schedule.pieces.data
+        return ThreadTeam(share_count, first, end, own, private, lambda: _emit_meeting(builder, meet, pool))
 
     def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], rows: tuple[ir.Value, ir.Value]) -> None:
         """Emit the rows in, every op, the rows out, and where a crew has to meet."""
@@ -279,16 +276,16 @@ class _TileForm:
         inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
         for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
             if tile.rows is None or argument not in tile.rows.direct:
-                tile.load_rows(argument, (_row(tile.builder, pointer, first, argument), count), cut)
+                tile.load_rows(argument, RowBlock(_row(tile.builder, pointer, first, argument), count), cut)
         for inner, turn in plan.ops.items():
-            if tile.crew is not None and turn.meets:
-                tile.crew.meet()
-            tile.emit(inner, turn.cut)
+            if tile.team is not None and turn.meets:
+                tile.team.barrier()
+            emit(inner, tile, turn.cut)
         for value, pointer, turn in zip(op.yielded, outputs, plan.results, strict=True):
-            if tile.crew is not None and turn.meets:
-                tile.crew.meet()
+            if tile.team is not None and turn.meets:
+                tile.team.barrier()
             if tile.rows is None or value not in tile.rows.direct:
-                tile.store_rows(value, (_row(tile.builder, pointer, first, value), count), turn.cut)
+                tile.store_rows(value, RowBlock(_row(tile.builder, pointer, first, value), count), turn.cut)
 
 
 def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:

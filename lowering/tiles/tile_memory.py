@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.layers import LayerNormOp, LogSoftmaxOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.tile import TileOp
@@ -23,9 +22,6 @@ from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 from redpebble.lowering.neurons.connection_stream import working_rows
 from redpebble.lowering.tiles.depth_first_groups import LayerGroup, groups_at
-
-IN_PLACE = ActivateOp | BinaryOp | SoftmaxOp | LogSoftmaxOp | LayerNormOp | RmsNormOp
-"""Ops that read a value for the last time before they write the result of the same feature and column."""
 
 BEFORE, ARRIVAL = -2, -1
 """Steps before the first op: of nothing, and of the rows that come in."""
@@ -179,10 +175,14 @@ class _Homes:
             feature += features_of(part)
 
     def reuse_operands(self) -> None:
-        """Let ops that can work in place do so."""
+        """Let ops work in place that keep features.
+
+        They read a value for the last time before they write the result of the same feature and column.
+        """
         alone = {value for value in self.values if value not in self.places and self.sharing(value) == [value]}
         for step, inner in enumerate(self.op.body.block.ops):
-            if not isinstance(inner, IN_PLACE) or inner.results[0] not in alone:
+            axis_map = axis_map_of(inner)
+            if axis_map is None or not axis_map.keeps_features or inner.results[0] not in alone:
                 continue
             for operand in inner.operands:
                 same = operand in alone and features_of(operand) == features_of(inner.results[0])

@@ -11,7 +11,6 @@ from xdsl.rewriter import Rewriter
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
 from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp, tile_type
@@ -69,7 +68,8 @@ class TileBuilder:
 
     def _constant(self, value: SSAValue, user: Operation) -> SSAValue:
         """Return the constant that takes the place of `value` inside: per feature, so of rank 1 in elementwise ops."""
-        entries = entries_per_feature(value) if isinstance(user, BinaryOp) else None
+        axis_map = axis_map_of(user)
+        entries = entries_per_feature(value) if axis_map is not None and axis_map.is_elementwise else None
         if entries is None or not isinstance(value.owner, ConstantOp) or len(shape_of(value)) == 1:
             return value
         if value not in self.flat_constants:

@@ -26,7 +26,7 @@ from xdsl.transforms.dead_code_elimination import region_dce
 from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
-from redpebble.passes.rewriting.evaluate import evaluate
+from redpebble.dialect.semantics.interpreter import evaluate
 
 MOST_DENSE: Final = 1 << 24
 """Values of a sparse weight, zeros included, up to which it is worth making dense once."""

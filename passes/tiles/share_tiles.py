@@ -30,8 +30,9 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.tile_costs import features_of, transpose_us
@@ -128,10 +129,10 @@ def _microseconds(op: Operation, width: int) -> float:
     match op:
         case LinearOp():
             return _linear_us(op, width)
-        case SoftmaxOp() | LogSoftmaxOp() | LayerNormOp() | RmsNormOp() | ReduceMeanOp():
-            return VALUE_US * features_of(op.x) * width
         case _:
-            return 0.0
+            axis_map = axis_map_of(op)
+            reduces = axis_map is not None and axis_map.reduces
+            return VALUE_US * features_of(op.operands[0]) * width if reduces else 0.0
 
 
 def _linear_us(op: LinearOp, width: int) -> float:

@@ -22,8 +22,8 @@ from redpebble.dialect.ops.layers import (
 )
 from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
 from redpebble.dialect.pebble import Pebble
+from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.dialect.tensors import f32_tensor, shape_of
-from redpebble.passes.rewriting.evaluate import evaluate
 
 ATOL = 1e-12
 

@@ -1,0 +1,144 @@
+"""What each op of `pebble` computes, on numpy arrays of any float dtype."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from xdsl.ir import Operation
+
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.layers import (
+    BatchNormOp,
+    LayerNormOp,
+    LinearOp,
+    LogSoftmaxOp,
+    ReduceMeanOp,
+    RmsNormOp,
+    SoftmaxOp,
+)
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.semantics.activations import Floats, activate
+from redpebble.dialect.semantics.network import run_network
+from redpebble.dialect.tensors import shape_of
+from redpebble.foundation.extensible_table import ExtensibleTable
+
+Reference = Callable[..., Floats | Sequence[Floats]]
+"""(op, an array for each operand) -> the result, or an array for each result."""
+
+
+def _linear(op: LinearOp, x: Floats, weight: Floats, bias: Floats | None = None) -> Floats:
+    product = x @ weight
+    result = product if bias is None else product + bias
+    return result if op.activation is None else activate(op.activation, result)
+
+
+def _activate(op: ActivateOp, x: Floats) -> Floats:
+    return activate(op.activation, x)
+
+
+def _elementwise(function: Callable[[Floats, Floats], Floats]) -> Reference:
+    def reference(_: Operation, left: Floats, right: Floats) -> Floats:
+        return function(left, right)
+
+    return reference
+
+
+def _prelu(_: PreluOp, x: Floats, slope: Floats) -> Floats:
+    return np.where(x >= 0, x, x * slope)
+
+
+def _softmax(_: SoftmaxOp, x: Floats) -> Floats:
+    powers = np.exp(x - _largest(x))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _log_softmax(_: LogSoftmaxOp, x: Floats) -> Floats:
+    shifted = x - _largest(x)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _largest(x: Floats) -> Floats:
+    return x.max(axis=-1, keepdims=True, initial=-np.inf)
+
+
+def _layer_norm(op: LayerNormOp, x: Floats, scale: Floats, bias: Floats | None = None) -> Floats:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    result = centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + op.epsilon.value.data) * scale
+    return result if bias is None else result + bias
+
+
+def _rms_norm(op: RmsNormOp, x: Floats, scale: Floats) -> Floats:
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + op.epsilon.value.data) * scale
+
+
+def _batch_norm(op: BatchNormOp, x: Floats, *parameters: Floats) -> Floats:
+    along_axis_1 = (-1,) + (1,) * (x.ndim - 2)
+    scale, bias, mean, variance = (parameter.reshape(along_axis_1) for parameter in parameters)
+    return (x - mean) / np.sqrt(variance + op.epsilon.value.data) * scale + bias
+
+
+def _reduce_mean(_: ReduceMeanOp, x: Floats) -> Floats:
+    return x.mean(axis=-1, keepdims=True)
+
+
+def _reshape(op: ReshapeOp, x: Floats) -> Floats:
+    return x.reshape(op.target.result_shape(x.shape))
+
+
+def _transpose(op: TransposeOp, x: Floats) -> Floats:
+    return x.transpose(op.order)
+
+
+def _concat(op: ConcatOp, *parts: Floats) -> Floats:
+    return np.concatenate(parts, axis=op.axis.value.data)
+
+
+def _split(op: SplitOp, x: Floats) -> Sequence[Floats]:
+    axis = op.axis.value.data
+    ends = np.cumsum([shape_of(part)[axis] for part in op.parts])
+    return np.split(x, ends[:-1], axis)
+
+
+def _network(op: NetworkOp, *inputs: Floats) -> Sequence[Floats]:
+    ends = np.cumsum([shape_of(output)[-1] for output in op.outputs])
+    return np.split(run_network(op.arrays, inputs), ends[:-1], -1)
+
+
+def _grouped_layers(op: GroupedLayersOp, x: Floats, *parameters: Floats) -> Floats:
+    values = x.reshape(-1, x.shape[-1]).T
+    for layer, weight, bias in zip(op.layers, parameters[::2], parameters[1::2], strict=True):
+        values = values if layer.order is None else values[layer.order]
+        groups = len(values) // layer.group_inputs
+        grouped = weight.reshape(groups, -1, layer.group_inputs) @ values.reshape(groups, layer.group_inputs, -1)
+        values = grouped.reshape(layer.outputs, -1) + bias[:, None]
+        values = values if layer.activation is None else activate(layer.activation, values)
+    values = values if op.last_order is None else values[op.last_order]
+    return values.T.reshape(*x.shape[:-1], len(values))
+
+
+REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
+    {
+        LinearOp: _linear,
+        ActivateOp: _activate,
+        AddOp: _elementwise(np.add),
+        SubOp: _elementwise(np.subtract),
+        MulOp: _elementwise(np.multiply),
+        DivOp: _elementwise(np.divide),
+        PreluOp: _prelu,
+        SoftmaxOp: _softmax,
+        LogSoftmaxOp: _log_softmax,
+        LayerNormOp: _layer_norm,
+        RmsNormOp: _rms_norm,
+        BatchNormOp: _batch_norm,
+        ReduceMeanOp: _reduce_mean,
+        ReshapeOp: _reshape,
+        TransposeOp: _transpose,
+        ConcatOp: _concat,
+        SplitOp: _split,
+        NetworkOp: _network,
+        GroupedLayersOp: _grouped_layers,
+    }
+)
+"""What each op computes that has no body and is no constant."""

@@ -1,0 +1,56 @@
+"""Ops over the features of each column of a tile: softmax, normalisations, the mean; threads share the columns."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.layers import LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.lowering.llvm.builder import Code, i64
+from redpebble.lowering.llvm.reductions import ColumnForm, column_parts, layer_norm, rms_norm
+from redpebble.lowering.tiles.thread_shares import Cut
+from redpebble.lowering.tiles.tile_code import TileCode
+from redpebble.lowering.tiles.tile_memory import features_of
+
+ColumnKernel = Callable[[ColumnForm], ir.Function]
+"""Returns `void (columns, parameters..., result, features)` for some of the columns of a tile."""
+
+
+def emit_by_columns(
+    tile: TileCode, kernel: ColumnKernel, x: SSAValue, parameters: Sequence[ir.Value], result: SSAValue
+) -> None:
+    """Emit the kernel on the columns of `x`, each thread on its own ones."""
+    team = tile.team
+    parts = column_parts(tile.code, tile.width, team.share_count) if team is not None else 1
+    for part in range(parts):
+        function = kernel(ColumnForm(tile.width, part, parts))
+        with tile.only_for(part):
+            arguments = [tile.pointer(x), *parameters, tile.pointer(result), i64(features_of(x))]
+            tile.builder.call(function, arguments)
+
+
+def emit_plain(
+    kernel: Callable[[Code, ColumnForm], ir.Function],
+) -> Callable[[SoftmaxOp | LogSoftmaxOp | ReduceMeanOp, TileCode, Cut], None]:
+    """Return the emitter of an op that a kernel without parameters computes."""
+
+    def emit(op: SoftmaxOp | LogSoftmaxOp | ReduceMeanOp, tile: TileCode, _: Cut) -> None:
+        emit_by_columns(tile, lambda form: kernel(tile.code, form), op.x, [], op.result)
+
+    return emit
+
+
+def emit_layer_norm(op: LayerNormOp, tile: TileCode, _: Cut) -> None:
+    """Emit a layer normalisation; a bias that is missing is one of zeros."""
+    features, epsilon = features_of(op.x), op.epsilon.value.data
+    zeros = np.zeros(features, dtype=np.float32)
+    bias = tile.constant(("zeros", features), zeros) if op.bias is None else tile.pointer(op.bias)
+    parameters = [tile.pointer(op.scale), bias]
+    emit_by_columns(tile, lambda form: layer_norm(tile.code, form, epsilon), op.x, parameters, op.result)
+
+
+def emit_rms_norm(op: RmsNormOp, tile: TileCode, _: Cut) -> None:
+    """Emit a normalisation by the mean square."""
+    epsilon, scale = op.epsilon.value.data, tile.pointer(op.scale)
+    emit_by_columns(tile, lambda form: rms_norm(tile.code, form, epsilon), op.x, [scale], op.result)

@@ -1,0 +1,73 @@
+"""Ops on the features of a tile one by one: activations, arithmetic, concat and split; threads share the features."""
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.lowering.kernels.elementwise import BinaryForm, Operand, activate, binary
+from redpebble.lowering.llvm.builder import float_at, i64
+from redpebble.lowering.tiles.thread_shares import Cut, copied_parts
+from redpebble.lowering.tiles.tile_code import TileCode
+from redpebble.lowering.tiles.tile_memory import features_of
+
+
+def emit_activate(op: ActivateOp, tile: TileCode, cut: Cut) -> None:
+    """Emit an activation of every value."""
+    function = activate(tile.code, op.activation, tile.width)
+
+    def share(first: ir.Value, features: ir.Value) -> None:
+        source, target = (tile.feature_at(value, first) for value in (op.x, op.result))
+        tile.builder.call(function, [source, target, features])
+
+    tile.by_features(cut, features_of(op.x), share)
+
+
+def emit_binary(op: BinaryOp, tile: TileCode, cut: Cut) -> None:
+    """Emit arithmetic of two operands: values of the tile, or constants with one entry a feature."""
+    features = features_of(op.result)
+    form = BinaryForm(op.name, _operand(op.left, features), _operand(op.right, features), tile.width)
+    function = binary(tile.code, form)
+
+    def share(first: ir.Value, count: ir.Value) -> None:
+        operands = [_address(tile, op.left, form.left, first), _address(tile, op.right, form.right, first)]
+        tile.builder.call(function, [*operands, tile.feature_at(op.result, first), count])
+
+    tile.by_features(cut, features, share)
+
+
+def _operand(value: SSAValue, features: int) -> Operand:
+    """Return how a two-operand kernel over `features` features reads `value`."""
+    if isinstance(value.owner, ConstantOp):
+        return "per_feature" if value.owner.array.size == features and features != 1 else "one_value"
+    return "tile" if features_of(value) == features else "one_row"
+
+
+def _address(tile: TileCode, value: SSAValue, kind: Operand, first: ir.Value) -> ir.Value:
+    """Return the address from which a two-operand kernel reads `value`, from feature `first` on."""
+    match kind:
+        case "tile":
+            return tile.feature_at(value, first)
+        case "per_feature":
+            return float_at(tile.builder, tile.pointer(value), first)
+        case "one_row" | "one_value":
+            return tile.pointer(value)
+
+
+def emit_concat(op: ConcatOp, tile: TileCode, _: Cut) -> None:
+    """Emit the copies of parts that do not lie in the whole."""
+    with tile.only_for(0):
+        for part, first in copied_parts(op, tile.spans, tile.width):
+            _copy(tile, tile.pointer(part), tile.feature_at(op.result, i64(first)), features_of(part))
+
+
+def emit_split(op: SplitOp, tile: TileCode, _: Cut) -> None:
+    """Emit the copies of parts that do not lie in the whole."""
+    with tile.only_for(0):
+        for part, first in copied_parts(op, tile.spans, tile.width):
+            _copy(tile, tile.feature_at(op.x, i64(first)), tile.pointer(part), features_of(part))
+
+
+def _copy(tile: TileCode, source: ir.Value, target: ir.Value, features: int) -> None:
+    tile.builder.call(activate(tile.code, None, tile.width), [source, target, i64(features)])

@@ -1,0 +1,119 @@
+"""Linear layers and graphs of neurons inside a tile: packed weights, kernels, shares of outputs for threads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.lowering.kernels.dense_outputs import DenseOutputs
+from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, outputs_of
+from redpebble.lowering.kernels.table import KernelFamily, family_of
+from redpebble.lowering.llvm.builder import float_at, i64
+from redpebble.lowering.tiles.depth_first_groups import groups_at
+from redpebble.lowering.tiles.network_code import NetworkCode
+from redpebble.lowering.tiles.thread_shares import Borders, Cut
+from redpebble.lowering.tiles.tile_code import TileCode
+from redpebble.lowering.tiles.tile_memory import features_of
+
+
+def emit_linear(op: LinearOp, tile: TileCode, _: Cut) -> None:
+    """Emit a layer by itself, or the group of layers that it is the last one of."""
+    parent = op.parent_op()
+    assert isinstance(parent, TileOp)
+    group = groups_at(parent, tile.width).get(op)
+    if group is None:
+        width = tile.width if tile.rows is None else tile.rows.width
+        # what families of other widths pack stays in one piece
+        shared = {family_of(op.kernel, wide) for wide in parent.schedule.together.by_width}
+        family = family_of(op.kernel, width)
+        _LayerCode(op, tile, family).emit(op.borders if family in shared else ())
+    elif op is group.last:
+        with tile.only_for(0):
+            _networks(tile).emit_group(group)
+
+
+def emit_network(op: NetworkOp, tile: TileCode, _: Cut) -> None:
+    """Emit a graph of neurons."""
+    with tile.only_for(0):
+        _networks(tile).emit_network(op)
+
+
+def _networks(tile: TileCode) -> NetworkCode:
+    def address(value: SSAValue, feature: int) -> ir.Value:
+        return tile.feature_at(value, i64(feature))
+
+    outside = None if tile.rows is None else (tile.rows.direct, tile.rows.count)
+    return NetworkCode(tile.code, tile.builder, tile.tables, tile.width, address, outside)
+
+
+@dataclass(frozen=True)
+class _LayerCode:
+    """The code of one layer by one kernel family."""
+
+    op: LinearOp
+    tile: TileCode
+    family: KernelFamily
+
+    def emit(self, borders: Borders) -> None:
+        """Emit the layer as a whole, or the shares between borders that the calling thread has."""
+        tile, key = self.tile, (self.op.weight, self.op.bias, self.family, borders)
+        (constants, table), builder = tile.tables, tile.builder
+        if not constants.has(key):
+            constants.add(key, _packed(self.op, self.family, borders))
+        if not borders:
+            packed = constants.pointers(builder, table, key)
+            with tile.only_for(0):
+                self._call(packed, i64(0), i64(shape_of(self.op.weight)[1]))
+            return
+        count = len(borders) - 1
+        if tile.team is not None and tile.team.share_count != count:
+            raise ValueError(f"a pebble.linear is cut into {count} pieces, its tile into {tile.team.share_count}")
+
+        def share(number: ir.Value, first: ir.Value, outputs: ir.Value) -> None:
+            self._call(constants.piece_pointers(builder, table, key, (number, count)), first, outputs)
+
+        tile.each_share(borders, share)
+
+    def _call(self, packed: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
+        """Emit the call of the kernel for `count` outputs from the first one on."""
+        op, tile, family = self.op, self.tile, self.family
+        rows, form, builder = tile.rows, LinearForm(tile.width, op.activation), tile.builder
+        x, inputs = tile.pointer(op.x), i64(shape_of(op.weight)[0])
+        if rows is None or not isinstance(family, DenseOutputs):
+            builder.call(family.emit(tile.code, form), [x, tile.feature_at(op.result, first), *packed, inputs, count])
+        elif op.result in rows.direct:
+            y, apart = float_at(builder, rows.direct[op.result], first), i64(features_of(op.result))
+            builder.call(family.emit_leaving(tile.code, form), [x, y, *packed, inputs, count, rows.count, apart])
+        else:
+            y = tile.feature_at(op.result, first)
+            builder.call(family.emit_rows(tile.code, form), [x, y, *packed, inputs, count, rows.count])
+
+
+def _packed(op: LinearOp, family: KernelFamily, borders: Borders) -> list[NDArray[np.generic]]:
+    """Return the arrays of each share of a layer, one share after the other; those of an empty share are empty.
+
+    Raises:
+        ValueError: the bias is no constant.
+    """
+    outputs = shape_of(op.weight)[1]
+    bias = constant_array(op.bias) if op.bias is not None else np.zeros(outputs, dtype=np.float32)
+    if bias is None:
+        raise ValueError("bias is no constant")
+    if not borders:
+        return list(family.pack(op.weight, bias))
+    packed: list[PackedArrays] = [
+        family.pack(outputs_of(op.weight, first, end), bias[first:end]) if first < end else ()
+        for first, end in pairwise(borders)
+    ]
+    count = max(map(len, packed))
+    nothing = np.zeros(0, dtype=np.uint8)
+    return [array for arrays in packed for array in (arrays or (nothing,) * count)]
