@@ -1,4 +1,4 @@
-"""Places for buffers that do not all live at the same time."""
+"""Offsets for buffers that are not all alive at the same time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

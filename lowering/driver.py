@@ -20,7 +20,7 @@ from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.tiles.row_major import RowMajorStep
-from redpebble.lowering.tiles.row_major_buffers import Places, returned_values, root
+from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
 from redpebble.lowering.tiles.tile_loop import Sharing, emit_tile_loop, same_from, tile_times
 
 STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
@@ -49,7 +49,7 @@ class _Lowering:
         self.shapes = symbolic_shapes(func)
         self.sizes = SizeTable(self.shapes)
         self.constants = ConstantTable()
-        self.places = Places(func)
+        self.buffers = RowMajorBuffers(func)
         self.scratch_bytes = 0
 
     def program(self, report: Report) -> Program:
@@ -57,13 +57,13 @@ class _Lowering:
         ops = [op for op in self.func.body.block.ops if op.results and not _has_no_code(op)]
         numbers = {op: index for index, op in enumerate(ops)}
         steps = [self._emit_step(index, op) for index, op in enumerate(ops)]
-        if self.places.copies:
+        if self.buffers.copies:
             steps.append(self._emit_copies(len(steps)))
         self._emit_run(steps)
         arguments, returned = list(self.func.args), returned_values(self.func)
         temporaries = [
-            Temporary(product(self.shapes[value]), *self.places.lifetime(value, numbers))
-            for value in self.places.temporaries
+            Temporary(product(self.shapes[value]), *self.buffers.lifetime(value, numbers))
+            for value in self.buffers.temporaries
         ]
         return Program(
             llvm_ir=str(self.code.module),
@@ -87,7 +87,7 @@ class _Lowering:
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             if isinstance(op, TileOp):
-                self._emit_tiles(builder, args, (index, op))
+                self._emit_tiles(builder, args, index, op)
                 return
             buffers, constants, sizes, *_ = args
             pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
@@ -104,16 +104,15 @@ class _Lowering:
             return None
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            self._emit_tiles(builder, args, (index, op))
+            self._emit_tiles(builder, args, index, op)
 
         symbol = f"shared{index}"
         self.code.function(symbol, SHARED_ARGUMENTS, body, exported=True)
         return symbol
 
-    def _emit_tiles(self, builder: ir.IRBuilder, args: Sequence[ir.Value], step: tuple[int, TileOp]) -> None:
+    def _emit_tiles(self, builder: ir.IRBuilder, args: Sequence[ir.Value], index: int, op: TileOp) -> None:
         """Emit the tiles of a step; more arguments than a step has are those of a shared one."""
         buffers, constants, _, scratch, begin, end, *shared = args
-        index, op = step
         pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
         surroundings = (index, pointers, (self.constants, constants), (scratch, begin, end))
         sharing = Sharing(*shared) if shared else None
@@ -124,7 +123,7 @@ class _Lowering:
         """Yield the outputs that tiles write whose dead rows are dropped."""
         for op in ops:
             if isinstance(op, TileOp) and op.dead_rows is not None:
-                output = self.places.buffer(op.outputs[0]) - len(self.func.args)
+                output = self.buffers.buffer(op.outputs[0]) - len(self.func.args)
                 if not 0 <= output < len(returned_values(self.func)):
                     raise ValueError("dead rows are dropped from a value that is not returned")
                 yield output
@@ -136,7 +135,7 @@ class _Lowering:
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             buffers, constants, sizes, *_ = args
             step = RowMajorStep(self.code, builder, self.sizes, sizes, {})
-            for value, output in self.places.copies:
+            for value, output in self.buffers.copies:
                 source = self._pointer(builder, buffers, constants, value)
                 target = entry_of(builder, buffers, len(self.func.args) + output, POINTER)
                 step.emit_copy(source, target, product(self.shapes[value]))
@@ -148,7 +147,7 @@ class _Lowering:
         """Return the address of a row-major value."""
         owner = root(value)
         if not is_constant(owner):
-            return entry_of(builder, buffers, self.places.buffer(value), POINTER)
+            return entry_of(builder, buffers, self.buffers.buffer(value), POINTER)
         array = constant_array(owner)
         assert array is not None
         key = (owner, "values")

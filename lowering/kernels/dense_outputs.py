@@ -28,7 +28,7 @@ from redpebble.lowering.kernels.dense_blocks import (
 )
 from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, activation_key, dense_weight
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT, I64, POINTER, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.strided import Strided, copy_values, emit_strided
+from redpebble.lowering.llvm.strided import Strided, StridedMap, emit_strided
 from redpebble.lowering.llvm.transposition import rows_to_columns
 
 TOGETHER: Final = 4
@@ -190,8 +190,8 @@ class _Product:
         place = [builder.select(whole, *pair) for pair in zip((target, operands.y_stride), aside, strict=True)]
         self._emit_chunks(panel, count, (place[0], place[1]))
         with builder.if_then(builder.not_(whole)):
-            sides = (Strided(target, (operands.y_stride, 1)), [Strided(operands.aside, (i64(GROUP), 1))], copy_values)
-            emit_strided(self.code, builder, [operands.rows, features], sides)
+            copy = StridedMap(Strided(target, (operands.y_stride, 1)), [Strided(operands.aside, (i64(GROUP), 1))])
+            emit_strided(self.code, builder, [operands.rows, features], copy)
 
     def _emit_chunks(self, panel: ir.Value, count: int, target: tuple[ir.Value, ir.Value]) -> None:
         """Emit all inputs, a chunk after the other; a layer without inputs has an empty one."""

@@ -1,5 +1,10 @@
 """Elementwise work inside a tile: activations, two-operand arithmetic, and copies of rows.
 
+    tile of columns     x = left[k][t .. t + lanes)    one vector of columns of feature k
+    tile of one column  x = left[k .. k + lanes)       one vector of features
+    per_feature         x = left[k] in every lane      a broadcast, for each feature anew
+    y = op(x, second)   stored where x was read
+
 An operand is a feature-major buffer [features][width], one row for all features, or a constant per feature.
 """
 
@@ -17,8 +22,8 @@ from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
     POINTER,
+    Cell,
     Code,
-    cell,
     counted_loop,
     float_at,
     i64,
@@ -72,29 +77,27 @@ def binary(code: Code, form: BinaryForm) -> ir.Function:
         vectors = code.lanes(builder, lanes)
         with counted_loop(builder, features, lanes if form.width == 1 else 1) as feature:
             for column in range(0, form.width, lanes):
-                place = (feature, form.width, column)
-                first = _read(vectors, (form.left, left), place)
-                second = _read(vectors, (form.right, right), place)
+                cell = Cell(feature, form.width, column)
+                first = _read(vectors, form.left, left, cell)
+                second = _read(vectors, form.right, right, cell)
                 result = ARITHMETIC[form.op](vectors, first, second)
-                vectors.store(result, cell(builder, y, place), FLOAT_BYTES * lanes)
+                vectors.store(result, cell.address(builder, y), FLOAT_BYTES * lanes)
 
     return code.function(form.key, [POINTER, POINTER, POINTER, I64], body)
 
 
-def _read(lanes: Lanes, operand: tuple[Operand, ir.Value], place: tuple[ir.Value, int, int]) -> ir.Value:
-    """Return the vector of an operand at (feature, width, column)."""
-    kind, pointer = operand
-    feature, width, column = place
+def _read(lanes: Lanes, kind: Operand, pointer: ir.Value, cell: Cell) -> ir.Value:
+    """Return the vector of an operand at `cell`."""
     builder = lanes.builder
     match kind:
         case "tile":
-            return lanes.load(cell(builder, pointer, place), FLOAT_BYTES * lanes.width)
-        case "one_row" if width > 1:
-            return lanes.load(cell(builder, pointer, (i64(0), width, column)), FLOAT_BYTES * lanes.width)
-        case "per_feature" if width == 1:
-            return lanes.load(float_at(builder, pointer, feature), FLOAT_BYTES)
+            return lanes.load(cell.address(builder, pointer), FLOAT_BYTES * lanes.width)
+        case "one_row" if cell.width > 1:
+            return lanes.load(cell._replace(feature=i64(0)).address(builder, pointer), FLOAT_BYTES * lanes.width)
+        case "per_feature" if cell.width == 1:
+            return lanes.load(float_at(builder, pointer, cell.feature), FLOAT_BYTES)
         case "per_feature":
-            return lanes.splat(builder.load(float_at(builder, pointer, feature), typ=FLOAT))
+            return lanes.splat(builder.load(float_at(builder, pointer, cell.feature), typ=FLOAT))
         case "one_row" | "one_value":
             return lanes.splat(builder.load(pointer, typ=FLOAT))
 

@@ -1,8 +1,9 @@
-"""Emitting LLVM IR: loops, addresses, and one function for each distinct piece of work in a module."""
+"""Builder of LLVM IR: loops, addresses, and one function for each distinct piece of work in a module."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -86,10 +87,17 @@ def byte_at(builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value) -> ir.Va
     return builder.gep(pointer, [offset], source_etype=ir.IntType(8))
 
 
-def cell(builder: ir.IRBuilder, columns: ir.Value, place: tuple[ir.Value, int, int]) -> ir.Value:
-    """Return the address of (feature, width, column) in a feature-major buffer of `width` columns."""
-    feature, width, column = place
-    return float_at(builder, columns, builder.add(builder.mul(feature, i64(width)), i64(column)))
+class Cell(NamedTuple):
+    """A feature of a column of a tile, in feature-major buffers [features, width]."""
+
+    feature: ir.Value
+    width: int
+    column: int
+
+    def address(self, builder: ir.IRBuilder, buffer: ir.Value) -> ir.Value:
+        """Return its address in a buffer."""
+        index = builder.add(builder.mul(self.feature, i64(self.width)), i64(self.column))
+        return float_at(builder, buffer, index)
 
 
 def entry_of(builder: ir.IRBuilder, table: ir.Value, index: int, entry: ir.Type) -> ir.Value:
@@ -129,7 +137,14 @@ class Code:
         return Lanes(builder, self.target, self.target.lanes if width is None else width)
 
 
-def column_chunks(width: int, lanes: int, most: int) -> list[tuple[int, int]]:
-    """Cut `width` batch columns into (first column, vectors) chunks of at most `most` vectors of `lanes` columns."""
+class ColumnChunk(NamedTuple):
+    """Batch columns of a tile that one loop works on, as whole vectors."""
+
+    first: int
+    vectors: int
+
+
+def column_chunks(width: int, lanes: int, most: int) -> list[ColumnChunk]:
+    """Return `width` batch columns cut into chunks of at most `most` vectors of `lanes` columns."""
     vectors = width // lanes
-    return [(first * lanes, min(most, vectors - first)) for first in range(0, vectors, most)]
+    return [ColumnChunk(first * lanes, min(most, vectors - first)) for first in range(0, vectors, most)]

@@ -1,6 +1,14 @@
-"""Work over the features of each sample inside a tile: softmax, normalisations, mean.
+"""Reductions over the features of each sample inside a tile: softmax, normalisations, mean.
 
-Feature-major, these are loops over rows of columns: no lane ever meets another one.
+Registers, for tiles of columns [features, width]:
+
+    sum[v]   one lane a column, v < 2 vectors of columns: sum[v] += step(x[k][v]) for k = 0, 1, ..., features - 1
+    y[k][v]  = map(x[k][v], sum[v])       a second loop; means, maxima and deviations stay in registers
+
+No lane ever meets another one. A tile of one column is a row of features instead:
+
+    sum      one lane every lanes-th feature; lanes behind the last feature keep what they had
+    total    = horizontal sum (or maximum) of the lanes, then broadcast to every lane
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +22,9 @@ from redpebble.lowering.llvm.builder import (
     I32,
     I64,
     POINTER,
+    Cell,
     Code,
-    cell,
+    ColumnChunk,
     column_chunks,
     counted_loop,
     float_at,
@@ -35,17 +44,17 @@ class Columns:
     A tile of one column is seen as vectors of features instead; what a fold finds is then the same in every lane.
     """
 
-    def __init__(self, code: Code, builder: ir.IRBuilder, features: ir.Value, chunk: tuple[int, int, int]) -> None:
-        """Look at the columns of `chunk` = (tile width, first column, vectors)."""
+    def __init__(self, code: Code, builder: ir.IRBuilder, features: ir.Value, width: int, chunk: ColumnChunk) -> None:
+        """Look at a chunk of the columns of a tile of `width` columns."""
         self.builder = builder
         self.features = features
-        self.width, self.first, self.vectors = chunk
+        self.width, self.first, self.vectors = width, *chunk
         self.single = self.width == 1
         self.lanes: Lanes = code.lanes(builder, code.target.lanes if self.single else code.column_lanes(self.width))
 
     def _cells(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
         columns = [self.first + index * self.lanes.width for index in range(self.vectors)]
-        return [cell(self.builder, buffer, (feature, self.width, column)) for column in columns]
+        return [Cell(feature, self.width, column).address(self.builder, buffer) for column in columns]
 
     def at(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
         """Return the vectors of `feature`, or the vector of features from there on."""
@@ -67,17 +76,17 @@ class Columns:
         return [self.lanes.splat(self.lanes.horizontal_max(value)) for value in values] if self.single else values
 
     def _fold(self, initial: float, buffer: ir.Value, step: Step) -> list[ir.Value]:
-        def body(turn: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            feature = self.builder.mul(turn, i64(self.lanes.width)) if self.single else turn
+        def body(step_index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            feature = self.builder.mul(step_index, i64(self.lanes.width)) if self.single else step_index
             pairs = zip(sums, self.at(buffer, feature), strict=True)
             following = [step(total, value, index) for index, (total, value) in enumerate(pairs)]
             # behind the last feature a row holds garbage
             return [self._where_features(feature, following[0], sums[0])] if self.single else following
 
         start = [self.lanes.splat(initial)] * self.vectors
-        return reduce_loop(self.builder, (i64(0), self._turns()), start, body)
+        return reduce_loop(self.builder, (i64(0), self._step_count()), start, body)
 
-    def _turns(self) -> ir.Value:
+    def _step_count(self) -> ir.Value:
         if not self.single:
             return self.features
         return self.builder.sdiv(self.builder.add(self.features, i64(self.lanes.width - 1)), i64(self.lanes.width))
@@ -85,10 +94,10 @@ class Columns:
     def _where_features(self, first: ir.Value, inside: ir.Value, outside: ir.Value) -> ir.Value:
         """Return `inside` in the lanes of features from `first` on, and `outside` in those behind the last one."""
         left = self.builder.trunc(self.builder.sub(self.features, first), I32)
-        places = ir.VectorType(I32, self.lanes.width)
-        lane = ir.Constant(places, list(range(self.lanes.width)))
-        one = self.builder.insert_element(ir.Constant(places, ir.Undefined), left, ir.Constant(I32, 0))
-        every = self.builder.shuffle_vector(one, one, ir.Constant(places, [0] * self.lanes.width))
+        vector = self.lanes.int_vector
+        lane = ir.Constant(vector, list(range(self.lanes.width)))
+        one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), left, ir.Constant(I32, 0))
+        every = self.builder.shuffle_vector(one, one, ir.Constant(vector, [0] * self.lanes.width))
         return self.builder.select(self.builder.icmp_signed("<", lane, every), inside, outside)
 
     def map(self, source: ir.Value, target: ir.Value, step: Step) -> None:
@@ -115,17 +124,18 @@ MOST = 2
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """What is specialised on: the width of the tile, and which of how many parts of its columns are worked on."""
+    """What a function is specialised on: the width of the tile, and which of how many parts of its columns it does."""
 
     width: int
     part: int = 0
     parts: int = 1
 
-    def chunks(self, lanes: int) -> list[tuple[int, int]]:
-        """Return the (first column, vectors) that one loop each works on."""
+    def chunks(self, lanes: int) -> list[ColumnChunk]:
+        """Return the columns that one loop each works on."""
         vectors = self.width // lanes
         first, end = (vectors * part // self.parts for part in (self.part, self.part + 1))
-        return [(first * lanes + column, count) for column, count in column_chunks((end - first) * lanes, lanes, MOST)]
+        chunks = column_chunks((end - first) * lanes, lanes, MOST)
+        return [ColumnChunk(first * lanes + chunk.first, chunk.vectors) for chunk in chunks]
 
     @property
     def key(self) -> str:
@@ -133,20 +143,19 @@ class ColumnForm:
         return f"w{self.width}_{self.part}_{self.parts}" if self.parts > 1 else f"w{self.width}"
 
 
-def column_parts(code: Code, width: int, pieces: int) -> int:
-    """Return the number of parts, at most `pieces`, into which the columns of a tile can be cut."""
-    return max(1, min(pieces, width // code.column_lanes(width)))
+def column_parts(code: Code, width: int, most: int) -> int:
+    """Return the number of parts, at most `most`, into which the columns of a tile can be cut."""
+    return max(1, min(most, width // code.column_lanes(width)))
 
 
-def _for_columns(code: Code, name: str, form: tuple[ColumnForm, int], body: ColumnBody) -> ir.Function:
-    """Return the function `name` of some pointers, `form` says how many, and the number of features."""
-    columns, pointers = form
+def _for_columns(code: Code, name: str, form: ColumnForm, pointers: int, body: ColumnBody) -> ir.Function:
+    """Return the function `name` of so many pointers and the number of features."""
 
     def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        for first, vectors in columns.chunks(code.column_lanes(columns.width)):
-            body(Columns(code, builder, args[-1], (columns.width, first, vectors)), args)
+        for chunk in form.chunks(code.column_lanes(form.width)):
+            body(Columns(code, builder, args[-1], form.width, chunk), args)
 
-    return code.function(f"{name}_{columns.key}", [POINTER] * pointers + [I64], fill)
+    return code.function(f"{name}_{form.key}", [POINTER] * pointers + [I64], fill)
 
 
 def softmax(code: Code, form: ColumnForm) -> ir.Function:
@@ -160,7 +169,7 @@ def softmax(code: Code, form: ColumnForm) -> ir.Function:
         totals = columns.total(y, lambda total, value, _: lanes.add(total, value))
         columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
 
-    return _for_columns(code, "softmax", (form, 2), body)
+    return _for_columns(code, "softmax", form, 2, body)
 
 
 def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
@@ -176,7 +185,7 @@ def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
         logarithms = [log(lanes, total) for total in totals]
         columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
 
-    return _for_columns(code, "log_softmax", (form, 2), body)
+    return _for_columns(code, "log_softmax", form, 2, body)
 
 
 def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
@@ -199,7 +208,7 @@ def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
 
         columns.map(x, y, scaled)
 
-    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", (form, 4), body)
+    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", form, 4, body)
 
 
 def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
@@ -216,7 +225,7 @@ def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
 
         columns.map(x, y, scaled)
 
-    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", (form, 3), body)
+    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", form, 3, body)
 
 
 def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> list[ir.Value]:
@@ -233,7 +242,7 @@ def reduce_mean(code: Code, form: ColumnForm) -> ir.Function:
         totals = columns.total(x, lambda total, value, _: columns.lanes.add(total, value))
         columns.put(y, i64(0), columns.per_feature(totals))
 
-    return _for_columns(code, "reduce_mean", (form, 2), body)
+    return _for_columns(code, "reduce_mean", form, 2, body)
 
 
 def _symbol(value: float) -> str:

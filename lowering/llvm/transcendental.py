@@ -4,6 +4,15 @@ The same source serves every width and target; where there is no fused multiply-
 One ulp is the distance between neighbouring floats at the true value. Infinities, zeros, denormals and NaN give what
 the functions' limits say, with gradual underflow.
 
+Registers of `exp`, one value a lane; the other functions are made of the same steps:
+
+    shifted  x log2(e) + 1.5 * 2^23        fma; its low bits are the whole number n
+    n        bits(shifted) - bits(1.5 * 2^23)   integer subtraction
+    r        x - n ln(2)                   two fma, ln(2) in two parts
+    p        e^r - 1                       six fma, Horner's rule
+    2^n      (n + 127) << 23               integer addition and shift, read as a float
+    result   (p + 1) 2^(n/2) 2^(n - n/2)   two multiplications
+
 The polynomials minimise the largest relative error of the function they stand for (Remez exchange on 800 Chebyshev
 points, 40 digits); each coefficient in turn, lowest power first, was rounded to a float and the rest fitted again.
 """

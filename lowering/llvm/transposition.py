@@ -1,4 +1,14 @@
-"""Between the row-major world outside a tile and the feature-major one inside: blocks transposed in registers.
+"""Transposition between row-major batches and feature-major tiles, block by block in registers.
+
+Registers, for a block of 4 rows r and features k (targets have blocks of 4, 8 or 16):
+
+    loaded, a row each    shuffled with the next row   with the next but one: stored, a feature each
+    r0k0 r0k1 r0k2 r0k3   r0k0 r1k0 r0k2 r1k2          r0k0 r1k0 r2k0 r3k0
+    r1k0 r1k1 r1k2 r1k3   r0k1 r1k1 r0k3 r1k3          r0k1 r1k1 r2k1 r3k1
+    r2k0 r2k1 r2k2 r2k3   r2k0 r3k0 r2k2 r3k2          r0k2 r1k2 r2k2 r3k2
+    r3k0 r3k1 r3k2 r3k3   r2k1 r3k1 r2k3 r3k3          r0k3 r1k3 r2k3 r3k3
+
+The way out loads features and stores rows, with the same shuffles.
 
 A tile of T columns may stand for fewer than T rows of the batch. The columns left over are copies of the last row: they
 are computed like the others and written where the row they copy is written, so that no code depends on the count. A
@@ -11,6 +21,7 @@ line that is not there would be read first, and nobody reads the row soon.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -26,13 +37,26 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.strided import Strided, copy_values, emit_strided
+from redpebble.lowering.llvm.strided import emit_copy
 from redpebble.lowering.llvm.vectors import Lanes
 
 ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
 
-Block = Callable[[ir.Value], None]
-"""Emits what is done to the features from one on."""
+
+@dataclass(frozen=True)
+class BatchRows:
+    """Rows of the batch from a feature on, `stride` values apart, and their number."""
+
+    pointer: ir.Value
+    stride: ir.Value
+    row_count: ir.Value
+
+    def addresses(self, builder: ir.IRBuilder, first: ir.Value, number: int) -> list[ir.Value]:
+        """Return the address of the row of each of `number` columns of a tile from `first` on."""
+        last = builder.sub(self.row_count, i64(1))
+        wanted = [builder.add(first, i64(offset)) for offset in range(number)]
+        indices = [builder.select(builder.icmp_signed("<", last, row), last, row) for row in wanted]
+        return [float_at(builder, self.pointer, builder.mul(index, self.stride)) for index in indices]
 
 
 @dataclass(frozen=True)
@@ -45,7 +69,7 @@ class _Columns:
     """A feature-major buffer of `width` columns; a vector holds the wanted columns of a feature."""
     width: ir.Value
     first: ir.Value
-    lines: Sequence[ir.Value]
+    rows: Sequence[ir.Value]
 
     def load(self, feature: ir.Value) -> ir.Value:
         return self.vectors.load(self._address(feature), FLOAT_BYTES * self.vectors.width)
@@ -54,12 +78,20 @@ class _Columns:
         self.vectors.store(value, self._address(feature), FLOAT_BYTES * self.vectors.width)
 
     def _address(self, feature: ir.Value) -> ir.Value:
-        place = self.builder.add(self.builder.mul(feature, self.width), self.first)
-        return float_at(self.builder, self.columns, place)
+        index = self.builder.add(self.builder.mul(feature, self.width), self.first)
+        return float_at(self.builder, self.columns, index)
 
 
 Move = Callable[[_Columns, ir.Value], None]
-"""Emits the way of the features from one on."""
+"""Emits the move of features of some columns, from one feature on."""
+
+
+class _Direction(NamedTuple):
+    """A direction of the transposition: the moves of a block of as many features as lanes, and of one feature."""
+
+    name: str
+    block: Move
+    single: Move
 
 
 def rows_to_columns(code: Code, width: int) -> ir.Function:
@@ -68,7 +100,7 @@ def rows_to_columns(code: Code, width: int) -> ir.Function:
     It makes columns[k][t] = rows[min(t, row_count - 1)][k].
     The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
-    return _transposition(code, width, "rows_to_columns", (_transpose_in, _gather))
+    return _transposition(code, width, _Direction("rows_to_columns", _transpose_in, _gather))
 
 
 def columns_to_rows(code: Code, width: int) -> ir.Function:
@@ -77,7 +109,7 @@ def columns_to_rows(code: Code, width: int) -> ir.Function:
     It makes rows[t][k] = columns[k][t] for t < row_count.
     The rows are `stride` values apart. One function serves all widths of which a vector holds whole columns.
     """
-    return _transposition(code, width, "columns_to_rows", (_transpose_out, _scatter))
+    return _transposition(code, width, _Direction("columns_to_rows", _transpose_out, _scatter))
 
 
 def columns_to_far_rows(code: Code, width: int) -> ir.Function:
@@ -88,110 +120,103 @@ def columns_to_far_rows(code: Code, width: int) -> ir.Function:
     near, lanes = columns_to_rows(code, width), code.column_lanes(width)
     if FLOAT_BYTES * lanes != ALIGNMENT:
         return near
-    past = _transposition(code, width, "columns_past_caches", (partial(_transpose_out, past_caches=True), _scatter))
+    past_caches = _Direction("columns_past_caches", partial(_transpose_out, past_caches=True), _scatter)
+    past = _transposition(code, width, past_caches)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         _, rows, stride, features, *_ = args
         whole_lines = _are_whole_lines(builder, rows, builder.or_(stride, features))
-        with builder.if_else(whole_lines) as (whole, pieces):
+        with builder.if_else(whole_lines) as (whole, partial_lines):
             with whole:
                 builder.call(past, args)
                 code.lanes(builder, lanes).finish_past_caches()
-            with pieces:
+            with partial_lines:
                 builder.call(near, args)
 
     return code.function(f"columns_to_far_rows_{lanes}", ARGUMENTS, body)
 
 
 def _are_whole_lines(builder: ir.IRBuilder, rows: ir.Value, floats: ir.Value) -> ir.Value:
-    """Return whether rows begin at a line; `floats` holds the bits of all distances in them."""
+    """Return whether rows begin at a cache line; `floats` holds the bits of all distances in them, in floats."""
     bits = builder.or_(builder.ptrtoint(rows, I64), builder.mul(floats, i64(FLOAT_BYTES)))
     return builder.icmp_signed("==", builder.and_(bits, i64(ALIGNMENT - 1)), i64(0))
 
 
-def _transposition(code: Code, width: int, name: str, moves: tuple[Move, Move]) -> ir.Function:
-    """Return a function of so many features at once as a vector holds columns (the first move), or of one."""
-    lanes, inward = code.column_lanes(width), name == "rows_to_columns"
+def _transposition(code: Code, width: int, direction: _Direction) -> ir.Function:
+    """Return a function that moves features block by block; the last block overlaps the one before."""
+    lanes, inward = code.column_lanes(width), direction.name == "rows_to_columns"
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        source, target, stride, features, count, columns_count = args
+        source, target, stride, features, row_count, column_count = args
         if lanes == 1:
-            _emit_copy(code, builder, (source, target, features))
+            emit_copy(code, builder, source, target, features)
             return
         rows, columns = (source, target) if inward else (target, source)
-        with counted_loop(builder, columns_count if inward else count, lanes) as first:
-            lines = _lines(builder, (rows, stride, count), (first, lanes))
-            block = _Columns(builder, code.lanes(builder, lanes), columns, columns_count, first, lines)
-            many, one = moves
-            _for_each_block(builder, features, lanes, (partial(many, block), partial(one, block)))
+        with counted_loop(builder, column_count if inward else row_count, lanes) as first:
+            addresses = BatchRows(rows, stride, row_count).addresses(builder, first, lanes)
+            block = _Columns(builder, code.lanes(builder, lanes), columns, column_count, first, addresses)
+            with builder.if_else(builder.icmp_signed(">=", features, i64(lanes))) as (enough, fewer):
+                with enough:
+                    last = builder.sub(features, i64(lanes))
+                    with counted_loop(builder, features, lanes) as start:
+                        begin = builder.select(builder.icmp_signed("<", last, start), last, start)
+                        direction.block(block, begin)
+                with fewer, counted_loop(builder, features) as feature:
+                    direction.single(block, feature)
 
-    return code.function(f"{name}_{lanes}", ARGUMENTS, body)
-
-
-@dataclass(frozen=True)
-class BatchRows:
-    """Rows of the batch from a feature on, `stride` values apart, and their number."""
-
-    pointer: ir.Value
-    stride: ir.Value
-    count: ir.Value
-
-    def lines(self, lanes: Lanes, first: ir.Value) -> list[ir.Value]:
-        """Return the addresses of as many rows, from one on, as a vector holds columns."""
-        return _lines(lanes.builder, (self.pointer, self.stride, self.count), (first, lanes.width))
+    return code.function(f"{direction.name}_{lanes}", ARGUMENTS, body)
 
 
 def transpose_into_columns(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
     """Emit columns[k] = the k-th feature of the rows from `first` on; columns are addresses, a multiple of lanes."""
-    lines, size = rows.lines(lanes, first), FLOAT_BYTES * lanes.width
+    addresses = rows.addresses(lanes.builder, first, lanes.width)
     for start in range(0, len(columns), lanes.width):
-        values = [lanes.load(float_at(lanes.builder, line, i64(start))) for line in lines]
-        for column, vector in zip(
-            columns[start : start + lanes.width], _transposed(lanes.builder, values), strict=True
-        ):
-            lanes.store(vector, column, size)
+        values = [lanes.load(float_at(lanes.builder, row, i64(start))) for row in addresses]
+        vectors = _transposed(lanes.builder, values)
+        for column, vector in zip(columns[start : start + lanes.width], vectors, strict=True):
+            lanes.store(vector, column, FLOAT_BYTES * lanes.width)
 
 
 def transpose_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
-    """Emit the way back of `transpose_into_columns`.
+    """Emit the inverse of `transpose_into_columns`.
 
-    The writes bypass the caches where the rows begin at cache lines and a vector is one.
+    Where the rows begin at cache lines and a vector is one, they are written past the caches.
     """
-    lines = rows.lines(lanes, first)
+    addresses = rows.addresses(lanes.builder, first, lanes.width)
     if FLOAT_BYTES * lanes.width != ALIGNMENT:
-        _transpose_out_lines(lanes, columns, (lines, lanes.store))
+        _write_rows(lanes, columns, addresses, lanes.store)
         return
     whole_lines = _are_whole_lines(lanes.builder, rows.pointer, rows.stride)
-    with lanes.builder.if_else(whole_lines) as (whole, pieces):
+    with lanes.builder.if_else(whole_lines) as (whole, partial_lines):
         with whole:
-            _transpose_out_lines(lanes, columns, (lines, lanes.store_past_caches))
-        with pieces:
-            _transpose_out_lines(lanes, columns, (lines, lanes.store))
+            _write_rows(lanes, columns, addresses, lanes.store_past_caches)
+        with partial_lines:
+            _write_rows(lanes, columns, addresses, lanes.store)
 
 
-def _transpose_out_lines(
+def _write_rows(
     lanes: Lanes,
     columns: Sequence[ir.Value],
-    target: tuple[Sequence[ir.Value], Callable[[ir.Value, ir.Value], None]],
+    rows: Sequence[ir.Value],
+    write: Callable[[ir.Value, ir.Value], None],
 ) -> None:
-    lines, write = target
     for start in range(0, len(columns), lanes.width):
         part = columns[start : start + lanes.width]
         vectors = [lanes.load(column, FLOAT_BYTES * lanes.width) for column in part]
-        for line, vector in zip(lines, _transposed(lanes.builder, vectors), strict=True):
-            write(vector, float_at(lanes.builder, line, i64(start)))
+        for row, vector in zip(rows, _transposed(lanes.builder, vectors), strict=True):
+            write(vector, float_at(lanes.builder, row, i64(start)))
 
 
 def _transpose_in(block: _Columns, feature: ir.Value) -> None:
-    rows = [block.vectors.load(float_at(block.builder, line, feature)) for line in block.lines]
-    for offset, vector in enumerate(_transposed(block.builder, rows)):
+    values = [block.vectors.load(float_at(block.builder, row, feature)) for row in block.rows]
+    for offset, vector in enumerate(_transposed(block.builder, values)):
         block.store(vector, block.builder.add(feature, i64(offset)))
 
 
 def _gather(block: _Columns, feature: ir.Value) -> None:
     vector: ir.Value = ir.Constant(block.vectors.float_vector, ir.Undefined)
-    for lane, line in enumerate(block.lines):
-        value = block.builder.load(float_at(block.builder, line, feature), typ=FLOAT)
+    for lane, row in enumerate(block.rows):
+        value = block.builder.load(float_at(block.builder, row, feature), typ=FLOAT)
         vector = block.builder.insert_element(vector, value, ir.Constant(I32, lane))
     block.store(vector, feature)
 
@@ -199,44 +224,15 @@ def _gather(block: _Columns, feature: ir.Value) -> None:
 def _transpose_out(block: _Columns, feature: ir.Value, *, past_caches: bool = False) -> None:
     columns = [block.load(block.builder.add(feature, i64(offset))) for offset in range(block.vectors.width)]
     write = block.vectors.store_past_caches if past_caches else block.vectors.store
-    for line, vector in zip(block.lines, _transposed(block.builder, columns), strict=True):
-        write(vector, float_at(block.builder, line, feature))
+    for row, vector in zip(block.rows, _transposed(block.builder, columns), strict=True):
+        write(vector, float_at(block.builder, row, feature))
 
 
 def _scatter(block: _Columns, feature: ir.Value) -> None:
     vector = block.load(feature)
-    for lane, line in enumerate(block.lines):
+    for lane, row in enumerate(block.rows):
         value = block.builder.extract_element(vector, ir.Constant(I32, lane))
-        block.builder.store(value, float_at(block.builder, line, feature))
-
-
-def _emit_copy(code: Code, builder: ir.IRBuilder, copy: tuple[ir.Value, ir.Value, ir.Value]) -> None:
-    source, target, features = copy
-    emit_strided(code, builder, [features], (Strided(target, (1,)), [Strided(source, (1,))], copy_values))
-
-
-def _lines(
-    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value, ir.Value], columns: tuple[ir.Value, int]
-) -> list[ir.Value]:
-    """Return for each of some columns of the tile, (first, number), the address of the row it stands for."""
-    pointer, stride, count = rows
-    first, number = columns
-    last = builder.sub(count, i64(1))
-    wanted = [builder.add(first, i64(offset)) for offset in range(number)]
-    indices = [builder.select(builder.icmp_signed("<", last, row), last, row) for row in wanted]
-    return [float_at(builder, pointer, builder.mul(index, stride)) for index in indices]
-
-
-def _for_each_block(builder: ir.IRBuilder, features: ir.Value, lanes: int, blocks: tuple[Block, Block]) -> None:
-    """Emit whole blocks of `lanes` features, the last one overlapping, or single features where there are fewer."""
-    turn, single = blocks
-    with builder.if_else(builder.icmp_signed(">=", features, i64(lanes))) as (enough, fewer):
-        with enough:
-            last = builder.sub(features, i64(lanes))
-            with counted_loop(builder, features, lanes) as start:
-                turn(builder.select(builder.icmp_signed("<", last, start), last, start))
-        with fewer, counted_loop(builder, features) as feature:
-            single(feature)
+        block.builder.store(value, float_at(block.builder, row, feature))
 
 
 def _transposed(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.Value]:

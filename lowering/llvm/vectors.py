@@ -1,4 +1,14 @@
-"""Arithmetic on vectors of floats, emitted as LLVM IR that every target turns into instructions, never into calls."""
+"""Arithmetic on vectors of floats, emitted as LLVM IR that becomes instructions on every target, never calls.
+
+What a few of the operations are in registers, with their instructions on AVX-512:
+
+    splat(s)            s s s s ...                          vbroadcastss
+    fma(a, b, c)        a0 b0 + c0, a1 b1 + c1, ...          vfmadd231ps
+    max(x, bound)       x0 where not bound0 > x0, ...        vmaxps, whose second operand wins for a NaN
+    permuted(l, h, i)   (l ++ h)[i0 & 31], ...               vpermi2ps
+    store_chosen(x, m)  memory lane j = xj where mj          vmovups under a mask
+    horizontal_sum(x)   halves added: 16 -> 8 -> 4 -> 2 -> 1  vextractf32x8, vaddps
+"""
 
 from collections.abc import Sequence
 from ctypes import c_float

@@ -31,7 +31,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.strided import Strided, copy_values, emit_strided
+from redpebble.lowering.llvm.strided import emit_copy
 from redpebble.lowering.llvm.vectors import Lanes
 
 QUEUE_HEAD = ALIGNMENT
@@ -219,8 +219,7 @@ class TileColumns:
                         float_at(builder, buffer, builder.mul(row, features))
                         for buffer, row in ((rows, column), (out, number))
                     )
-                    views = (Strided(target, (1,)), [Strided(source, (1,))], copy_values)
-                    emit_strided(self.code, builder, [features], views)
+                    emit_copy(self.code, builder, source, target, features)
 
         return self.code.function(f"write_rows_{self.width}", [*[POINTER] * 3, I64, POINTER], body)
 

@@ -13,7 +13,7 @@ from redpebble.lowering.kernels.elementwise import ARITHMETIC
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import Code, float_at, i64
 from redpebble.lowering.llvm.call_tables import SizeTable
-from redpebble.lowering.llvm.strided import Strided, copy_values, emit_strided
+from redpebble.lowering.llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
 from redpebble.lowering.llvm.vectors import Lanes
 
 ONE = Size.known(1)
@@ -21,13 +21,15 @@ ONE = Size.known(1)
 
 @dataclass(frozen=True)
 class RowMajorStep:
-    """The code of one op: where its operands and results are, and how the sizes of the call are read."""
+    """The code of one op outside tiles."""
 
     code: Code
     builder: ir.IRBuilder
     sizes: SizeTable
     size_table: ir.Value
+    """The table of sizes of the call, [sizes] 64-bit words."""
     pointers: Mapping[SSAValue, ir.Value]
+    """The address of each operand and result, row-major floats."""
 
     def emit(self, op: Operation) -> None:
         """Emit `op`.
@@ -39,9 +41,9 @@ class RowMajorStep:
             case TransposeOp():
                 self._emit_transpose(op)
             case ConcatOp():
-                self._emit_pieces(list(op.parts), op.result, op.axis.value.data, gather=True)
+                self._emit_parts(list(op.parts), op.result, op.axis.value.data, gather=True)
             case SplitOp():
-                self._emit_pieces(list(op.parts), op.x, op.axis.value.data, gather=False)
+                self._emit_parts(list(op.parts), op.x, op.axis.value.data, gather=False)
             case BinaryOp():
                 self._emit_binary(op)
             case ActivateOp():
@@ -51,16 +53,18 @@ class RowMajorStep:
 
     def emit_copy(self, source: ir.Value, target: ir.Value, size: Size) -> None:
         """Emit a copy of `size` values."""
-        buffers = (Strided(target, (1,)), [Strided(source, (1,))], copy_values)
-        emit_strided(self.code, self.builder, [self._value(size)], buffers)
+        emit_copy(self.code, self.builder, source, target, self._value(size))
+
+    def _emit(self, sizes: Sequence[Size], target: Strided, operands: Sequence[Strided], combine: Combine) -> None:
+        work = StridedMap(target, operands, combine)
+        emit_strided(self.code, self.builder, [self._value(size) for size in sizes], work)
 
     def _emit_activate(self, op: ActivateOp) -> None:
         def combine(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
             return activated(lanes, op.activation, values)[0]
 
         source, target = (Strided(self.pointers[value], (1,)) for value in (op.x, op.result))
-        size = self._value(product(self.sizes.shapes[op.x]))
-        emit_strided(self.code, self.builder, [size], (target, [source], combine))
+        self._emit([product(self.sizes.shapes[op.x])], target, [source], combine)
 
     def _value(self, size: Size) -> ir.Value:
         return self.sizes.value(self.builder, self.size_table, size)
@@ -75,22 +79,21 @@ class RowMajorStep:
         result = self.sizes.shapes[op.result]
         source = Strided(self.pointers[op.x], tuple(strides[axis] for axis in op.order))
         target = Strided(self.pointers[op.result], tuple(self._strides(result)))
-        emit_strided(
-            self.code, self.builder, [self._value(shape[axis]) for axis in op.order], (target, [source], copy_values)
-        )
+        self._emit([shape[axis] for axis in op.order], target, [source], copy_values)
 
-    def _emit_pieces(self, parts: Sequence[SSAValue], whole: SSAValue, axis: int, *, gather: bool) -> None:
+    def _emit_parts(self, parts: Sequence[SSAValue], whole: SSAValue, axis: int, *, gather: bool) -> None:
         """Emit the copies between `parts` and `whole`, which lie in it one after the other along `axis`."""
         shape = self.sizes.shapes[whole]
-        outer, line = product(shape[:axis]), self._value(product(shape[axis:]))
+        outer, whole_line = product(shape[:axis]), self._value(product(shape[axis:]))
         offset: ir.Value = i64(0)
         for part in parts:
-            length = self._value(product(self.sizes.shapes[part][axis:]))
-            inside = Strided(float_at(self.builder, self.pointers[whole], offset), (line, 1))
-            alone = Strided(self.pointers[part], (length, 1))
-            target, source = (inside, alone) if gather else (alone, inside)
-            emit_strided(self.code, self.builder, [self._value(outer), length], (target, [source], copy_values))
-            offset = self.builder.add(offset, length)
+            size = product(self.sizes.shapes[part][axis:])
+            line = self._value(size)
+            inside = Strided(float_at(self.builder, self.pointers[whole], offset), (whole_line, 1))
+            outside = Strided(self.pointers[part], (line, 1))
+            target, source = (inside, outside) if gather else (outside, inside)
+            self._emit([outer, size], target, [source], copy_values)
+            offset = self.builder.add(offset, line)
 
     def _emit_binary(self, op: BinaryOp) -> None:
         """Emit left op right; neighbouring axes over which both operands run or stand still become one."""
@@ -108,7 +111,7 @@ class RowMajorStep:
         def both(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
             return combine(lanes, values[0], values[1])
 
-        emit_strided(self.code, self.builder, [self._value(size) for size in sizes], (target, operands, both))
+        self._emit(sizes, target, operands, both)
 
     def _repeated(self, operand: SSAValue, result: SymbolicShape) -> list[bool]:
         """Return for each axis of the result whether the operand stands still along it."""

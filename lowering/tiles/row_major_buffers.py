@@ -1,4 +1,4 @@
-"""Where row-major values live: inputs, outputs, temporaries and constants, and which values share a buffer."""
+"""Row-major buffers: inputs, outputs, temporaries and constants, and which values share one."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class Copy(NamedTuple):
 
 
 @dataclass
-class Places:
+class RowMajorBuffers:
     """The buffer of every row-major value: inputs first, then outputs, then temporaries.
 
     A reshape shares the buffer of its operand. A returned value is computed in its output's buffer; what is returned
@@ -26,7 +26,8 @@ class Places:
     """
 
     func: FuncOp
-    buffers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """The buffer of each value that has one of its own."""
     copies: list[Copy] = field(default_factory=list[Copy])
     temporaries: list[SSAValue] = field(default_factory=list[SSAValue])
     """The value that each temporary buffer is made for."""
@@ -34,23 +35,23 @@ class Places:
     def __post_init__(self) -> None:
         arguments, returned = list(self.func.args), list(_return_of(self.func).operands)
         for index, argument in enumerate(arguments):
-            self.buffers[argument] = index
+            self.numbers[argument] = index
         for output, value in enumerate(returned):
             owner = root(value)
-            if isinstance(owner, BlockArgument) or is_constant(owner) or owner in self.buffers:
+            if isinstance(owner, BlockArgument) or is_constant(owner) or owner in self.numbers:
                 self.copies.append(Copy(value, output))
             else:
-                self.buffers[owner] = len(arguments) + output
+                self.numbers[owner] = len(arguments) + output
         first = len(arguments) + len(returned)
         for op in self.func.body.block.ops:
             for result in op.results:
-                if root(result) == result and not is_constant(result) and result not in self.buffers:
-                    self.buffers[result] = first + len(self.temporaries)
+                if root(result) == result and not is_constant(result) and result not in self.numbers:
+                    self.numbers[result] = first + len(self.temporaries)
                     self.temporaries.append(result)
 
     def buffer(self, value: SSAValue) -> int:
         """Return the buffer of a value that is no constant."""
-        return self.buffers[root(value)]
+        return self.numbers[root(value)]
 
     def lifetime(self, value: SSAValue, steps: dict[Operation, int]) -> tuple[int, int]:
         """Return the first and last step that touch the buffer made for `value`; `steps` numbers the ops with code."""
