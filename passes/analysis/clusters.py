@@ -1,4 +1,4 @@
-"""Groups of row-wise ops that can become one tile each: as large as possible, never waiting for each other in a circle.
+"""Groups of row-wise ops that can become one op each: as large as possible, never waiting for each other in a circle.
 
 Every op gets a level: the largest among those of the ops that compute its operands, plus 1 when the op itself is
 row-wise and such an operand does not come from a row-wise op on the same rows. A cluster is a connected part of the
@@ -25,10 +25,10 @@ from redpebble.passes.analysis.rowwise import dynamic_operands
 
 @dataclass(frozen=True)
 class Cluster:
-    """Ops in block order that become a tile together, or one op that stays as it is."""
+    """Ops in block order that can become one op together, or one op that stays as it is."""
 
     ops: tuple[Operation, ...]
-    is_tile: bool
+    is_joined: bool
 
 
 def clusters_of(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> list[Cluster]:
@@ -38,12 +38,12 @@ def clusters_of(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> lis
     """
     levels = _levels(ops, rows)
     groups = _connected([op for op in ops if op in rows], {op: (levels[op], rows[op]) for op in rows})
-    clusters = [Cluster((op,), is_tile=False) for op in ops if op not in rows]
+    clusters = [Cluster((op,), is_joined=False) for op in ops if op not in rows]
     for group in groups:
         inside, reshapes = _without_outer_reshapes(group)
-        clusters += [Cluster((op,), is_tile=False) for op in reshapes]
+        clusters += [Cluster((op,), is_joined=False) for op in reshapes]
         if inside:
-            clusters.append(Cluster(tuple(inside), is_tile=True))
+            clusters.append(Cluster(tuple(inside), is_joined=True))
     return _in_order(clusters, {op: index for index, op in enumerate(ops)})
 
 

@@ -33,7 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -43,10 +43,11 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.passes.analysis.clusters import clusters_of
+from redpebble.passes.analysis.clusters import Cluster, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
+from redpebble.passes.rewriting.outline import boundary_of, computing_ops, outline
 
 SMALL_DENSE: Final = 4096
 """Weights of a dense layer that takes about as long as the call of a node."""
@@ -66,27 +67,13 @@ class FormSparseNetworks(ModulePass):
 
 
 def _form_networks(func: FuncOp) -> None:
-    block = func.body.block
-    *ops, end = block.ops
-    layers = [op for op in ops if not isinstance(op, ConstantOp | SparseConstantOp)]
-    rows = Rows(_shapes(func))
-    counts = {op: count for op in layers if (count := _count(op, rows)) is not None}
-    ordered: list[Operation] = []
-    replaced: list[Operation] = []
-    for ops_of_cluster, is_network in _networks(layers, counts, rows):
-        if is_network:
-            ordered.append(_network(ops_of_cluster, rows))
-            replaced += ops_of_cluster
-        else:
-            ordered += ops_of_cluster
-    if not replaced:
-        return
-    for op in reversed(replaced):
-        block.erase_op(op)
-    for op in ordered:
-        if op.parent is not None:
-            op.detach()
-        block.insert_op_before(op, end)
+    ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
+    counts = {op: count for op in ops if (count := _count(op, rows)) is not None}
+
+    def network(members: Sequence[Operation]) -> list[Operation] | None:
+        return [_network(members, rows)] if any(map(_is_gain, members)) else None
+
+    outline(func.body.block, _clusters(ops, counts, rows), network)
 
 
 def _shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
@@ -139,43 +126,33 @@ def _size(op: LinearOp) -> int:
     return inputs * outputs
 
 
-def _networks(
-    layers: Sequence[Operation], counts: Mapping[Operation, Size], rows: Rows
-) -> list[tuple[Sequence[Operation], bool]]:
-    """Return the clusters in an order of execution, and whether each is a sparse network."""
-    clusters = clusters_of(layers, counts)
+def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: Rows) -> list[Cluster]:
+    """Return clusters whose inputs have one shape of rows each, in an order of execution."""
+    clusters = clusters_of(ops, counts)
     mixed = [
         op
         for cluster in clusters
-        if cluster.is_tile and not _one_shape_of_rows(cluster.ops, rows)
+        if cluster.is_joined and not _one_shape_of_rows(cluster.ops, rows)
         for op in cluster.ops
         if isinstance(op, ReshapeOp)
     ]
-    if mixed:
-        # inputs whose rows agree in number only: without reshapes between them there are none such
-        clusters = clusters_of(layers, {op: count for op, count in counts.items() if op not in mixed})
-    return [(cluster.ops, cluster.is_tile and any(map(_is_gain, cluster.ops))) for cluster in clusters]
+    if not mixed:
+        return clusters
+    # inputs whose rows agree in number only: without reshapes between them there are none such
+    return clusters_of(ops, {op: count for op, count in counts.items() if op not in mixed})
 
 
 def _is_gain(op: Operation) -> bool:
     return isinstance(op, LinearOp) and _has_sparse_kernels(op)
 
 
-def _inputs(ops: Sequence[Operation]) -> list[SSAValue]:
-    members = set(ops)
-    operands = dict.fromkeys(operand for op in ops for operand in dynamic_operands(op))
-    return [operand for operand in operands if operand.owner not in members]
-
-
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
-    return len({rows.leading(value) for value in _inputs(ops)}) == 1
+    return len({rows.leading(value) for value in boundary_of(ops).inputs}) == 1
 
 
 def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:
     """Return a sparse network that computes `ops`; users of their results now read its."""
-    members, inputs = set(ops), _inputs(ops)
-    results = [result for op in ops for result in op.results]
-    outputs = [result for result in results if any(use.operation not in members for use in result.uses)]
+    inputs, outputs = boundary_of(ops)
     body = SparseNetworkOp.body_for(inputs)
     inner: dict[SSAValue, SSAValue] = dict(zip(inputs, body.block.args, strict=True))
     for op in ops:

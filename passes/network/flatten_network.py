@@ -13,6 +13,7 @@ cut a model into several graphs. Which ops come together: see `redpebble.passes.
 of `redpebble.passes.analysis.network_rows`. The way back is `pebble-restore-layers`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -24,7 +25,6 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.transforms.dead_code_elimination import region_dce
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr, copied
 from redpebble.dialect.ops.network import NetworkOp
@@ -33,8 +33,8 @@ from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.network_rows import NetworkRows
-from redpebble.passes.analysis.rowwise import dynamic_operands
 from redpebble.passes.rewriting.network_builder import NetworkDraft
+from redpebble.passes.rewriting.outline import boundary_of, computing_ops, outline
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,14 @@ class FlattenNetwork(ModulePass):
 
 
 def _flatten(func: FuncOp) -> None:
-    block = func.body.block
-    *body, end = block.ops
-    ops = [op for op in body if not isinstance(op, ConstantOp | SparseConstantOp)]
-    rows = NetworkRows.of(func)
+    ops, rows = computing_ops(func.body.block), NetworkRows.of(func)
     known = rows.of_ops(ops)
-    ordered: list[Operation] = [op for op in body if isinstance(op, ConstantOp | SparseConstantOp)]
-    replaced: list[Operation] = []
-    for cluster in clusters_of(ops, known):
-        if cluster.is_tile and any(isinstance(op, LinearOp) for op in cluster.ops):
-            ordered += _Region(rows, known[cluster.ops[0]], cluster.ops).build()
-            replaced += cluster.ops
-        else:
-            ordered += cluster.ops
-    for op in reversed(replaced):
-        block.erase_op(op)
-    for op in ordered:
-        if op.parent is not None:
-            op.detach()
-        block.insert_op_before(op, end)
+
+    def network(members: Sequence[Operation]) -> list[Operation] | None:
+        has_layers = any(isinstance(op, LinearOp) for op in members)
+        return _Region(rows, known[members[0]], members).build() if has_layers else None
+
+    outline(func.body.block, clusters_of(ops, known), network)
 
 
 @dataclass(frozen=True)
@@ -79,15 +68,12 @@ class _Region:
 
     rows: NetworkRows
     count: Size
-    ops: tuple[Operation, ...]
+    ops: Sequence[Operation]
 
     def build(self) -> list[Operation]:
         """Return the network and reshapes around it; users of what the ops computed now read what it computes."""
-        members = set(self.ops)
-        operands = dict.fromkeys(operand for op in self.ops for operand in dynamic_operands(op))
-        inputs = [operand for operand in operands if operand.owner not in members]
+        inputs, results = boundary_of(self.ops)
         produced = [result for op in self.ops for result in op.results]
-        results = [value for value in produced if any(use.operation not in members for use in value.uses)]
         draft = NetworkDraft({value: self._axes(value) for value in (*inputs, *produced)})
         for value in inputs:
             draft.add_input(value)

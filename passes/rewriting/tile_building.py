@@ -17,7 +17,8 @@ from redpebble.dialect.ops.tile import TileOp, tile_type
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.passes.analysis.per_feature_constants import entries_per_feature
-from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
+from redpebble.passes.analysis.rowwise import Rows
+from redpebble.passes.rewriting.outline import boundary_of
 
 
 @dataclass(frozen=True)
@@ -26,25 +27,22 @@ class TileBuilder:
 
     rows: Rows
     flat_constants: dict[SSAValue, ConstantOp] = field(default_factory=dict[SSAValue, ConstantOp])
-    """Constants of rank 1 for those with other leading axes of size 1; the caller puts them into the block."""
+    """Constants of rank 1 for those with other leading axes of size 1."""
 
     def build(self, ops: Sequence[Operation], schedule: ScheduleAttr) -> list[Operation]:
-        """Return a tile that computes `ops` by a schedule, and reshapes behind it.
+        """Return new constants, a tile that computes `ops` by a schedule, and reshapes behind it.
 
         Users of the results of `ops` now read theirs.
         """
-        members = set(ops)
-        operands = dict.fromkeys(operand for op in ops for operand in dynamic_operands(op))
-        inputs = [operand for operand in operands if operand.owner not in members]
-        results = [result for op in ops for result in op.results]
-        outputs = [result for result in results if any(use.operation not in members for use in result.uses)]
+        inputs, outputs = boundary_of(ops)
+        known = len(self.flat_constants)
         body = TileOp.body_for(inputs)
         inner: dict[SSAValue, SSAValue] = dict(zip(inputs, body.block.args, strict=True))
         for op in ops:
             body.block.add_ops(self._inside(op, inner))
         body.block.add_op(YieldOp([inner[output] for output in outputs]))
         tile = TileOp(inputs, [self._result(output, inputs) for output in outputs], schedule, body)
-        return [tile, *self._replace(outputs, tile)]
+        return [*list(self.flat_constants.values())[known:], tile, *self._replace(outputs, tile)]
 
     def _inside(self, op: Operation, inner: dict[SSAValue, SSAValue]) -> list[Operation]:
         """Return the op that does inside what `op` does outside; a reshape of the rows is nothing there."""

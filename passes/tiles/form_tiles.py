@@ -39,7 +39,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
 from redpebble.dialect.ops.axis_maps import RowMajor, RowWise
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
@@ -49,6 +48,7 @@ from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows
 from redpebble.passes.analysis.tile_costs import features_at_the_edge, transpose_us
+from redpebble.passes.rewriting.outline import computing_ops, outline
 from redpebble.passes.rewriting.tile_building import TileBuilder
 
 WORTH_REPLACING: Final = 0.97
@@ -115,14 +115,8 @@ def _column_us(times: Sequence[Mapping[int, float]], edge_features: int, width: 
     return (sum(known) + transpose_us(edge_features, width)) / width if known and len(known) == len(times) else 0.0
 
 
-def _body(func: FuncOp) -> list[Operation]:
-    """Return the ops of a function that compute something: all but its constants and its end."""
-    *ops, _ = func.body.block.ops
-    return [op for op in ops if not isinstance(op, ConstantOp | SparseConstantOp)]
-
-
 def _refuse_unknown(func: FuncOp) -> None:
-    for op in _body(func):
+    for op in computing_ops(func.body.block):
         if op.get_trait(RowWise) is None and op.get_trait(RowMajor) is None and not isinstance(op, TileOp):
             raise VerifyException(f"{_described(op)} runs neither in a tile nor outside")
 
@@ -132,29 +126,15 @@ def _described(op: Operation) -> str:
 
 
 def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
-    block = func.body.block
-    ops, rows = _body(func), Rows.of(func)
+    ops, rows = computing_ops(func.body.block), Rows.of(func)
     counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
     for op in ops:
         only_in_tiles = op.get_trait(RowWise) is not None and op.get_trait(RowMajor) is None
         if only_in_tiles and op not in counts:
             raise VerifyException(f"{_described(op)} needs a known last axis and constant parameters")
     builder = TileBuilder(rows)
-    ordered: list[Operation] = []
-    replaced: list[Operation] = []
-    for cluster in clusters_of(ops, counts):
-        if cluster.is_tile:
-            schedule = ScheduleAttr.of("layer_by_layer", widths or worthwhile_widths(cluster.ops))
-            ordered += builder.build(cluster.ops, schedule)
-            replaced += cluster.ops
-        else:
-            ordered += cluster.ops
-    for op in reversed(replaced):
-        block.erase_op(op)
-    constants = [op for op in block.ops if isinstance(op, ConstantOp | SparseConstantOp)]
-    end = block.last_op
-    for op in [*constants, *builder.flat_constants.values(), *ordered]:
-        if op.parent is not None:
-            op.detach()
-        if end is not None:
-            block.insert_op_before(op, end)
+
+    def tile(members: Sequence[Operation]) -> list[Operation]:
+        return builder.build(members, ScheduleAttr.of("layer_by_layer", widths or worthwhile_widths(members)))
+
+    outline(func.body.block, clusters_of(ops, counts), tile)
