@@ -1,4 +1,4 @@
-"""The whole network: one exported function for each step, and `run`, which calls them in order."""
+"""The whole network: one exported function for each step."""
 
 from collections.abc import Iterator, Sequence
 
@@ -53,13 +53,12 @@ class _Lowering:
         self.scratch_bytes = 0
 
     def program(self, report: Report) -> Program:
-        """Emit every step, the copies at the end, and `run`."""
+        """Emit every step, and the copies at the end."""
         ops = [op for op in self.func.body.block.ops if op.results and not _has_no_code(op)]
         numbers = {op: index for index, op in enumerate(ops)}
         steps = [self._emit_step(index, op) for index, op in enumerate(ops)]
         if self.buffers.copies:
             steps.append(self._emit_copies(len(steps)))
-        self._emit_run(steps)
         arguments, returned = list(self.func.args), returned_values(self.func)
         temporaries = [
             Temporary(product(self.shapes[value]), *self.buffers.lifetime(value, numbers))
@@ -154,17 +153,6 @@ class _Lowering:
         if not self.constants.has(key):
             self.constants.add_values(key, array)
         return self.constants.pointers(builder, constants, key)[0]
-
-    def _emit_run(self, steps: Sequence[Step]) -> None:
-        """Emit `run (buffers, constants, sizes, scratch)`: every step over all its rows."""
-
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            for step in steps:
-                end = self.sizes.value(builder, args[2], step.rows or Size.known(0))
-                begin = ir.Constant(I64, 0)
-                builder.call(self.code.functions[step.symbol], [*args, begin, end])
-
-        self.code.function("run", STEP_ARGUMENTS[:4], body, exported=True)
 
     def _tensors(self, values: Sequence[SSAValue], attributes: ArrayAttr[DictionaryAttr] | None) -> tuple[Tensor, ...]:
         """Return the inputs or outputs with the names that the function gives them."""

@@ -10,7 +10,7 @@ from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -35,13 +35,13 @@ class Temporary:
 class TileTime:
     """Tiles of some width: the least rows of one, and estimates of its microseconds.
 
-    Those of one thread, and of all together where that is of use.
+    `serial_us` is the time of one thread, `shared_us` that of all together where that is of use.
     """
 
     width: int
     least_rows: int
-    alone: float
-    together: float | None = None
+    serial_us: float
+    shared_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,6 @@ class TiledRows:
     times: tuple[TileTime, ...]
     same_from: int
     shared: str | None = None
-
-    @property
-    def least_rows(self) -> dict[int, int]:
-        """The rows from which a tile of each width is made, by width."""
-        return {time.width: time.least_rows for time in self.times}
 
 
 @dataclass(frozen=True)

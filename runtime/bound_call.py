@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.lowering.program import Program
+from redpebble.runtime.call import Call
 from redpebble.runtime.memory import address_of, aligned_bytes
-from redpebble.runtime.workspace import Workspace
 
 Floats = NDArray[np.float32]
 
@@ -20,7 +20,7 @@ class BoundCall:
 
     def __init__(
         self,
-        workspace: Workspace,
+        call: Call,
         inputs: Sequence[Floats],
         outputs: Sequence[Floats],
         zeroed: Sequence[Floats] = (),
@@ -30,9 +30,9 @@ class BoundCall:
         Those of the outputs that are `zeroed` are set to zeros before each call.
         """
         for index, array in enumerate((*inputs, *outputs)):
-            workspace.buffers[index] = address_of(array)
-        self._workspace = workspace
-        self._call = workspace.call
+            call.buffers[index] = address_of(array)
+        self._call = call
+        self._run = call.run
         self._zeroed = tuple(zeroed)
         self.inputs = tuple(inputs)
         """In the order of `Network.get_inputs`."""
@@ -43,7 +43,7 @@ class BoundCall:
         """Compute the outputs, and return the arrays that hold them."""
         for array in self._zeroed:
             array.fill(0)
-        self._call()
+        self._run()
         return self.outputs
 
 

@@ -1,20 +1,20 @@
 """A compiled network: prepared for the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.reports.layer_report import Report
+from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
+from redpebble.lowering.calls.network_table import IN_PROCESS
 from redpebble.lowering.program import Program
 from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs
-from redpebble.runtime.call_sizes import CallSizes, call_sizes, dimensions
-from redpebble.runtime.jit import load_object
-from redpebble.runtime.memory import OutputMemory, address_of, aligned_copy, pointer_table, zeros_on_demand
+from redpebble.runtime.call import Call, new_call
+from redpebble.runtime.loaded_network import load_network
+from redpebble.runtime.memory import OutputMemory, address_of, zeros_on_demand
 from redpebble.runtime.thread_pool import ThreadPool
-from redpebble.runtime.workspace import LoadedNetwork, Workspace, new_workspace
 
 Floats = NDArray[np.float32]
 Shapes = tuple[tuple[int, ...], ...]
@@ -32,11 +32,12 @@ class NodeArg(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """The sizes of calls with inputs of some shapes, and memory that idle calls have left."""
+    """The sizes of calls with inputs of some shapes, memory for outputs, and calls that are idle."""
 
-    sizes: CallSizes
+    symbols: dict[str, int]
+    output_shapes: tuple[tuple[int, ...], ...]
     outputs: list[OutputMemory]
-    idle: list[Workspace]
+    idle: list[Call]
 
 
 class Network:
@@ -50,15 +51,10 @@ class Network:
         """
         if threads < 1:
             raise ValueError(f"threads is {threads}, expected 1 or more")
-        constants = [aligned_copy(array) for array in program.constants]
-        # the program would keep those that were copied
-        self.program = program = replace(program, constants=tuple(constants))
+        self._loaded = load_network(program, image, IN_PROCESS)
+        self.program = program = self._loaded.program
         self.threads = threads
         self._input_names = tuple(tensor.name for tensor in program.inputs)
-        tiled = [step.tiled for step in program.steps if step.tiled is not None]
-        shared = [tiles.shared for tiles in tiled if tiles.shared is not None]
-        arities = {"run": (4, 0)} | {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (11, 0))
-        self._loaded = LoadedNetwork(program, load_object(image, arities), constants, pointer_table(constants))
         self._prepared: dict[int, dict[Shapes, _Prepared]] = {threads: {}}
         self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
 
@@ -69,11 +65,11 @@ class Network:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs, as `InferenceSession.get_inputs` does."""
-        return [NodeArg(tensor.name, "tensor(float)", dimensions(tensor.shape)) for tensor in self.program.inputs]
+        return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
-        return [NodeArg(tensor.name, "tensor(float)", dimensions(tensor.shape)) for tensor in self.program.outputs]
+        return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.outputs]
 
     def __call__(self, *inputs: Floats, threads: int | None = None) -> Floats | list[Floats]:
         """Run on inputs in their order; return the output, or the list of them where there are several.
@@ -132,26 +128,26 @@ class Network:
         if set(feeds) != set(self._input_names):
             self._refuse_names(feeds)
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
-        sizes = self._prepare(count, tuple(x.shape for x in inputs)).sizes
-        arrays = bound_outputs(self.program, outputs or {}, sizes.output_shapes)
+        prepared = self._prepare(count, tuple(x.shape for x in inputs))
+        arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)
         zeroed = [arrays[output] for output in self.program.zeroed]
-        return BoundCall(new_workspace(self._loaded, sizes, self._pool(count)), inputs, arrays, zeroed)
+        return BoundCall(new_call(self._loaded, prepared.symbols, self._pool(count)), inputs, arrays, zeroed)
 
     def _run(self, inputs: list[Floats], threads: int | None) -> list[Floats]:
         count = self.threads if threads is None else self._thread_count(threads)
         prepared = self._prepare(count, tuple([x.shape for x in inputs]))
+        try:
+            call = prepared.idle.pop()
+        except IndexError:  # all are in use, by calls in other threads
+            call = new_call(self._loaded, prepared.symbols, self._pool(count))
         outputs = [memory.take() for memory in prepared.outputs]
         for output in self.program.zeroed:
-            outputs[output] = zeros_on_demand(prepared.sizes.output_shapes[output])
-        try:
-            workspace = prepared.idle.pop()
-        except IndexError:  # all are in use, by calls in other threads
-            workspace = new_workspace(self._loaded, prepared.sizes, self._pool(count))
-        buffers = workspace.buffers
+            outputs[output] = zeros_on_demand(prepared.output_shapes[output])
+        buffers = call.buffers
         for index, array in enumerate((*inputs, *outputs)):
             buffers[index] = address_of(array)
-        workspace.call()
-        prepared.idle.append(workspace)
+        call.run()
+        prepared.idle.append(call)
         return outputs
 
     def _prepare(self, threads: int, shapes: Shapes) -> _Prepared:
@@ -159,10 +155,11 @@ class Network:
         known = prepared.get(shapes)
         if known is not None:
             return known
-        sizes = call_sizes(self.program, shapes)
+        symbols = bind_symbols({tensor.name: tensor.shape for tensor in self.program.inputs}, shapes)
+        outputs = tuple(tuple(size.evaluate(symbols) for size in tensor.shape) for tensor in self.program.outputs)
         if len(prepared) >= MOST_SHAPES:
             prepared.pop(next(iter(prepared)), None)
-        return prepared.setdefault(shapes, _Prepared(sizes, [OutputMemory(shape) for shape in sizes.output_shapes], []))
+        return prepared.setdefault(shapes, _Prepared(symbols, outputs, [OutputMemory(shape) for shape in outputs], []))
 
     def _thread_count(self, threads: int | None) -> int:
         if threads is None:
@@ -189,6 +186,11 @@ class Network:
                 raise ValueError(f"unknown input {name!r}, expected {', '.join(self._input_names)}")
         missing = next(name for name in self._input_names if name not in feeds)
         raise ValueError(f"input {missing!r} is missing")
+
+
+def _dimensions(shape: SymbolicShape) -> list[int | str]:
+    """Return a symbolic shape as onnxruntime prints it: numbers, and names of sizes that a call chooses."""
+    return [str(size) if size.constant is None else size.constant for size in shape]
 
 
 def _checked(name: str, array: Floats) -> Floats:

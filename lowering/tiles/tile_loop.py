@@ -137,7 +137,7 @@ def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     ]
     if op.dead_rows is not None:
         width, widest = op.dead_rows.width.data, times[-1]
-        time = LIVING_SHARE * widest.alone * width / widest.width
+        time = LIVING_SHARE * widest.serial_us * width / widest.width
         times.append(TileTime(width, least_compacted_rows(width), time))
     return tuple(times)
 

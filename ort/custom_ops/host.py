@@ -4,20 +4,18 @@ import atexit
 import ctypes
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.ort.custom_ops.network_table import network_table, symbols_of
+from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
 from redpebble.ort.custom_ops.node import OrtFunctions, OrtNode
 from redpebble.ort.native.code import MESSAGE_BYTES
 from redpebble.ort.native.tables import HOST_VARIABLE
-from redpebble.runtime.jit import MachineCode, load_object
-from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
+from redpebble.runtime.loaded_network import LoadedNetwork, load_network
+from redpebble.runtime.memory import address_of
 from redpebble.runtime.store.artefact import Artefact
 
 Compiler = Callable[[str, Mapping[str, str | int], Sequence[NDArray[Any] | None]], Artefact]
@@ -25,30 +23,6 @@ Compiler = Callable[[str, Mapping[str, str | int], Sequence[NDArray[Any] | None]
 
 INTEGERS: Final = ("activations", "format")
 TEXTS: Final = ("network", "digest")
-
-
-@dataclass(frozen=True)
-class LoadedNetwork:
-    """What a node works with, for as long as it lives: its table, its code, its packed weights."""
-
-    table: NDArray[np.int64]
-    code: MachineCode
-    constants: tuple[NDArray[np.generic], ...]
-
-
-def load_network(artefact: Artefact, output_places: Sequence[int] | None = None) -> LoadedNetwork:
-    """Load the code of a network into this process, for a node that may have its outputs in another order."""
-    program = artefact.program
-    symbols = symbols_of(program, "")
-    words = network_table(program, symbols, output_places)
-    shared = [step.tiled.shared for step in program.steps if step.tiled is not None and step.tiled.shared is not None]
-    arities = {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (7, 4))
-    code = load_object(artefact.image, arities)
-    constants = tuple(aligned_copy(array) for array in program.constants)
-    table = aligned_bytes(8 * len(words.words)).view(np.int64)
-    places = {name: address_of(array) for name, array in zip(symbols.constants, constants, strict=True)}
-    words.write_to(table, {**code.addresses, **places, symbols.table: address_of(table)})
-    return LoadedNetwork(table, code, constants)
 
 
 class Host:
@@ -90,7 +64,8 @@ class Host:
         """Make the network of a node; return its number, or 0 with a message."""
         operator = ctypes.string_at(name).decode()
         try:
-            network = load_network(self._compiled(operator, OrtNode(OrtFunctions(api), info)))
+            artefact = self._compiled(operator, OrtNode(OrtFunctions(api), info))
+            network = load_network(*artefact, IN_ONNXRUNTIME)
         except Exception as error:  # nothing may pass into native code; whatever it is, the session says it
             text = " ".join(str(error).split()) or type(error).__name__
             text = text.removeprefix(f"{operator}: ")

@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.foundation.atomic_files import replacing
+from redpebble.lowering.calls.network_table import (
+    IN_ONNXRUNTIME,
+    Pointer,
+    Symbols,
+    Word,
+    WordTable,
+    network_table,
+)
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.host import Compiler, host
-from redpebble.ort.custom_ops.network_table import Symbols, Word, WordTable, network_table
 from redpebble.ort.elf.generic_object import generic_object
-from redpebble.ort.elf.linker import Code, Data, Pointer, link
+from redpebble.ort.elf.linker import WORD, Code, Data, link
 from redpebble.ort.native.library import EXPORTS, library_module
 from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE
 from redpebble.runtime.store.artefact import Artefact
@@ -113,7 +120,7 @@ def _variant(
         names = tuple(_add_constant(parts, constants, array) for array in artefact.program.constants)
         symbols = Symbols(f"{prefix}table", prefix, names)
         parts.append(Code(artefact.image, prefix))
-        parts.append(network_table(artefact.program, symbols).as_data())
+        parts.append(_data_of(network_table(artefact.program, symbols, IN_ONNXRUNTIME)))
         words.append(Pointer(symbols.table))
     return words
 
@@ -141,7 +148,14 @@ def library_table(variants: Mapping[str, Sequence[Word]]) -> list[Data]:
         words.append(Pointer(LIBRARY_TABLE, 8 * (first + len(content))))
         content += rows
         offset += len(operator.encode()) + 1
-    return [Data("operator_names", names), WordTable(LIBRARY_TABLE, (*words, *content)).as_data()]
+    return [Data("operator_names", names), _data_of(WordTable(LIBRARY_TABLE, (*words, *content)))]
+
+
+def _data_of(table: WordTable) -> Data:
+    """Return a table for the linker."""
+    content = b"".join(WORD.pack(0 if isinstance(word, Pointer) else word) for word in table.words)
+    pointers = {WORD.size * index: word for index, word in enumerate(table.words) if isinstance(word, Pointer)}
+    return Data(table.symbol, content, pointers)
 
 
 @cache

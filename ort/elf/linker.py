@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from redpebble.lowering.calls.network_table import Pointer
 from redpebble.ort.elf import image as elf_image
 from redpebble.ort.elf.object_file import (
     SHF_ALLOC,
@@ -38,13 +39,6 @@ Kind = Literal["constants", "code", "tables", "variables", "zeros"]
 KINDS: Final[tuple[Kind, ...]] = ("constants", "code", "tables", "variables", "zeros")
 
 WORD: Final = struct.Struct("<q")
-
-
-class Pointer(NamedTuple):
-    """A 64-bit word that holds the address of `symbol` plus `addend`."""
-
-    symbol: str
-    addend: int = 0
 
 
 @dataclass(frozen=True)

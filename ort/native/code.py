@@ -1,67 +1,31 @@
-"""Emitting the functions of the operator library: words in memory, calls into onnxruntime, errors in words.
+"""Emitting the functions of the operator library: calls into onnxruntime, errors in words, variables and texts."""
 
-A function that can fail returns a status, null where all is well; whoever gets one that is not null passes it on.
-"""
-
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, counted_loop, i64
+from redpebble.lowering.calls.words import BYTE, Body, WordCode
+from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import INVALID_ARGUMENT, Slot
-
-NULL = ir.Constant(POINTER, None)
-BYTE = ir.IntType(8)
 
 MESSAGE_BYTES: Final = 512
 
-Piece = str | ir.Value
-"""Of a message: words, a number (i64), or the address of a text."""
-
-
-class FunctionAt(ir.Value):
-    """The function behind an address, as llvmlite wants what is called."""
-
-    def __init__(self, address: ir.Value, function_type: ir.FunctionType) -> None:
-        self.address = address
-        self.function_type = function_type
-        self.type = POINTER
-
-    def get_reference(self) -> str:
-        """Return how instructions mention it."""
-        return self.address.get_reference()
-
-
-class AddressOf(ir.Value):
-    """A function as a value; llvmlite would give it the typed pointer of old."""
-
-    def __init__(self, function: ir.Function) -> None:
-        self.function = function
-        self.type = POINTER
-
-    def get_reference(self) -> str:
-        """Return how instructions mention it."""
-        return self.function.get_reference()
+MessagePart = str | ir.Value
+"""Words, a number (i64), or the address of a text."""
 
 
 @dataclass
-class OrtCode:
+class OrtCode(WordCode):
     """The library under construction."""
 
-    module: ir.Module
-    functions: dict[str, ir.Function] = field(default_factory=dict[str, ir.Function])
     texts: dict[str, ir.GlobalVariable] = field(default_factory=dict[str, ir.GlobalVariable])
 
-    def body(self, name: str, returns: ir.Type, arguments: Sequence[ir.Type], *, exported: bool = False) -> "Body":
+    def body(self, name: str, returns: ir.Type, arguments: Sequence[ir.Type], *, exported: bool = False) -> "OrtBody":
         """Begin a function."""
-        function = ir.Function(self.module, ir.FunctionType(returns, arguments), name)
-        function.linkage = "external" if exported else "internal"
-        function.attributes.add("nounwind")
-        self.functions[name] = function
-        return Body(self, ir.IRBuilder(function.append_basic_block("entry")), function.args)
+        builder = self.begin(name, returns, arguments, exported=exported)
+        return OrtBody(self, builder, builder.function.args)
 
     def variable(self, name: str, words: int, initial: int = 0) -> ir.GlobalVariable:
         """Return a variable of some words that other modules see; all hold `initial`."""
@@ -94,62 +58,10 @@ class OrtCode:
 
 
 @dataclass(frozen=True)
-class Body:
-    """A function on its way: memory is seen as 64-bit words, and pointers are words."""
+class OrtBody(Body):
+    """A function on its way that can call onnxruntime."""
 
     code: OrtCode
-    builder: ir.IRBuilder
-    args: tuple[ir.Argument, ...]
-
-    def at(self, pointer: ir.Value, index: int | ir.Value) -> ir.Value:
-        """Return the address of a word."""
-        return self.builder.gep(pointer, [i64(index) if isinstance(index, int) else index], source_etype=I64)
-
-    def behind(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
-        """Return the address some bytes behind another one."""
-        return self.builder.gep(pointer, [offset], source_etype=BYTE)
-
-    def number(self, pointer: ir.Value, index: int | ir.Value = 0) -> ir.Value:
-        """Return a word as a number."""
-        return self.builder.load(self.at(pointer, index), typ=I64)
-
-    def pointer(self, pointer: ir.Value, index: int | ir.Value = 0) -> ir.Value:
-        """Return a word as an address."""
-        return self.builder.load(self.at(pointer, index), typ=POINTER)
-
-    def put(self, pointer: ir.Value, index: int | ir.Value, value: ir.Value) -> None:
-        """Write a word."""
-        self.builder.store(value, self.at(pointer, index))
-
-    def words(self, count: int) -> ir.Value:
-        """Return room on the stack, the same each time the place is passed."""
-        with self.builder.goto_entry_block():
-            return self.builder.alloca(POINTER, count)
-
-    def fresh_words(self, count: ir.Value) -> ir.Value:
-        """Return new room on the stack, of a size that only the call knows."""
-        return self.builder.alloca(POINTER, count)
-
-    @contextmanager
-    def when(self, condition: ir.Value, *, likely: bool = False) -> Generator[None]:
-        """Emit what happens under a condition."""
-        with self.builder.if_then(condition, likely=likely):
-            yield
-
-    @contextmanager
-    def each(self, count: ir.Value) -> Generator[ir.Value]:
-        """Emit a loop over the numbers below `count`."""
-        with counted_loop(self.builder, count) as index:
-            yield index
-
-    def call_at(self, address: ir.Value, returns: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
-        """Call the function behind an address."""
-        kind = ir.FunctionType(returns, [argument.type for argument in arguments])
-        return self.builder.call(FunctionAt(address, kind), arguments)
-
-    def call(self, name: str, *arguments: ir.Value) -> ir.Value:
-        """Call a function of the library."""
-        return self.builder.call(self.code.functions[name], arguments)
 
     def ort(self, api: ir.Value, slot: Slot, *arguments: ir.Value) -> ir.Value:
         """Call onnxruntime; return the status."""
@@ -159,36 +71,27 @@ class Body:
         """Give a thing back to onnxruntime."""
         self.call_at(self.pointer(api, int(slot)), VOID, [value])
 
-    def is_null(self, value: ir.Value) -> ir.Value:
-        """Return whether an address is null."""
-        return self.builder.icmp_unsigned("==", value, NULL)
-
-    def pass_on(self, status: ir.Value) -> None:
-        """Return a status that is not null."""
-        with self.when(self.builder.icmp_unsigned("!=", status, NULL)):
-            self.builder.ret(status)
-
     def attempt(self, api: ir.Value, slot: Slot, *arguments: ir.Value) -> None:
         """Call onnxruntime; pass on what it complains about."""
         self.pass_on(self.ort(api, slot, *arguments))
 
-    def fail_when(self, condition: ir.Value, api: ir.Value, *pieces: Piece) -> None:
+    def fail_when(self, condition: ir.Value, api: ir.Value, *parts: MessagePart) -> None:
         """Return a status with a message where `condition` holds."""
         with self.when(condition):
-            self.builder.ret(self.status(api, *pieces))
+            self.builder.ret(self.status(api, *parts))
 
-    def status(self, api: ir.Value, *pieces: Piece) -> ir.Value:
+    def status(self, api: ir.Value, *parts: MessagePart) -> ir.Value:
         """Return a status with a message."""
         text, cursor = self.words(MESSAGE_BYTES // 8), self.words(2)
         self.put(cursor, 0, text)
         self.put(cursor, 1, self.behind(text, i64(MESSAGE_BYTES - 1)))
-        for piece in pieces:
-            if isinstance(piece, str):
-                self.call("append_text", cursor, self.code.text(piece))
-            elif piece.type == I64:
-                self.call("append_number", cursor, piece)
+        for part in parts:
+            if isinstance(part, str):
+                self.call("append_text", cursor, self.code.text(part))
+            elif part.type == I64:
+                self.call("append_number", cursor, part)
             else:
-                self.call("append_text", cursor, piece)
+                self.call("append_text", cursor, part)
         self.builder.store(ir.Constant(BYTE, 0), self.pointer(cursor, 0))
         return self.ort(api, Slot.CreateStatus, ir.Constant(I32, INVALID_ARGUMENT), text)
 

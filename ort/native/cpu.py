@@ -3,7 +3,7 @@
 from llvmlite import ir
 
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
-from redpebble.ort.native.code import Body, OrtCode
+from redpebble.ort.native.code import OrtBody, OrtCode
 from redpebble.ort.native.tables import LEVEL_VARIABLE, LEVELS
 
 AFFINITY_BYTES = 1024
@@ -51,7 +51,7 @@ def _emit_cpu_level(code: OrtCode) -> None:
     builder.ret(builder.select(builder.icmp_signed("<", level, most), level, most))
 
 
-def _cpuid(body: Body, leaf: int) -> list[ir.Value]:
+def _cpuid(body: OrtBody, leaf: int) -> list[ir.Value]:
     """Return EAX, EBX, ECX, EDX."""
     kind = ir.FunctionType(ir.LiteralStructType([I32] * 4), [I32, I32])
     arguments = [ir.Constant(I32, leaf), ir.Constant(I32, 0)]
@@ -59,7 +59,7 @@ def _cpuid(body: Body, leaf: int) -> list[ir.Value]:
     return [body.builder.extract_value(answer, index) for index in range(4)]
 
 
-def _has(body: Body, register: ir.Value, bits: int) -> ir.Value:
+def _has(body: OrtBody, register: ir.Value, bits: int) -> ir.Value:
     mask = ir.Constant(I32, bits)
     return body.builder.icmp_unsigned("==", body.builder.and_(register, mask), mask)
 

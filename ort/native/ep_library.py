@@ -8,13 +8,13 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
 from redpebble.ort.native.api import API_VERSION
-from redpebble.ort.native.code import NULL, OrtCode, emit_messages
+from redpebble.ort.native.code import OrtCode, emit_messages
 from redpebble.ort.native.compute import emit_compute
 from redpebble.ort.native.cpu import emit_cpu
 from redpebble.ort.native.ep_api import ComputeInfo
-from redpebble.ort.native.sizes import emit_sizes
 
 EP_NAME: Final = "RedpebbleExecutionProvider"
 EP_VENDOR: Final = "redpebble"
@@ -54,7 +54,7 @@ EP_EXPORTS: Final = (EP_HOST_VARIABLE, *HOST_FUNCTIONS, *NATIVE_FUNCTIONS)
 def provider_module(version: str) -> str:
     """Return the LLVM IR of the library for x86-64; `version` is that of redpebble."""
     code = OrtCode(ir.Module("redpebble-provider"))
-    for emit in (emit_messages, emit_cpu, emit_sizes, emit_compute):
+    for emit in (emit_messages, emit_cpu, emit_compute):
         emit(code)
     _emit_texts(code, version)
     _emit_nothing(code)

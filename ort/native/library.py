@@ -8,6 +8,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.lowering.calls.words import BYTE, NULL, AddressOf
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
 from redpebble.ort.native.api import (
     API_VERSION,
@@ -21,12 +22,11 @@ from redpebble.ort.native.api import (
     CustomOp,
     Slot,
 )
-from redpebble.ort.native.code import BYTE, NULL, AddressOf, Body, OrtCode, emit_messages
+from redpebble.ort.native.code import OrtBody, OrtCode, emit_messages
 from redpebble.ort.native.compute import emit_compute
 from redpebble.ort.native.cpu import emit_cpu
 from redpebble.ort.native.node import emit_kernel
 from redpebble.ort.native.shape_inference import emit_describe, emit_shapes
-from redpebble.ort.native.sizes import emit_sizes
 from redpebble.ort.native.tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, OPERATOR_WORDS
 
 DOMAIN: Final = "ai.redpebble"
@@ -70,7 +70,7 @@ def library_module() -> str:
     """Return the LLVM IR of the library for x86-64."""
     code = OrtCode(ir.Module("redpebble-onnxruntime"))
     code.external(LIBRARY_TABLE)
-    for emit in (emit_messages, emit_cpu, emit_sizes, emit_compute, emit_kernel, emit_describe, emit_shapes):
+    for emit in (emit_messages, emit_cpu, emit_compute, emit_kernel, emit_describe, emit_shapes):
         emit(code)
     _emit_answers(code)
     _emit_registration(code)
@@ -115,7 +115,7 @@ def _emit_registration(code: OrtCode) -> None:
     builder.ret(NULL)
 
 
-def _fill_operator(body: Body, op: ir.Value) -> None:
+def _fill_operator(body: OrtBody, op: ir.Value) -> None:
     names = {**{word: word.name for word in ANSWERS}, **OPERATOR_FUNCTIONS}
     for word in range(CustomOp.Name):
         value: ir.Value = AddressOf(body.code.functions[names[CustomOp(word)]]) if word in names else NULL

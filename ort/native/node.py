@@ -4,9 +4,11 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.lowering.calls.table import Header
+from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, CustomOp, Slot
-from redpebble.ort.native.code import MESSAGE_BYTES, NULL, Body, OrtCode
+from redpebble.ort.native.code import MESSAGE_BYTES, OrtBody, OrtCode
 from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
 from redpebble.ort.native.tables import (
     DIGEST_BYTES,
@@ -16,7 +18,6 @@ from redpebble.ort.native.tables import (
     LIBRARY_TABLE,
     OPERATOR_WORDS,
     VARIANT_WORDS,
-    Header,
 )
 
 DIGEST_WORDS: Final = DIGEST_BYTES // 8
@@ -34,7 +35,7 @@ def emit_kernel(code: OrtCode) -> None:
     _emit_destroy(code)
 
 
-def operator_row(body: Body, op: ir.Value) -> ir.Value:
+def operator_row(body: OrtBody, op: ir.Value) -> ir.Value:
     """Return an operator's row in the library's table."""
     number = body.number(op, CustomOp.Number)
     offset = body.builder.add(body.builder.mul(number, i64(OPERATOR_WORDS)), i64(1))
@@ -143,9 +144,9 @@ def _emit_create(code: OrtCode) -> None:
     kernel = body.pointer(result)
     body.put(kernel, Kernel.Api, api)
     body.put(kernel, Kernel.Header, body.pointer(header))
-    body.put(kernel, Kernel.Cpus, body.call("cpu_count"))
+    body.put(kernel, Kernel.Threads, body.call("cpu_count"))
     body.put(kernel, Kernel.ShapeOf, body.pointer(op, CustomOp.ShapeOf))
-    body.put(kernel, Kernel.Company, i64(0))
+    body.put(kernel, Kernel.SoloCalls, i64(0))
     body.put(kernel, Kernel.Owner, body.number(owner))
     kinds = [ir.Constant(I32, kind) for kind in (ARENA_ALLOCATOR, DEFAULT_MEMORY)]
     builder.ret(body.ort(api, Slot.CreateCpuMemoryInfo, *kinds, body.at(kernel, Kernel.MemoryInfo)))

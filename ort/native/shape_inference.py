@@ -4,11 +4,13 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.lowering.calls.table import Header
+from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import ATTRIBUTE_STRING, TENSOR_FLOAT, CustomOp, Slot
-from redpebble.ort.native.code import NULL, Body, OrtCode
+from redpebble.ort.native.code import OrtBody, OrtCode
 from redpebble.ort.native.node import DIGEST_WORDS, operator_row
-from redpebble.ort.native.tables import DIGEST_BYTES, Header
+from redpebble.ort.native.tables import DIGEST_BYTES
 
 UNKNOWN: Final = -1
 
@@ -24,7 +26,7 @@ def emit_shapes(code: OrtCode) -> None:
     _emit_infer(code)
 
 
-def _loop_over_shapes(body: Body, count: ir.Value, shapes: ir.Value, call: tuple[str, list[ir.Value]]) -> None:
+def _loop_over_shapes(body: OrtBody, count: ir.Value, shapes: ir.Value, call: tuple[str, list[ir.Value]]) -> None:
     """Emit `name (arguments..., number, shape) -> status` for each shape of a table."""
     name, arguments = call
     shape = body.words(1)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from redpebble.ort.custom_ops.host import LoadedNetwork, load_network
+from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
 from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
 from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
 from redpebble.ort.native.ep_api import (
@@ -28,6 +28,7 @@ from redpebble.ort.provider.memory import put_word, word_at
 from redpebble.ort.provider.networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
 from redpebble.ort.provider.runtime import Runtime, runtime_of
 from redpebble.ort.provider.settings import read_settings
+from redpebble.runtime.loaded_network import LoadedNetwork, load_network
 from redpebble.runtime.memory import address_of
 
 CPU_DEVICE: Final = 0
@@ -207,7 +208,7 @@ class ProviderHost:
             for index in range(count or 0)
         ]
         codes = code_of(self._asked, session, jobs)
-        networks = [load_network(*code) for code in codes]
+        networks = [load_network(*code.artefact, IN_ONNXRUNTIME, code.output_places) for code in codes]
         written: list[int] = []
         if session.settings.writes_context:
             written = [context_of(session, job, code.artefact) for job, code in zip(jobs, codes, strict=True)]
@@ -225,7 +226,7 @@ class ProviderHost:
                 Kernel.Api: known.functions.address,
                 Kernel.Header: address_of(network.table),
                 Kernel.MemoryInfo: known.functions.word(Slot.CreateCpuMemoryInfo, ARENA_ALLOCATOR, DEFAULT_MEMORY),
-                Kernel.Cpus: self._asked.cpus,
+                Kernel.Threads: self._asked.cpus,
                 Kernel.ShapeOf: known.shape_of,
             },
         )

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from redpebble.compiler import native_code
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import in_process_library, set_compiler
+from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from tests.ort.deployed_models import DIGEST, DOMAIN, OPERATOR, Array, Attributes, Constants, session
 
@@ -85,7 +86,16 @@ def test_threads_together_give_the_bits_of_one() -> None:
             assert np.array_equal(two.run(None, {"x": inputs(batch)})[0], alone)
 
 
-def test_crews_of_several_calls_do_not_mix() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_both_hosts_give_the_same_bits_with_any_number_of_threads(threads: int) -> None:
+    run, network = native(threads), Network(*artefact(), threads=2)
+    for batch in BATCHES:
+        here = network.run(None, {"x": inputs(batch)}, threads=threads)[0]
+        assert here.tobytes() == run.run(None, {"x": inputs(batch)})[0].tobytes()
+        assert here.tobytes() == network.run(None, {"x": inputs(batch)}, threads=1)[0].tobytes()
+
+
+def test_teams_of_several_calls_do_not_mix() -> None:
     run, failures = native(2), list[BaseException]()
 
     def work(batch: int) -> None:

@@ -15,12 +15,14 @@ from xdsl.ir import Block, SSAValue
 from redpebble.compiler import native_code
 from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, IN_PROCESS, network_table, symbols_of
+from redpebble.lowering.calls.table import Header
 from redpebble.lowering.driver import lower
 from redpebble.models.zoo import build
 from redpebble.ort.custom_ops.library import build_library, in_process_library, set_compiler
-from redpebble.ort.custom_ops.network_table import network_table, symbols_of
-from redpebble.ort.native.tables import Header
+from redpebble.runtime.call import new_call
 from redpebble.runtime.jit import emit_object, host_target
+from redpebble.runtime.loaded_network import load_network
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.verification.feeds import inputs_for
@@ -125,7 +127,7 @@ def test_steps_and_temporaries_of_several_sizes_have_their_places() -> None:
 
 def test_temporaries_that_do_not_meet_share_memory() -> None:
     program = compiled(MIXED).program
-    words = network_table(program, symbols_of(program, "")).words
+    words = network_table(program, symbols_of(program, ""), IN_ONNXRUNTIME).words
     assert words[Header.Temporaries] == len(program.temporaries)
     areas = words[Header.Areas]
     assert isinstance(areas, int)
@@ -171,6 +173,15 @@ def test_sizes_beyond_64_bits_are_an_error_of_the_call() -> None:
     assert run.run(None, {"shape": np.array([2, 3, 5])})[0].shape == (2, 15)
     with pytest.raises(Exception, match=r"the sizes of the inputs are too large$"):
         run.run(None, {"shape": np.array([0, 1 << 40, 1 << 40])})
+
+
+def test_sizes_that_do_not_fit_are_refused_in_this_process_as_well() -> None:
+    network = load_network(*compiled(REGROUPED), IN_PROCESS)
+    with pytest.raises(ValueError, match=r"^size 3/2\*a is 9/2 here, expected a whole number$"):
+        new_call(network, {"a": 3}, None)
+    network = load_network(*compiled(FLATTENED), IN_PROCESS)
+    with pytest.raises(ValueError, match=r"^the sizes of the inputs are too large$"):
+        new_call(network, {"c": 0, "a": 1 << 40, "b": 1 << 40}, None)
 
 
 def test_a_library_holds_many_networks(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""A compiled network as the tables of 64-bit words that the operator library reads (`lowering/ort_tables.py`)."""
+"""A compiled network as the tables of 64-bit words that a host reads (`table`)."""
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -8,28 +7,41 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.tile_widths import tiles_of
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
+from redpebble.lowering.calls.table import Header, Step
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from redpebble.lowering.program import Program, Size, Temporary
 from redpebble.lowering.program import Step as ProgramStep
-from redpebble.ort.elf.linker import Data, Pointer
-from redpebble.ort.native.tables import HEADER_WORDS, START_NS, Header, Step
 
 NANOSECONDS: Final = 1000
-"""In a microsecond."""
-
-LITTLE_WORK: Final = 60_000
-"""Multiplications that one thread does in `START_NS`."""
+"""Nanoseconds in a microsecond."""
 
 LEAST_CONNECTIONS: Final = 1000
-"""What a row without connections is taken to be worth."""
+"""Connections that a row is taken to be worth at least."""
 
-FEW_TILES: Final = 4
-"""Of the widest: beyond them all others take no time worth mentioning."""
 
-LEAST_PIECE: Final = 16
-"""Rows that a thread gets at least where any cut will do: a tile of fewer is mostly padding."""
+class SplitCosts(NamedTuple):
+    """What a host's threads cost."""
+
+    start_ns: int
+    """Nanoseconds that they take to begin and to be done."""
+    piece_rows: int
+    """Most rows of a piece: where threads may come late or not at all, small pieces let all end together."""
+    start_connections: int
+    """Multiplications that one thread does in that time: so few are not shared, whatever the estimates, which may be
+    missing and then are high."""
+
+
+IN_PROCESS: Final = SplitCosts(1500, 1 << 40, 0)
+IN_ONNXRUNTIME: Final = SplitCosts(4000, 64, 60_000)
+
+
+class Pointer(NamedTuple):
+    """A 64-bit word that holds the address of `symbol` plus `addend`."""
+
+    symbol: str
+    addend: int = 0
+
 
 Word = int | Pointer
 
@@ -40,12 +52,6 @@ class WordTable:
 
     symbol: str
     words: tuple[Word, ...]
-
-    def as_data(self) -> Data:
-        """Return the table for the linker."""
-        numbers = [0 if isinstance(word, Pointer) else word for word in self.words]
-        pointers = {8 * index: word for index, word in enumerate(self.words) if isinstance(word, Pointer)}
-        return Data(self.symbol, struct.pack(f"<{len(numbers)}q", *numbers), pointers)
 
     def write_to(self, target: NDArray[np.int64], addresses: Mapping[str, int]) -> None:
         """Write the table to memory that lies at `addresses[symbol]`."""
@@ -68,25 +74,28 @@ def symbols_of(program: Program, name: str) -> Symbols:
     return Symbols(f"{name}table", name, tuple(f"{name}constant{index}" for index in range(count)))
 
 
-def network_table(program: Program, symbols: Symbols, output_places: Sequence[int] | None = None) -> WordTable:
-    """Return the table of a network for a node, whose outputs stand at `output_places`, or in the network's order.
+def network_table(
+    program: Program, symbols: Symbols, costs: SplitCosts, output_places: Sequence[int] | None = None
+) -> WordTable:
+    """Return the table of a network for a host, whose outputs stand at `output_places`, or in the network's order.
 
     Raises:
         ValueError: an axis of an input has no plain size.
     """
     places = range(len(program.outputs)) if output_places is None else output_places
-    return _Draft(program, symbols, tuple(places)).table()
+    return _TableBuilder(program, symbols, costs, tuple(places)).table()
 
 
 @dataclass
-class _Draft:
+class _TableBuilder:
     """A table under construction: the sizes of a call as expressions, each once."""
 
     program: Program
     symbols: Symbols
+    costs: SplitCosts
     output_places: tuple[int, ...]
     names: list[str] = field(default_factory=list[str])
-    """Of the sizes that the inputs' shapes give."""
+    """Names of the sizes that the inputs' shapes give."""
     expressions: list[Size] = field(default_factory=list[Size])
 
     def table(self) -> WordTable:
@@ -115,6 +124,8 @@ class _Draft:
             Header.Areas: len(areas),
             Header.ScratchBytes: _round_up(program.scratch_bytes),
             Header.MostRank: max(ranks, default=0),
+            Header.StartNs: self.costs.start_ns,
+            Header.PieceRows: self.costs.piece_rows,
         }
         tables: dict[Header, Sequence[Word]] = {
             Header.InputShapes: input_shapes,
@@ -129,7 +140,7 @@ class _Draft:
         return self._joined(header, tables)
 
     def _joined(self, header: Mapping[Header, int], tables: Mapping[Header, Sequence[Word]]) -> WordTable:
-        words: list[Word] = [header.get(Header(index), 0) for index in range(HEADER_WORDS)]
+        words: list[Word] = [header.get(Header(index), 0) for index in range(len(Header))]
         for entry, content in tables.items():
             start = 8 * len(words)
             words[entry] = Pointer(self.symbols.table, start)
@@ -162,15 +173,17 @@ class _Draft:
         """Return the table of steps, and behind it that of their widths, to which it points by offsets in it."""
         steps: list[Word] = []
         widths: list[int] = []
+        connections = max(LEAST_CONNECTIONS, sum(layer.connections for layer in self.program.report))
         for step in self.program.steps:
-            shared = step.tiled.shared if step.tiled is not None else None
+            tiled = step.tiled
+            shared = tiled.shared if tiled is not None else None
             words: dict[Step, Word] = {
                 Step.Function: Pointer(self.symbols.prefix + step.symbol),
                 Step.Rows: -1 if step.rows is None else self._expression(step.rows),
-                Step.TileRows: rows_apart(step),
+                Step.SameFrom: tiled.same_from if tiled is not None else 0,
                 Step.Shared: 0 if shared is None else Pointer(self.symbols.prefix + shared),
-                Step.Widths: len(step.tiled.times) if step.tiled is not None else 0,
-                Step.AloneRows: rows_alone(step, sum(layer.connections for layer in self.program.report)),
+                Step.Widths: len(tiled.times) if tiled is not None else 0,
+                Step.SerialRows: self.costs.start_connections // connections,
                 Step.WidthTable: len(widths),
             }
             steps += [words[word] for word in Step]
@@ -208,43 +221,11 @@ class _Draft:
 
 def _width_words(step: ProgramStep) -> list[int]:
     """Return the words of a step's widths, the widest first."""
-    times = step.tiled.times if step.tiled is not None else ()
     words: list[int] = []
-    for time in reversed(times):
-        together = time.alone if time.together is None else time.together
-        words += [time.width, time.least_rows, round(NANOSECONDS * time.alone), round(NANOSECONDS * together)]
+    for time in reversed(step.tiled.times if step.tiled is not None else ()):
+        shared_us = time.serial_us if time.shared_us is None else time.shared_us
+        words += [time.width, time.least_rows, *(round(NANOSECONDS * us) for us in (time.serial_us, shared_us))]
     return words
-
-
-def rows_alone(step: ProgramStep, connections: int) -> int:
-    """Return the rows up to which one thread takes no longer than others take to begin.
-
-    Estimates may be missing, and then are high: so few connections never take long.
-    """
-    return max(_estimated_rows_alone(step), LITTLE_WORK // max(connections, LEAST_CONNECTIONS))
-
-
-def _estimated_rows_alone(step: ProgramStep) -> int:
-    if step.tiled is None or not step.tiled.times:
-        return 0
-    nanoseconds = {time.width: round(NANOSECONDS * time.alone) for time in step.tiled.times}
-    least, widest = step.tiled.least_rows, max(nanoseconds)
-    for rows in range(1, FEW_TILES * widest + 1):
-        if sum(nanoseconds[tiles.width] * tiles.number for tiles in tiles_of(least, rows)) > START_NS:
-            return rows - 1
-    return START_NS // max(nanoseconds[widest], 1) * widest
-
-
-def rows_apart(step: ProgramStep) -> int:
-    """Return of which number the rows are multiples at which threads may cut a step.
-
-    The width of its tile can change the last bits of a row. Cut at multiples of the widest tile, all threads together
-    make the tiles that one alone would make.
-    """
-    if step.tiled is None or not step.tiled.times:
-        return 1
-    widest = step.tiled.times[-1].width
-    return min(LEAST_PIECE, widest) if step.tiled.same_from <= 1 else widest
 
 
 def _is_multiple(temporary: Temporary) -> bool:

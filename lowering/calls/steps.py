@@ -1,0 +1,155 @@
+"""The steps of a call one after the other, each by one thread, by threads that take pieces, or by a team."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+from llvmlite import ir
+
+from redpebble.lowering.calls.split import shares
+from redpebble.lowering.calls.table import Frame, Header, Split, Step
+from redpebble.lowering.calls.words import NULL, Body, WordCode
+from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
+
+LINE: Final = 8
+"""Words of a cache line; what threads count in has one of its own."""
+
+
+class Team(IntEnum):
+    """Words that the threads of a step share."""
+
+    Frame = 0
+    Step = 1
+    Split = 2
+    NextRow = LINE
+    """First row of the next piece."""
+    Registered = 2 * LINE
+    """Number of threads that have asked to take part, where the host does not know how many come."""
+    Members = 3 * LINE
+    """Number of threads that do tiles together; 0 while it is not known."""
+    Waiting = 4 * LINE
+    """Number of members at the barrier."""
+    Barriers = 5 * LINE
+    """Number of barriers that all have passed."""
+
+
+TEAM_WORDS: Final = 6 * LINE
+
+
+def emit_team(code: WordCode) -> None:
+    """Emit `do_pieces (team, number)`, `do_together (team, number)`, and `meet (team)`."""
+    _emit_meet(code)
+    _emit_do_pieces(code)
+    _emit_do_together(code)
+
+
+def emit_steps(code: WordCode, *, registers: bool) -> None:
+    """Emit `run_steps (frame, most workers) -> status`.
+
+    Where a host's threads have to register it has emitted `join_team (team, number)`, which leads to `do_together`.
+    """
+    _emit_run_step(code, registers=registers)
+    body = code.body("run_steps", POINTER, [POINTER, I64])
+    builder, (frame, most) = body.builder, body.args
+    header, splits = body.pointer(frame, Frame.Header), body.pointer(frame, Frame.Splits)
+    with body.each(body.number(header, Header.Steps)) as index:
+        step = body.at(body.pointer(header, Header.StepTable), builder.mul(index, i64(len(Step))))
+        split = body.at(splits, builder.mul(index, i64(len(Split))))
+        workers = body.smaller(body.number(split, Split.Workers), most)
+        with builder.if_else(builder.icmp_signed("<=", workers, i64(1)), likely=True) as (serial, parallel):
+            with serial:
+                rows = body.number(split, Split.Rows)
+                scratch = body.pointer(frame, Frame.Scratch)
+                body.run_function(body.pointer(step, Step.Function), [*_tables(body, frame), scratch, i64(0), rows])
+            with parallel:
+                body.pass_on(body.call("run_parallel", frame, step, split, workers))
+    builder.ret(NULL)
+
+
+def _tables(body: Body, frame: ir.Value) -> Sequence[ir.Value]:
+    """Return buffers, constants and sizes, the first arguments of a step."""
+    constants = body.pointer(body.pointer(frame, Frame.Header), Header.Constants)
+    return body.pointer(frame, Frame.Buffers), constants, body.pointer(frame, Frame.Values)
+
+
+def _scratch_area(body: Body, frame: ir.Value, number: ir.Value) -> ir.Value:
+    """Return the scratch memory of a thread."""
+    size = body.number(body.pointer(frame, Frame.Header), Header.ScratchBytes)
+    return body.behind(body.pointer(frame, Frame.Scratch), body.builder.mul(number, size))
+
+
+def _emit_run_step(code: WordCode, *, registers: bool) -> None:
+    """Emit `run_parallel (frame, step, split, workers) -> status`."""
+    body = code.body("run_parallel", POINTER, [POINTER, POINTER, POINTER, I64])
+    builder, (frame, step, split, workers) = body.builder, body.args
+    team = body.words(TEAM_WORDS)
+    with body.each(i64(TEAM_WORDS)) as index:
+        body.put(team, index, i64(0))
+    body.put(team, Team.Frame, frame)
+    body.put(team, Team.Step, step)
+    body.put(team, Team.Split, split)
+    if not registers:
+        body.put(team, Team.Members, workers)
+    with body.when(builder.icmp_signed(">", body.number(split, Split.PieceRows), i64(0))):
+        builder.ret(body.call("parallel", frame, body.address_of("do_pieces"), team, workers))
+    together = body.address_of("join_team" if registers else "do_together")
+    builder.ret(body.call("parallel", frame, together, team, workers))
+
+
+def _emit_do_pieces(code: WordCode) -> None:
+    """Emit `do_pieces (team, number)`: take pieces until none is left, with the scratch memory of that number."""
+    body = code.body("do_pieces", VOID, [POINTER, I64])
+    builder, (team, number) = body.builder, body.args
+    frame, split = body.pointer(team, Team.Frame), body.pointer(team, Team.Split)
+    rows, piece_rows = body.number(split, Split.Rows), body.number(split, Split.PieceRows)
+    function = body.pointer(body.pointer(team, Team.Step), Step.Function)
+    arguments = [*_tables(body, frame), _scratch_area(body, frame, number)]
+    loop, piece, done = (builder.append_basic_block(name) for name in ("loop", "piece", "done"))
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    begin = body.add(team, Team.NextRow, piece_rows, "monotonic")
+    builder.cbranch(builder.icmp_signed("<", begin, rows), piece, done)
+    builder.position_at_end(piece)
+    end = body.smaller(builder.add(begin, piece_rows), rows)
+    body.run_function(function, [*arguments, begin, end])
+    builder.branch(loop)
+    builder.position_at_end(done)
+    builder.ret_void()
+
+
+def _emit_meet(code: WordCode) -> None:
+    """Emit `meet (team)`, which returns when all members have called it."""
+    body = code.body("meet", VOID, [POINTER])
+    builder, (team,) = body.builder, body.args
+    before = body.current(team, Team.Barriers)
+    here = builder.add(body.add(team, Team.Waiting, i64(1)), i64(1))
+    with body.when(builder.icmp_signed("==", here, body.current(team, Team.Members))):
+        body.swap(team, Team.Waiting, i64(0), "monotonic")
+        body.add(team, Team.Barriers, i64(1))
+        builder.ret_void()
+    body.wait_until(lambda: builder.icmp_signed("!=", body.current(team, Team.Barriers), before))
+    builder.ret_void()
+
+
+def _emit_do_together(code: WordCode) -> None:
+    """Emit `do_together (team, number)`: own tiles, then those that all do together."""
+    body = code.body("do_together", VOID, [POINTER, I64])
+    builder, (team, number) = body.builder, body.args
+    frame, step = body.pointer(team, Team.Frame), body.pointer(team, Team.Step)
+    rows, threads = body.number(body.pointer(team, Team.Split), Split.Rows), body.current(team, Team.Members)
+    tables, scratch = _tables(body, frame), body.pointer(frame, Frame.Scratch)
+    function = body.pointer(step, Step.Function)
+    with body.when(builder.icmp_signed("==", threads, i64(1))):
+        body.run_function(function, [*tables, scratch, i64(0), rows])
+        builder.ret_void()
+    own = _scratch_area(body, frame, number)
+    share, rest = shares(body, (frame, step), rows, threads)
+    begin, has_own = builder.mul(number, share), builder.icmp_signed(">", share, i64(0))
+    with body.when(has_own):
+        body.run_function(function, [*tables, own, begin, builder.add(begin, share)])
+    with body.when(builder.icmp_signed(">", rest, i64(0)), likely=True):
+        with body.when(has_own):
+            body.call("meet", team)  # the first thread's scratch memory becomes everybody's
+        arguments = [*tables, scratch, builder.sub(rows, rest), rows, own, body.address_of("meet"), team]
+        body.run_function(body.pointer(step, Step.Shared), [*arguments, number, threads])
+    builder.ret_void()

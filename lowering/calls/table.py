@@ -1,0 +1,118 @@
+"""The tables of 64-bit words by which a host knows a network, and those of a call; some words are addresses.
+
+`Header` stands first; the tables it points to follow. Every size of a call is the value of an expression
+(numerator, denominator, a power for each symbol); the values of the first ones are the network's table of sizes.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class Header(IntEnum):
+    """Words of a network's header."""
+
+    Inputs = 0
+    Outputs = 1
+    Symbols = 2
+    """Number of sizes that the inputs' shapes give."""
+    Expressions = 3
+    Equals = 4
+    """Number of pairs of expressions that must be equal."""
+    FirstEqual = 5
+    Steps = 6
+    Temporaries = 7
+    Areas = 8
+    """Number of areas of memory for temporaries, each with a size of its own."""
+    ScratchBytes = 9
+    """Bytes for one thread; a multiple of 64."""
+    MostRank = 10
+    InputShapes = 11
+    """For each input its rank, then a size for each axis, or -1 - symbol."""
+    OutputShapes = 12
+    """For each output its rank, then an expression for each axis."""
+    ExpressionTable = 13
+    StepTable = 14
+    """For each step the words of `Step`."""
+    TemporaryTable = 15
+    """For each temporary its area, and where it lies there, in bytes for one unit of the area."""
+    AreaTable = 16
+    """For each area the expression of its units, and the bytes of one."""
+    Constants = 17
+    OutputPlaces = 18
+    """For each output which one of the node it is."""
+    StartNs = 19
+    """Nanoseconds that the host's threads take to begin and to be done."""
+    PieceRows = 20
+    """Most rows of a piece that a thread takes at once, unless one tile has more."""
+
+
+class Step(IntEnum):
+    """Words of a step."""
+
+    Function = 0
+    Rows = 1
+    """Expression of its rows, or -1 where it is one piece of work."""
+    SameFrom = 2
+    """Columns from which on all tiles make the same bits of a row."""
+    Shared = 3
+    """Function with which threads do rows together, or null."""
+    Widths = 4
+    """Number of widths of its tiles; 0 where it is not tiled."""
+    SerialRows = 5
+    """Rows up to which one thread does the step, whatever the estimates."""
+    WidthTable = 6
+    """Where its widths begin behind the steps: for each, the widest first, the words of `Width`."""
+
+
+class Width(IntEnum):
+    """Words of a tile width."""
+
+    Columns = 0
+    LeastRows = 1
+    """Rows from which such a tile is made."""
+    SerialNs = 2
+    """Estimated nanoseconds of a tile for one thread."""
+    SharedNs = 3
+    """Estimated nanoseconds of a tile for all threads together."""
+
+
+class Frame(IntEnum):
+    """Words of a call that every host has; a host's own words follow."""
+
+    Header = 0
+    Symbols = 1
+    """Values of the sizes that the inputs' shapes give."""
+    Values = 2
+    """Values of the expressions."""
+    Buffers = 3
+    """Addresses of inputs, outputs, temporaries."""
+    Splits = 4
+    """For each step the words of `Split`."""
+    Scratch = 5
+    """Scratch memory, an area for each thread."""
+    Threads = 6
+    """Most threads that may work on a step."""
+
+
+class Split(IntEnum):
+    """Words that say how the rows of a step are given to threads in a call."""
+
+    Rows = 0
+    """Rows of the step, 0 where it is one piece of work."""
+    Workers = 1
+    """Threads that can work on it, one at least."""
+    PieceRows = 2
+    """Rows that a thread takes at once; 0 where all do the same tiles together."""
+
+
+class Problem(IntEnum):
+    """What can be wrong with the sizes of a call."""
+
+    TooLarge = 1
+    NoMultiple = 2
+    """The left size is no multiple of the right one."""
+    Unequal = 3
+
+
+TEMPORARY_WORDS: Final = 2
+AREA_WORDS: Final = 2

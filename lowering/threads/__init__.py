@@ -1,1 +1,0 @@
-"""The thread pool of native code."""

@@ -1,0 +1,82 @@
+"""Calls of a loaded network in this process: native code on memory of their own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.lowering.calls.pool import FRAME_WORDS, PoolFrame
+from redpebble.lowering.calls.table import Frame, Header, Split
+from redpebble.lowering.program import Program
+from redpebble.runtime.call_code import call_code
+from redpebble.runtime.loaded_network import LoadedNetwork
+from redpebble.runtime.memory import address_of, aligned_bytes
+from redpebble.runtime.thread_pool import ThreadPool
+
+
+@dataclass(frozen=True)
+class Call:
+    """Memory for one call at a time, and the call itself."""
+
+    buffers: NDArray[np.int64]
+    """Addresses of inputs, outputs, and buffers between steps; the first ones are written before each call."""
+    run: Callable[[], object]
+    """Runs the code on what `buffers` says."""
+    splits: NDArray[np.int64]
+    """[steps, words of `Split`]: how each step is given to threads."""
+    owned: tuple[object, ...]
+    """What addresses point to; the network, which a call needs, may be gone."""
+
+
+def new_call(network: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPool | None) -> Call:
+    """Return a call with sizes of some values, by the threads of a pool where there is enough to do for them.
+
+    Raises:
+        ValueError: the sizes do not fit each other.
+    """
+    code, header = call_code().functions, network.table
+    buffers = int(header[Header.Inputs] + header[Header.Outputs] + header[Header.Temporaries])
+    parts = {
+        Frame.Symbols: len(symbols),
+        Frame.Values: int(header[Header.Expressions]),
+        Frame.Buffers: buffers,
+        Frame.Splits: len(Split) * int(header[Header.Steps]),
+    }
+    starts = [*accumulate(parts.values(), initial=FRAME_WORDS)]
+    words = aligned_bytes(8 * starts[-1]).view(np.int64)
+    frame = address_of(words)
+    for part, start in zip(parts, starts, strict=False):
+        words[part] = frame + 8 * start
+    words[Frame.Header] = address_of(network.table)
+    words[Frame.Threads] = 1 if pool is None else pool.threads
+    words[PoolFrame.Pool] = 0 if pool is None else pool.address
+    words[starts[0] : starts[1]] = list(symbols.values())
+    code["prepare"](frame)
+    if words[PoolFrame.Status]:
+        raise ValueError(_problem(network.program, symbols))
+    memory = aligned_bytes(int(words[PoolFrame.Bytes]))
+    code["place"](frame, address_of(memory))
+    splits = words[starts[3] : starts[4]].reshape(-1, len(Split))
+    is_parallel = bool((splits[:, Split.Workers] > 1).any())
+    run = partial(code["run_in_pool" if is_parallel else "run"], frame)
+    return Call(words[starts[2] : starts[3]], run, splits, (words, memory, network, pool))
+
+
+def _problem(program: Program, symbols: Mapping[str, int]) -> str:
+    """Return what is wrong with the sizes of a call; native code only knows that something is.
+
+    Raises:
+        ValueError: a size is no whole number.
+    """
+    values = {size: size.evaluate(symbols) for pair in program.equal for size in pair}
+    for first, second in program.equal:
+        if values[first] != values[second]:
+            return f"size {first} is {values[first]} and size {second} is {values[second]}, expected the same"
+    sizes = [*program.sizes, *(one.size for one in program.temporaries), *(step.rows for step in program.steps)]
+    for size in sizes:
+        if size is not None:
+            size.evaluate(symbols)
+    return "the sizes of the inputs are too large"

@@ -1,0 +1,38 @@
+"""The native code of calls in this process (`lowering/calls`), kept in the user's cache."""
+
+import hashlib
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from redpebble.foundation.atomic_files import replacing
+from redpebble.lowering.calls.pool import EXPORTS, pool_module
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import MachineCode, emit_object, load_object
+from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
+
+DIGEST_BYTES: Final = 32
+
+
+@cache
+def call_code() -> MachineCode:
+    """Return the code; there is one copy in a process."""
+    digest = hashlib.sha256(compiler_fingerprint() + f"{platform.machine()} {platform.system()}".encode())
+    return load_object(_object(default_folder() / f"calls-{digest.hexdigest()[:40]}.o"), EXPORTS)
+
+
+def _object(path: Path) -> bytes:
+    """Return the object file, which ends with its own digest where it is kept; a folder may be read-only."""
+    with suppress(OSError):
+        content = path.read_bytes()
+        if hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]:
+            return content[:-DIGEST_BYTES]
+    x86 = platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"}
+    image = emit_object(pool_module(x86=x86, linux=platform.system() == "Linux"), CpuTarget.generic())
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(image + hashlib.sha256(image).digest())
+    return image
