@@ -35,6 +35,16 @@ def replacing(path: Path, *, private: bool = False) -> Generator[BinaryIO]:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of UTF-8.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
 @contextmanager
 def replacing_folder(path: Path) -> Generator[Path]:
     """Make a folder that takes the place of the folder `path`, and of all in it, at the end.

@@ -1,11 +1,10 @@
-"""What the commands do; `cli.py` reads the command line, `rendering.py` says how results look."""
+"""What the commands do; `main.py` reads the command line, `tables.py` says how results look."""
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -14,33 +13,35 @@ from rich.progress import track
 from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
-from redpebble.compiler import Optimized, optimize
+from redpebble.compiler import Optimized, native_code, on_machine, optimized
 from redpebble.compiler import compile as compile_model
+from redpebble.dialect.reports.layer_report import module_report
 from redpebble.export.saving import save_model
-from redpebble.foundation.atomic_files import replacing
+from redpebble.foundation.atomic_files import write_text
 from redpebble.frontend.importing import Source
 from redpebble.frontend.out_of_range_models import read_or_untouched
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models import zoo
 from redpebble.options import Options
+from redpebble.ort.custom_ops.library import level_target
 from redpebble.ort.session import holds_networks, session, write_library
 from redpebble.pipeline import build
-from redpebble.tools.explain.explanation import ExplainRequest, explain, explanation_report
-from redpebble.tools.explain.layer_tables import report_notes
-from redpebble.tools.explain.native_report import native_report
-from redpebble.tools.explain.neuron_graphs import flat_model, flattened
-from redpebble.tools.explain.page import explain_page
-from redpebble.tools.explain.saved_orders import ScheduleRequest, find_schedule, save_schedule
-from redpebble.tools.rendering import (
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.artefact import write_artefact
+from redpebble.runtime.store.cache import default_folder
+from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
+from redpebble.tools.tables import (
     comparison_table,
     layer_tables,
+    machine_line,
     network_table,
-    order_table,
+    print_layers,
     recipe_table,
-    schedule_table,
     split_table,
     summary_table,
 )
+from redpebble.tuning.machines import calibrate
+from redpebble.tuning.measure_kernels import Tuning
 from redpebble.verification.compare import CheckPlan, Feeds, agree, compare_runs
 from redpebble.verification.oracle import Comparison, Oracle
 
@@ -57,21 +58,54 @@ class OutputFiles:
 
 @dataclass(frozen=True)
 class OptimizeRequest:
-    """What `optimize` was asked for; without a target, `ort` where sparse networks are found."""
+    """What `optimize` was asked for."""
 
     source: Path
-    target: Literal["portable", "ort"] | None
-    skip_passes: tuple[str, ...]
+    options: Options
     files: OutputFiles
 
 
-def optimize_model(request: OptimizeRequest, plan: CheckPlan) -> bool:
+@dataclass(frozen=True)
+class CompileRequest:
+    """What `compile` was asked for: native code for a level of CPUs, or for this one, also in the file `output`."""
+
+    source: Path
+    options: Options
+    level: str | None
+    tune: bool
+    output: Path | None
+
+
+def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
+    """Compile a model into the user's cache and show its layers, or print its module after a stage.
+
+    Raises:
+        ModelError: the model is unreadable, or something in it is not covered.
+        ValueError: there is no such pass or stage, or this machine cannot measure for the target.
+    """
+    options, tune = inspection.watching(request.options), request.tune
+    target = None if request.level is None else level_target(request.level)
+    if inspection.stage:
+        on_target = on_machine(options, target, default_folder(), tune=tune)
+        inspection.print_stage(request.source, on_target, output=request.output, foreign="refuse")
+        return
+    artefact = native_code(request.source, options, target=target, tune=tune)
+    if request.output is not None:
+        write_artefact(request.output, artefact)
+    print_layers(artefact.program.report)
+
+
+def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspection = NOTHING_SHOWN) -> bool:
     """Write the optimized model and show what changed; return False, with nothing written, when a check fails.
 
     Raises:
-        ValueError: a library was asked for, and there is no sparse network to run in it.
+        ValueError: there is no such pass or stage, or a library was asked for and has no sparse network to run.
     """
-    result = optimize(request.source, target=request.target or "ort", skip_passes=request.skip_passes)
+    options = inspection.watching(request.options)
+    if inspection.stage:
+        inspection.print_stage(request.source, options)
+        return True
+    result = optimized(request.source, options)
     original, files = read_or_untouched(request.source), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
@@ -79,7 +113,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan) -> bool:
     if plan.runs:
         comparisons = compare_runs(plan, original, Oracle(request.source).run, Oracle(result.model).run)
         if result.networks:
-            comparisons += _compare_native(plan, (request.source, original), result.model)
+            comparisons += _compare_native(plan, request.source, original, result.model)
         console.print(comparison_table(comparisons))
         if not agree(comparisons):
             console.print(f"{files.model} is not written: the optimized model differs", highlight=False)
@@ -87,15 +121,14 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan) -> bool:
     if files.library:
         write_library(result.model, files.model.with_suffix(".so"))
     save_model(result.model, files.model, external_data=files.external_data)
-    _show_optimized(request, result, (original, comparisons))
+    _show_optimized(request, original, result, comparisons)
     return True
 
 
 def _show_optimized(
-    request: OptimizeRequest, result: Optimized, checked: tuple[onnx_ir.Model, Sequence[Comparison]]
+    request: OptimizeRequest, original: onnx_ir.Model, result: Optimized, comparisons: Sequence[Comparison]
 ) -> None:
     """Show what changed, and write it as a report."""
-    original, comparisons = checked
     before, after = _summary(original, request.source), _summary(result.model, request.files.model)
     console.print(summary_table(before, after))
     console.print(layer_tables(result.report))
@@ -130,18 +163,17 @@ def check_model(model: Path, against: Path | None, plan: CheckPlan, report: Path
 
     comparisons = compare_runs(plan, read_model(model), oracle.run, actual)
     if against is not None and holds_networks(against):
-        comparisons += _compare_native(plan, (model, read_model(model)), against)
+        comparisons += _compare_native(plan, model, read_model(model), against)
     console.print(comparison_table(comparisons))
     if report is not None:
         _write_json(report, {"outputs": [asdict(one) for one in comparisons]})
     return agree(comparisons)
 
 
-def _compare_native(plan: CheckPlan, original: tuple[Path, onnx_ir.Model], networks: Source) -> list[Comparison]:
+def _compare_native(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
     """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
-    path, model = original
     native = Oracle.of(lambda: session(networks))
-    comparisons = compare_runs(plan, model, Oracle(path).run, native.run)
+    comparisons = compare_runs(plan, original, Oracle(path).run, native.run)
     return [replace(one, name=f"{one.name}, native") for one in comparisons]
 
 
@@ -158,44 +190,17 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
         _write_json(report, bench_report(rows))
 
 
-def explain_and_print(model: Path, request: ExplainRequest, options: Options, report: Path | None) -> None:
-    """Show the layers of a model, how its graphs of neurons move values, and what bounds that; write it as a report.
-
-    Layers are those that `compile` makes by `options`.
+def tune_and_print(model: Path | None, seconds: float) -> None:
+    """Measure this machine, then the kernels of a model; show what was found.
 
     Raises:
-        ValueError: the report is neither JSON nor HTML.
+        ModelError: the model is unreadable, or something in it is not covered.
+        ValueError: the seconds are negative.
     """
-    if report is not None and report.suffix not in (".json", ".html"):
-        raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
-    module = build(model, options, until="simplify", foreign="keep")
-    layers = native_report(module, options)
-    console.print(layer_tables(layers, moved=True))
-    for note in report_notes(layers):
-        console.print(note, highlight=False)
-    with console.status("counting and searching orders") if console.is_terminal else nullcontext():
-        explanation = explain(flattened(module, options), layers, request)
-    console.print(explanation.graph_line, highlight=False)
-    if explanation.network is not None:
-        console.print(order_table(explanation.network, request))
-    if report is not None and report.suffix == ".html":
-        _write_text(report, explain_page(model.name, explanation))
-    elif report is not None:
-        _write_json(report, explanation_report(explanation))
-
-
-def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path) -> None:
-    """Search an order of all connections of a model, show what it transfers, and save it.
-
-    Raises:
-        ValueError: the model has no linear layer, or the memory is too small.
-    """
-    flat = flat_model(model)
-    with console.status("searching an order") if console.is_terminal else nullcontext():
-        schedule = find_schedule(flat, request)
-    save_schedule(schedule, request, save_to)
-    console.print(flat.graph_line, highlight=False)
-    console.print(schedule_table(schedule))
+    folder = default_folder()
+    console.print(machine_line(calibrate(folder)), highlight=False)
+    if model is not None:
+        print_layers(module_report(build(model, Options(tuning=Tuning.on(host_target(), folder, seconds)))))
 
 
 def list_zoo() -> None:
@@ -229,9 +234,4 @@ def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    _write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode())
+    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -19,6 +19,7 @@ from redpebble.bench.results.console import console
 from redpebble.bench.suites.model_bench import BenchPlan
 from redpebble.models.digits import digits_accuracy, digits_record
 from redpebble.models.zoo import build, save
+from redpebble.options import Options
 from redpebble.tools.commands import OptimizeRequest, OutputFiles, bench_and_print, check_model, optimize_model
 from redpebble.verification.compare import CheckPlan
 from redpebble.verification.oracle import Oracle, Tolerance
@@ -32,7 +33,7 @@ def main(folder: Path) -> bool:
     save(build("digits"), pruned)
     console.rule("optimize: dead neurons out, constants folded, layers fused")
     files = OutputFiles(optimized, external_data=None, report=None, library=False)
-    agreed = optimize_model(OptimizeRequest(pruned, None, (), files), PLAN)
+    agreed = optimize_model(OptimizeRequest(pruned, Options("optimize"), files), PLAN)
     console.rule("check: our native code against onnxruntime")
     agreed = check_model(pruned, None, PLAN, None) and agreed
     console.rule("accuracy on 360 images that training never saw")

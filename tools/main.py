@@ -27,6 +27,15 @@ class OptimizeTarget(StrEnum):
     ORT = "ort"
 
 
+class CpuLevel(StrEnum):
+    """The CPU that `compile` emits code for: this one, or any x86-64 with so much."""
+
+    HOST = "host"
+    GENERIC = "generic"
+    AVX2 = "avx2"
+    AVX512 = "avx512"
+
+
 class EvictionPolicy(StrEnum):
     """Who leaves a full memory: what is used again last, or what was not used for longest."""
 
@@ -46,6 +55,51 @@ InputShapes = Annotated[
 ]
 
 
+PrintAfterAll = Annotated[bool, typer.Option("--print-after-all", help="Show the IR after each pass, on stderr.")]
+PrintAfter = Annotated[
+    list[str] | None, typer.Option(metavar="PASS", help="Show the IR after this pass, on stderr; may be given again.")
+]
+StopAfter = Annotated[str, typer.Option(metavar="STAGE", help="Print the IR after this stage, and stop.")]
+SkipPasses = Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")]
+DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zeros on the way.")]
+ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal the order of neurons.")]
+ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
+
+
+@app.command("compile")
+def compile_model(
+    model: ModelPath,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the code goes, too; or the IR.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="The most threads that a call may use.")] = 1,
+    target: Annotated[CpuLevel, typer.Option(help="The CPU that the code is for.")] = CpuLevel.HOST,
+    tune: Annotated[bool, typer.Option("--tune", help="Measure kernels, and choose by the clock.")] = False,
+    drop_dead_rows: DropDeadRows = False,
+    skip_passes: SkipPasses = "",
+    reorder_seconds: ReorderSeconds = 0.0,
+    schedule_seconds: ScheduleSeconds = 0.0,
+    print_after_all: PrintAfterAll = False,
+    print_after: PrintAfter = None,
+    stop_after: StopAfter = "",
+) -> None:
+    """Compile a model into the cache, from where redpebble.compile takes it, and show how each layer runs."""
+    from redpebble.options import Options
+    from redpebble.tools.commands import CompileRequest, compile_and_print
+    from redpebble.tools.inspection import Inspection
+
+    options = Options(
+        threads=threads,
+        drop_dead_rows=drop_dead_rows,
+        skip_passes=words(skip_passes),
+        reorder_seconds=reorder_seconds,
+        schedule_seconds=schedule_seconds,
+    )
+    cpu = None if target is CpuLevel.HOST else target.value
+    request = CompileRequest(model, options, cpu, tune, output)
+    compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after))
+
+
 @app.command()
 def optimize(
     model: ModelPath,
@@ -61,11 +115,14 @@ def optimize(
     check_runs: Annotated[int, typer.Option("--check", metavar="N", help="Compare with the original N times.")] = 0,
     rtol: Rtol = 1e-4,
     atol: Atol = 1e-5,
-    skip_passes: Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")] = "",
+    skip_passes: SkipPasses = "",
     input_shape: InputShapes = None,
     save_as_external_data: Annotated[bool, typer.Option(help="Weights go to a file beside the model.")] = False,
     report: ReportPath = None,
     seed: Seed = 0,
+    print_after_all: PrintAfterAll = False,
+    print_after: PrintAfter = None,
+    stop_after: StopAfter = "",
 ) -> None:
     """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is.
 
@@ -75,14 +132,20 @@ def optimize(
     For the target ort, sparse layers become nodes that onnxruntime runs as they are, and fast where our library is
     registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any program.
     """
+    from redpebble.options import Options
     from redpebble.tools.commands import OptimizeRequest, OutputFiles, optimize_model
+    from redpebble.tools.inspection import Inspection
     from redpebble.verification.compare import CheckPlan
     from redpebble.verification.oracle import Tolerance
 
     plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), shapes(input_shape))
     files = OutputFiles(output, save_as_external_data or None, report, library)
-    request = OptimizeRequest(model, None if target is None else target.value, words(skip_passes), files)
-    raise typer.Exit(0 if optimize_model(request, plan) else 1)
+    networks = target is not OptimizeTarget.PORTABLE
+    request = OptimizeRequest(
+        model, Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks), files
+    )
+    inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after)
+    raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)
 
 
 @app.command()
@@ -137,7 +200,7 @@ def tune(
 
     What the machine is like serves every later compilation; the times of kernels serve compile(..., tune=True).
     """
-    from redpebble.tools.tuning_commands import tune_and_print
+    from redpebble.tools.commands import tune_and_print
 
     tune_and_print(model, seconds)
 
@@ -157,22 +220,25 @@ def explain(
     parts: Annotated[
         int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
     ] = None,
-    reorder_seconds: Annotated[float, typer.Option(metavar="S", help="As `compile`: anneal the neurons' order.")] = 0.0,
-    schedule_seconds: Annotated[
-        float, typer.Option(metavar="S", help="As `compile`: anneal the layers' schedule.")
-    ] = 0.0,
-    drop_dead_rows: Annotated[bool, typer.Option(help="As `compile`: drop rows of zeros on the way.")] = False,
+    reorder_seconds: ReorderSeconds = 0.0,
+    schedule_seconds: ScheduleSeconds = 0.0,
+    drop_dead_rows: DropDeadRows = False,
     seed: Seed = 0,
+    print_after_all: PrintAfterAll = False,
+    print_after: PrintAfter = None,
+    stop_after: StopAfter = "",
 ) -> None:
     """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
     from redpebble.options import Options
-    from redpebble.tools.commands import explain_and_print
+    from redpebble.tools.explain.commands import ExplainOutput, explain_and_print
     from redpebble.tools.explain.explanation import ExplainRequest
+    from redpebble.tools.inspection import Inspection
 
     rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
     options = Options(drop_dead_rows=drop_dead_rows, reorder_seconds=reorder_seconds, schedule_seconds=schedule_seconds)
-    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), options, report)
-    if parts is not None:
+    output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after))
+    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), options, output)
+    if parts is not None and not stop_after:
         from redpebble.tools.explain.partition import explain_partition_and_print
 
         explain_partition_and_print(model, parts, seed)
@@ -188,7 +254,7 @@ def schedule(
     seed: Seed = 0,
 ) -> None:
     """Search an order of all connections that moves few values, and save it."""
-    from redpebble.tools.commands import schedule_and_print
+    from redpebble.tools.explain.commands import schedule_and_print
     from redpebble.tools.explain.saved_orders import ScheduleRequest
 
     schedule_and_print(model, ScheduleRequest(memory, policy.value, seconds, seed), save)

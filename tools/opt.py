@@ -1,14 +1,16 @@
-"""`redpebble-opt`: xDSL's `xdsl-opt` that also reads ONNX, and that says what is wrong in one line.
+"""`redpebble-opt`: `xdsl-opt` that also reads ONNX, runs stages of ours, and says what is wrong in one line.
 
 Dialect, passes and target come through the `xdsl.universe` entry point, so `xdsl-opt` itself knows them as well.
 """
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
@@ -16,11 +18,41 @@ from redpebble.frontend.errors import ModelError
 
 
 class RedpebbleOpt(xDSLOptMain):
-    """`xdsl-opt` with the frontend `onnx`."""
+    """`xdsl-opt` with the frontend `onnx`, and options that show what passes do."""
 
     def register_all_frontends(self) -> None:
         super().register_all_frontends()
         self.available_frontends["onnx"] = self._read_onnx
+
+    def register_all_arguments(self, arg_parser: ArgumentParser) -> None:
+        super().register_all_arguments(arg_parser)
+        arg_parser.add_argument("--print-after-all", action="store_true", help="Show the IR after each pass, on stderr")
+        arg_parser.add_argument(
+            "--print-after", metavar="PASS", action="append", default=[], help="Show the IR after this pass, on stderr"
+        )
+        arg_parser.add_argument(
+            "--stop-after", metavar="STAGE", default="", help="Run redpebble's passes to this stage before those of -p"
+        )
+
+    def setup_pipeline(self) -> None:
+        super().setup_pipeline()
+        if not (self.args.print_after_all or self.args.print_after or self.args.stop_after):
+            return
+        # loads all passes, which `-p` alone does one by one
+        from redpebble.pipeline import check_known, passes_up_to
+        from redpebble.tools.inspection import print_after
+
+        ours = passes_up_to(self.args.stop_after) if self.args.stop_after else []
+        passes, told = (*ours, *self.pipeline.passes), self.pipeline.callback
+        check_known("pass", self.args.print_after, sorted({one.name for one in passes}))
+
+        def show(done: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
+            if told is not None:
+                told(done, module, following)
+            if done is not None and (self.args.print_after_all or done.name in self.args.print_after):
+                print_after(done.name, module)
+
+        self.pipeline = PassPipeline(passes, show)
 
     def _read_onnx(self, stream: IO[bytes]) -> ModuleOp:
         """Import a model; one named by a path is read from there, since its weights may lie in files beside it."""

@@ -5,9 +5,12 @@ integer; it prints zeros of both signs as one zero.
 """
 
 from io import StringIO
+from typing import Final
 
 import numpy as np
+from typing_extensions import override
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type
+from xdsl.ir import Attribute
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -22,6 +25,20 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.tensors import floats_of
 
+MOST_PRINTED: Final = 16
+"""Elements of a constant up to which it is printed where its values are hardly of interest."""
+
+
+class ElidingPrinter(Printer):
+    """A printer that writes large constants as MLIR does: `dense_resource<__elided__> : tensor<1024x1024xf32>`."""
+
+    @override
+    def print_attribute(self, attribute: Attribute) -> None:
+        if isa(attribute, DenseIntOrFPElementsAttr) and len(attribute) > MOST_PRINTED:
+            self.print_string(f"dense_resource<__elided__> : {attribute.type}")
+        else:
+            super().print_attribute(attribute)
+
 
 def parse_floats(parser: Parser) -> DenseIntOrFPElementsAttr[Float32Type]:
     """Parse dense f32 elements and their type."""
@@ -32,7 +49,10 @@ def parse_floats(parser: Parser) -> DenseIntOrFPElementsAttr[Float32Type]:
 
 
 def print_floats(printer: Printer, value: DenseIntOrFPElementsAttr[Float32Type]) -> None:
-    """Print dense elements and their type such that they read back bit by bit."""
+    """Print dense elements and their type such that they read back bit by bit, if the printer prints them at all."""
+    if isinstance(printer, ElidingPrinter):
+        printer.print_attribute(value)
+        return
     stream = StringIO()
     Printer(stream).print_attribute(value)
     text, floats = stream.getvalue(), floats_of(value)

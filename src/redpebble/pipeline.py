@@ -52,7 +52,7 @@ class Stage:
     """Goals that cannot be reached without each of the passes: there none may be skipped."""
 
 
-PIPELINE: Final = (
+PIPELINE: Final[tuple[Stage, ...]] = (
     Stage(  # fewer and simpler layers of the same function, which pays on any runtime
         "simplify",
         (
@@ -180,6 +180,17 @@ def stages_of(goal: Goal, *, after: str = "", until: str = "") -> tuple[Stage, .
     for name in filter(None, (after, until)):
         check_known("stage", [name], names)
     return stages[names.index(after) + 1 if after else 0 : names.index(until) + 1 if until else len(stages)]
+
+
+def passes_up_to(stage: str) -> list[ModulePass]:
+    """Return the passes that run by default for the first goal that has a stage, up to it.
+
+    Raises:
+        ValueError: there is no such stage.
+    """
+    goals: dict[str, Goal] = {one.name: one.goals[0] for one in PIPELINE}
+    check_known("stage", [stage], [*goals])
+    return passes_of(Options(goals[stage]), until=stage)
 
 
 def check_skipped(options: Options) -> None:

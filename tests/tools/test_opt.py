@@ -108,6 +108,11 @@ def test_a_module_that_does_not_verify_is_refused(tmp_path: Path, capsys: pytest
     [
         (["none.mlir"], "error: [Errno 2] No such file or directory: 'none.mlir'"),
         (["-p", "no-pass", "x.mlir"], "error: Unrecognized passes: ['no-pass']"),
+        (["-p", "canonicalize", "--print-after", "x", "x.mlir"], "error: unknown pass 'x', accepted are canonicalize"),
+        (
+            ["--stop-after", "x", "x.mlir"],
+            "error: unknown stage 'x', accepted are simplify, arrange, choose, flatten, ",
+        ),
         (["-p", "canonicalize{x=1}", "x.mlir"], 'error: Provided arguments ["x"] not found in expected arguments []'),
         (["-p", "canonicalize{x", "x.mlir"], "error: Error parsing pass pipeline specification: "),
     ],

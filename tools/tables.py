@@ -5,15 +5,32 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group
 from rich.table import Table
 
-from redpebble.dialect.reports.layer_report import LayerReport
+from redpebble.bench.results.console import console
+from redpebble.dialect.reports.layer_report import LayerReport, Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.dialect.reports.split_report import SplitReport
+from redpebble.kernels.machine import Machine
 from redpebble.models.recipe import Recipe
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
-from redpebble.tools.explain.layer_tables import LINED, TITLE, WORDS, Columns, layer_columns, reason_columns
+from redpebble.tools.explain.layer_tables import (
+    LINED,
+    TITLE,
+    WORDS,
+    Columns,
+    layer_columns,
+    reason_columns,
+    report_notes,
+)
 from redpebble.tools.explain.saved_orders import FoundSchedule
 from redpebble.verification.oracle import Comparison
+
+
+def print_layers(report: Report, *, moved: bool = False) -> None:
+    """Show the layers of a network, and what is to be said of all of them."""
+    console.print(layer_tables(report, moved=moved))
+    for note in report_notes(report):
+        console.print(note, highlight=False)
 
 
 def layer_tables(layers: Sequence[LayerReport], *, moved: bool = False) -> Group:
@@ -104,6 +121,17 @@ def recipe_table(recipes: Sequence[Recipe]) -> Table:
         parameters = ", ".join(f"{name}={value!r}" for name, value in recipe.parameters.items())
         table.add_row(recipe.name, parameters, recipe.summary)
     return table
+
+
+def machine_line(machine: Machine) -> str:
+    """Return what was measured of a machine, for a person."""
+    caches = f"{machine.l1_bytes >> 10} KiB and {machine.l2_bytes >> 10} KiB of cache a core"
+    speeds = f"{1 / machine.l3_ns:.0f} GB/s from beyond them, {1 / machine.dram_ns:.0f} from memory"
+    factors = machine.calibration_factors.values()
+    kernels = (
+        f"kernels take {min(factors):.2f} to {max(factors):.2f} times what is built in" if factors else "no kernels"
+    )
+    return f"{machine.lanes} floats a vector, {caches}, {speeds}; {kernels}"
 
 
 def _table(*headers: str) -> Table:

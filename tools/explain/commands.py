@@ -1,0 +1,95 @@
+"""What `explain` and `schedule` do: layers as `compile` runs them, and what orders of the connections move."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.bench.results.console import console
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.reports.layer_report import Report, module_report
+from redpebble.foundation.atomic_files import write_text
+from redpebble.options import Options
+from redpebble.pipeline import build, run_stages
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.cache import default_folder
+from redpebble.tools.explain.explanation import ExplainRequest, explain, explanation_report
+from redpebble.tools.explain.neuron_graphs import flat_model, flattened
+from redpebble.tools.explain.page import explain_page
+from redpebble.tools.explain.saved_orders import ScheduleRequest, find_schedule, save_schedule
+from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
+from redpebble.tools.tables import order_table, print_layers, schedule_table
+from redpebble.tuning.group_timing import measure_groups
+from redpebble.tuning.measure_kernels import Tuning, measure_chosen
+
+MEASURING_SECONDS: Final = 0.2
+"""Seconds for all kernels together, a few calls of each at least."""
+
+
+@dataclass(frozen=True)
+class ExplainOutput:
+    """Where `explain` writes its report, and what it shows of the module on its way."""
+
+    report: Path | None = None
+    inspection: Inspection = NOTHING_SHOWN
+
+
+def explain_and_print(model: Path, request: ExplainRequest, options: Options, output: ExplainOutput) -> None:
+    """Show the layers of a model, how its graphs of neurons move values, and what bounds that; write it as a report.
+
+    Layers are those that `compile` makes by `options`.
+
+    Raises:
+        ValueError: the report is neither JSON nor HTML, or there is no such pass or stage.
+    """
+    report, inspection = output.report, output.inspection
+    options = replace(inspection.watching(options), tuning=Tuning.recalled(host_target(), default_folder()))
+    if inspection.stage:
+        inspection.print_stage(model, options)
+        return
+    if report is not None and report.suffix not in (".json", ".html"):
+        raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
+    module = build(model, options, until="simplify", foreign="keep")
+    layers = native_report(module, options)
+    print_layers(layers, moved=True)
+    with console.status("counting and searching orders") if console.is_terminal else nullcontext():
+        explanation = explain(flattened(module, options), layers, request)
+    console.print(explanation.graph_line, highlight=False)
+    if explanation.network is not None:
+        console.print(order_table(explanation.network, request))
+    if report is not None and report.suffix == ".html":
+        write_text(report, explain_page(model.name, explanation))
+    elif report is not None:
+        write_text(report, json.dumps(explanation_report(explanation), indent=2) + "\n")
+
+
+def native_report(module: ModuleOp, options: Options) -> Report:
+    """Return the lines of a simplified module after all that `compile` does by `options`, measured kernel by kernel.
+
+    Kernels are those of this machine, as far as the user's folder knows it. Where something in the module is not
+    covered, layers are those that `compile` would make of each by itself.
+    """
+    known = options.tuning or Tuning.recalled(host_target(), default_folder())
+    prepared = module.clone()
+    is_covered = not any(isinstance(op, ForeignOp) for op in prepared.walk())
+    run_stages(prepared, replace(options, tuning=known), after="simplify", until="" if is_covered else "choose")
+    measure_chosen(prepared, replace(known, seconds=MEASURING_SECONDS))
+    measure_groups(prepared, known.target)
+    return module_report(prepared)
+
+
+def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path) -> None:
+    """Search an order of all connections of a model, show what it transfers, and save it.
+
+    Raises:
+        ValueError: the model has no linear layer, or the memory is too small.
+    """
+    flat = flat_model(model)
+    with console.status("searching an order") if console.is_terminal else nullcontext():
+        schedule = find_schedule(flat, request)
+    save_schedule(schedule, request, save_to)
+    console.print(flat.graph_line, highlight=False)
+    console.print(schedule_table(schedule))
