@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
@@ -22,16 +22,20 @@ def chain_of(body: Block) -> list[LinearOp]:
     Nothing is returned for any other body.
     """
     *ops, end = body.ops
-    layers = [op for op in ops if isinstance(op, LinearOp)]
-    if len(layers) != len(ops) or len(body.args) != 1 or len(end.operands) != 1 or not layers:
+    if len(body.args) != 1 or len(end.operands) != 1:
         return []
-    values = [body.args[0], *(layer.result for layer in layers)]
-    readers: list[Operation] = [*layers, end]
-    chained = all(
-        [use.operation for use in value.uses] == [reader] and reader.operands[0] is value
-        for value, reader in zip(values, readers, strict=True)
-    )
-    return layers if chained else []
+    layers: list[LinearOp] = []
+    reader = only_reader(body.args[0])
+    while isinstance(reader, LinearOp):
+        layers.append(reader)
+        reader = only_reader(reader.result)
+    return layers if reader is end and len(layers) == len(ops) else []
+
+
+def only_reader(value: SSAValue) -> Operation | None:
+    """Return the op that alone reads a value, as its first operand."""
+    uses = list(value.uses)
+    return uses[0].operation if len(uses) == 1 and uses[0].index == 0 else None
 
 
 def chain_arrays(layers: Sequence[LinearOp]) -> NetworkArrays:

@@ -33,6 +33,7 @@ from xdsl.utils.exceptions import PassFailedException
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile_chain import only_reader
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.grouped_cost import LayerSize, rows_around
@@ -94,17 +95,13 @@ def _chains(layers: Sequence[LinearOp]) -> Iterator[list[LinearOp]]:
     while waiting:
         chain = [next(iter(waiting))]
         del waiting[chain[0]]
-        while (following := _only_reader(chain[-1])) in waiting and following is not None:
+        while not is_partial(chain[-1].activation):
+            following = only_reader(chain[-1].result)
+            if not isinstance(following, LinearOp) or following not in waiting:
+                break
             chain.append(following)
             del waiting[following]
         yield chain
-
-
-def _only_reader(layer: LinearOp) -> LinearOp | None:
-    if not layer.result.has_one_use() or is_partial(layer.activation):
-        return None
-    (use,) = layer.result.uses
-    return use.operation if isinstance(use.operation, LinearOp) and use.index == 0 else None
 
 
 def _parts(weight: Weight) -> LayerParts | None:
