@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
@@ -29,6 +30,26 @@ class Cluster:
 
     ops: tuple[Operation, ...]
     is_joined: bool
+
+
+class Boundary(NamedTuple):
+    """Values that cross the boundary of some ops, in the order in which they are read or computed."""
+
+    inputs: tuple[SSAValue, ...]
+    """What the ops read and do not compute, constant parameters left out."""
+    outputs: tuple[SSAValue, ...]
+    """What they compute for others."""
+
+
+def boundary_of(ops: Sequence[Operation]) -> Boundary:
+    """Return the boundary of ops that stand in block order."""
+    members = set(ops)
+    operands = dict.fromkeys(operand for op in ops for operand in dynamic_operands(op))
+    results = (result for op in ops for result in op.results)
+    return Boundary(
+        tuple(operand for operand in operands if operand.owner not in members),
+        tuple(result for result in results if any(use.operation not in members for use in result.uses)),
+    )
 
 
 def clusters_of(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> list[Cluster]:

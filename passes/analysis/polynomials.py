@@ -22,7 +22,7 @@ LARGEST_LENGTH = 8
 LARGEST_DEGREE = 4
 
 CLOSE = 2e-5
-"""Relative: constants are written with five digits (0.7071, 0.79788) and more."""
+"""Relative tolerance: constants are written with five digits (0.7071, 0.79788) and more."""
 
 
 def polynomial_of(value: SSAValue) -> Polynomial | None:

@@ -1,19 +1,22 @@
-"""What a tile costs beside its layers: rows that become columns on their way in, and rows again on their way out."""
+"""Cost of a tile beside its layers: rows that become columns on their way in, and rows again on their way out."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.rowwise import dynamic_operands
+from redpebble.passes.analysis.clusters import boundary_of
 
-TRANSPOSE_US: Final = (0.13e-3, 0.13e-3 / (1 << 20))
-"""Of a value that goes in or out, and for each byte of all that do: measured with 2 MiB of second-level cache, where it
-is from 0.14 ns in tiles of 100 KB to 0.40 ns in tiles of 2 MB."""
+VALUE_US: Final = 0.13e-3
+"""Microseconds for a value that goes in or out, of a tile without bytes."""
 
-MOST_TRANSPOSE_US: Final = 0.5e-3
-"""Of a value in tiles that leave that cache."""
+VALUE_US_A_BYTE: Final = 0.13e-3 / (1 << 20)
+"""Microseconds more for each byte of all values that do: with 2 MiB of second-level cache a value was measured to take
+from 0.14 ns in tiles of 100 KB to 0.40 ns in tiles of 2 MB."""
+
+MOST_VALUE_US: Final = 0.5e-3
+"""Microseconds for a value in tiles that leave that cache."""
 
 
 def features_of(value: SSAValue) -> int:
@@ -23,16 +26,11 @@ def features_of(value: SSAValue) -> int:
 
 def transpose_us(features: int, width: int) -> float:
     """Return the microseconds for values with so many features together to come into a tile and to leave it."""
-    fixed, each_byte = TRANSPOSE_US
     values = features * width
-    return values * min(MOST_TRANSPOSE_US, fixed + each_byte * 4 * values)
+    return values * min(MOST_VALUE_US, VALUE_US + VALUE_US_A_BYTE * 4 * values)
 
 
-def features_at_the_edge(ops: Iterable[Operation]) -> int:
+def boundary_features(ops: Sequence[Operation]) -> int:
     """Return the features of all values that come into a tile of `ops` and that leave it."""
-    members = set(ops)
-    operands = dict.fromkeys(operand for op in members for operand in dynamic_operands(op))
-    values = [operand for operand in operands if operand.owner not in members]
-    for op in members:
-        values += [one for one in op.results if any(use.operation not in members for use in one.uses)]
-    return sum(features_of(value) for value in values)
+    inputs, outputs = boundary_of(ops)
+    return sum(features_of(value) for value in (*inputs, *outputs))

@@ -106,31 +106,31 @@ def with_inputs_ordered(weight: CscMatrix, order: Indices) -> CscMatrix:
     position[order] = np.arange(len(order))
     rows = position[weight.rows]
     # a column's entries stay together, in ascending rows
-    places = np.lexsort((rows, weight.columns))
-    return CscMatrix(weight.shape, weight.pointers, rows[places], weight.values[places])
+    entries = np.lexsort((rows, weight.columns))
+    return CscMatrix(weight.shape, weight.pointers, rows[entries], weight.values[entries])
 
 
 def with_outputs_ordered(weight: CscMatrix, order: Indices) -> CscMatrix:
     """Return the weight whose column i is column `order[i]`, a permutation of the columns."""
     counts = np.diff(weight.pointers)[order]
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    places = np.repeat(weight.pointers[order] - pointers[:-1], counts) + np.arange(len(weight.rows))
-    return CscMatrix(weight.shape, pointers, weight.rows[places], weight.values[places])
+    entries = np.repeat(weight.pointers[order] - pointers[:-1], counts) + np.arange(len(weight.rows))
+    return CscMatrix(weight.shape, pointers, weight.rows[entries], weight.values[entries])
 
 
 def with_inputs_added(weight: Weight, position: Indices, count: int) -> Weight:
     """Return a weight of `count` rows, in which row k is added to row `position[k]`; the sums are rounded once."""
     if not isinstance(weight, CscMatrix):
         merged = np.zeros((count, weight.shape[1]), dtype=np.float32)
-        together = np.argsort(position, kind="stable")
-        targets, first = np.unique(position[together], return_index=True)
+        by_target = np.argsort(position, kind="stable")
+        targets, first = np.unique(position[by_target], return_index=True)
         with np.errstate(over="ignore"):  # callers look for sums that f32 cannot hold
             if len(targets):
-                merged[targets] = np.add.reduceat(weight[together].astype(np.float64), first, axis=0)
+                merged[targets] = np.add.reduceat(weight[by_target].astype(np.float64), first, axis=0)
         return merged
     keys = weight.columns * count + position[weight.rows]
-    unique, place = np.unique(keys, return_inverse=True)
-    values = np.bincount(place, weights=weight.values.astype(np.float64), minlength=len(unique))
+    unique, entry = np.unique(keys, return_inverse=True)
+    values = np.bincount(entry, weights=weight.values.astype(np.float64), minlength=len(unique))
     columns, rows = (np.divmod(unique, count)) if count else (unique, unique)
     merged = CscMatrix((count, weight.shape[1]), _pointers(columns, weight.shape[1]), rows, np.zeros(0, np.float32))
     return _with_values(merged, values.astype(np.float32))

@@ -43,11 +43,11 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.passes.analysis.clusters import Cluster, clusters_of
+from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
-from redpebble.passes.rewriting.outline import boundary_of, computing_ops, outline
+from redpebble.passes.rewriting.outline import computing_ops, outline
 
 SMALL_DENSE: Final = 4096
 """Weights of a dense layer that takes about as long as the call of a node."""

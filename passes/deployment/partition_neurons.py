@@ -31,7 +31,7 @@ class PartitionNeurons(ModulePass):
 
     parts: int = 2
     imbalance: float = 0.03
-    """By how much a part may be above the mean connections of a layer."""
+    """Share by which a part may exceed the mean connections of a layer."""
     seed: int = 0
     proposals: int = 1000
     """Moves that the search proposes for each group of neurons; 0 takes the start."""

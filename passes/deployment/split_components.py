@@ -47,7 +47,7 @@ from redpebble.theory.components.joint_parts import LayerParts, layer_parts
 from redpebble.theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
 
 MOST_WIDTHS: Final = 6
-"""That a report lists."""
+"""Widths of layers that a report lists."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SplitComponents(ModulePass):
     name = "pebble-split-components"
 
     least_gain: float = LEAST_GAIN
-    """How many times as fast groups have to be predicted to be."""
+    """Predicted speedup from which on groups are taken."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -30,11 +30,11 @@ from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr,
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
-from redpebble.passes.analysis.clusters import clusters_of
+from redpebble.passes.analysis.clusters import boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.network_rows import NetworkRows
 from redpebble.passes.rewriting.network_builder import NetworkDraft
-from redpebble.passes.rewriting.outline import boundary_of, computing_ops, outline
+from redpebble.passes.rewriting.outline import computing_ops, outline
 
 
 @dataclass(frozen=True)

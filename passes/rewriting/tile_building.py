@@ -16,9 +16,9 @@ from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp, tile_type
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
+from redpebble.passes.analysis.clusters import boundary_of
 from redpebble.passes.analysis.per_feature_constants import entries_per_feature
 from redpebble.passes.analysis.rowwise import Rows
-from redpebble.passes.rewriting.outline import boundary_of
 
 
 @dataclass(frozen=True)

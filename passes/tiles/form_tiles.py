@@ -47,7 +47,7 @@ from redpebble.kernels.tile_widths import widths_in_use
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows
-from redpebble.passes.analysis.tile_costs import features_at_the_edge, transpose_us
+from redpebble.passes.analysis.tile_costs import boundary_features, transpose_us
 from redpebble.passes.rewriting.outline import computing_ops, outline
 from redpebble.passes.rewriting.tile_building import TileBuilder
 
@@ -55,10 +55,10 @@ WORTH_REPLACING: Final = 0.97
 """Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""
 
 LEAST_US: Final = 2.0
-"""Of the widest tile, from which on further widths pay: to tell many apart takes some 20 ns for each in a call."""
+"""Time of the widest tile from which on further widths pay: each costs a call some 20 ns to tell apart."""
 
 ABOUT_EQUAL: Final = 1.02
-"""Of the least time of a column, up to which the widest tiles are preferred: they read weights the fewest times."""
+"""Ratio to the least time of a column up to which the widest tiles are preferred: they read weights least often."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
     """Return the widths at which a column takes less time than in narrower tiles, as far as times are known."""
     kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
     times = [kernel.predicted.by_width | kernel.measured.by_width for kernel in kernels]
-    edge = features_at_the_edge(ops)
-    columns = {width: _column_us(times, edge, width) for width in WIDTHS}
+    boundary = boundary_features(ops)
+    columns = {width: _column_us(times, boundary, width) for width in WIDTHS}
     kept: list[int] = []
     fastest = float("inf")
     for width, column in columns.items():
@@ -95,7 +95,7 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
             kept.append(width)
             fastest = column or fastest
     dense = [width for width in TILE_WIDTHS if all(kernel.family_at(width) == DENSE_FAMILY for kernel in kernels)]
-    return _with_further(kept, {width: _column_us(times, edge, width) for width in (*kept, *dense)})
+    return _with_further(kept, {width: _column_us(times, boundary, width) for width in (*kept, *dense)})
 
 
 def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[int, ...]:
@@ -109,10 +109,10 @@ def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[in
     return tuple(width for width in widths if width in used)
 
 
-def _column_us(times: Sequence[Mapping[int, float]], edge_features: int, width: int) -> float:
+def _column_us(times: Sequence[Mapping[int, float]], boundary: int, width: int) -> float:
     """Return the time of a column in tiles of `width`; 0 where that of a layer is not known, or there is no layer."""
     known = [time[width] for time in times if width in time]
-    return (sum(known) + transpose_us(edge_features, width)) / width if known and len(known) == len(times) else 0.0
+    return (sum(known) + transpose_us(boundary, width)) / width if known and len(known) == len(times) else 0.0
 
 
 def _refuse_unknown(func: FuncOp) -> None:

@@ -54,13 +54,13 @@ USUAL: Final = 64
 """The width of tiles that run layer by layer."""
 
 SLOT_SHARE: Final = 0.45
-"""Of the second-level cache that the values alive in a group may take; the stream passes by."""
+"""Share of the second-level cache that the values alive in a group may take; the stream passes by."""
 
 LARGER: Final = (1, 2, 8)
 """Times the size of usual blocks: the largest hold the outputs that leave together where these stand far apart."""
 
 LEVELS: Final = 4
-"""Of a block that run part by part, where that is predicted to pay."""
+"""Levels of a block that run part by part, where that is predicted to pay."""
 
 WORTHWHILE: Final = 0.9
 """Share of the time layer by layer below which another schedule is worth it."""
@@ -79,10 +79,11 @@ class ScheduleNetwork(ModulePass):
     name = "pebble-schedule-network"
 
     l1_bytes: int = 48 << 10
+    """Bytes of a core's first-level cache."""
     l2_bytes: int = 2 << 20
-    """Of a core."""
+    """Bytes of its second-level cache."""
     seconds: float = 0.0
-    """How long to anneal, about; the same number gives the same schedule on every machine."""
+    """Approximate time to anneal; the same number gives the same schedule on every machine."""
     seed: int = 0
 
     @override

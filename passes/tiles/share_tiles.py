@@ -39,16 +39,20 @@ from redpebble.passes.analysis.tile_costs import features_of, transpose_us
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
 
-CONNECTION_US: Final = (0.12e-3, 0.018e-3)
-"""Of a connection, where its kernel's time is not known: for reading its weight, and for each batch column."""
+WEIGHT_US: Final = 0.12e-3
+"""Microseconds for reading the weight of a connection of a layer whose kernel's time is not known."""
+
+PRODUCT_US: Final = 0.018e-3
+"""Microseconds more for each batch column that such a connection meets."""
 
 VALUE_US: Final = 0.3e-3
-"""Of a value in a normalisation or softmax."""
+"""Microseconds for a value in a normalisation or softmax."""
 
 FETCH_US: Final = 0.8e-3
-"""Of a value that another thread has written."""
+"""Microseconds for reading a value that another thread has written."""
 
-MEETING_US: Final = 0.3
+BARRIER_US: Final = 0.3
+"""Microseconds of a barrier of two threads."""
 
 WORTHWHILE: Final = 0.9
 """Share of the time of one thread below which several are worth their trouble."""
@@ -101,8 +105,8 @@ class ShareTiles(ModulePass):
 
     def _together_us(self, tile: TileOp, cut: Collection[Operation], width: int) -> float:
         """Return the time of a tile that all threads do together; each transposes rows that come in for itself."""
-        edge, out = _edge_features(tile), sum(features_of(value) for value in tile.yielded)
-        rows_out = transpose_us(edge, width) * out / max(edge, 1)
+        boundary, out = _boundary_features(tile), sum(features_of(value) for value in tile.yielded)
+        rows_out = transpose_us(boundary, width) * out / max(boundary, 1)
         saved = sum(self._saved_us(op, width) for op in cut if isinstance(op, LinearOp))
         return _alone_us(tile, width) - saved - (1 - 1 / self.threads) * rows_out
 
@@ -111,17 +115,17 @@ class ShareTiles(ModulePass):
         others = 1 - 1 / self.threads
         comes_in = isinstance(op.x, BlockArgument)
         fetched = 0.0 if comes_in else others * FETCH_US * features_of(op.x) * width
-        return others * _microseconds(op, width) - fetched - MEETING_US
+        return others * _microseconds(op, width) - fetched - BARRIER_US
 
 
-def _edge_features(tile: TileOp) -> int:
+def _boundary_features(tile: TileOp) -> int:
     """Return the features that come in and leave."""
     return sum(features_of(value) for value in (*tile.body.block.args, *tile.yielded))
 
 
 def _alone_us(tile: TileOp, width: int) -> float:
     """Return the time in which one thread does a tile."""
-    return transpose_us(_edge_features(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
+    return transpose_us(_boundary_features(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
 
 
 def _microseconds(op: Operation, width: int) -> float:
@@ -142,8 +146,7 @@ def _linear_us(op: LinearOp, width: int) -> float:
             return known[width]
     weight = weight_of(op.weight)
     connections = 0 if weight is None else len(weight.values) if isinstance(weight, CscMatrix) else weight.size
-    fixed, each = CONNECTION_US
-    return connections * (fixed + each * width)
+    return connections * (WEIGHT_US + PRODUCT_US * width)
 
 
 def _balanced(op: LinearOp, weight: Weight, pieces: int) -> list[int]:
