@@ -13,9 +13,9 @@ from redpebble.export.node_reads import defined_inside, replace_reads, values_re
 from redpebble.export.operators.table import emit
 from redpebble.export.original import OVERRIDABLE_SINCE, Original
 from redpebble.export.sparse_networks.node_and_function import SparseNetworks
-from redpebble.export.writing.counterparts import Counterpart, Form, counterpart
+from redpebble.export.writing.constant_origins import ConstantOrigin, Form, origin_of
 from redpebble.export.writing.initializers import Initializers
-from redpebble.export.writing.node_builder import Draft
+from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.export.writing.node_names import Naming
 from redpebble.export.writing.unique_names import Names
 
@@ -30,13 +30,13 @@ class GraphWriter:
         self._values: dict[SSAValue, ir.Value] = {}
         outputs = dict(_result_outputs(body, original.outputs))
         constants = (op for op in body.ops if isinstance(op, ConstantOp | SparseConstantOp))
-        counterparts: dict[SSAValue, Counterpart] = {op.result: counterpart(op, original) for op in constants}
+        origins: dict[SSAValue, ConstantOrigin] = {op.result: origin_of(op, original) for op in constants}
         taken = {value.name or "" for value in (*original.outputs, *self._kept_values())}
         taken |= original.variables
-        taken |= {name for name, form in counterparts.values() if form not in (Form.CHANGED, Form.NEW)}
+        taken |= {name for name, form in origins.values() if form not in (Form.CHANGED, Form.NEW)}
         names = Names(taken, original.all_names)
         self._naming = Naming(original, names, outputs)
-        self._initializers = Initializers(original, names, counterparts)
+        self._initializers = Initializers(original, names, origins)
         self._networks = SparseNetworks(original, self._initializers)
 
     def bind_arguments(self, names: Sequence[str]) -> None:
@@ -53,16 +53,16 @@ class GraphWriter:
 
     def write(self, op: Operation) -> None:
         """Add the nodes that stand for `op`."""
-        draft = Draft(self._original.opset, self._initializers, self._value)
-        results = emit(op, draft)
-        self._naming.name_draft(op, draft.nodes, results)
-        self._original.graph.extend(draft.nodes)
+        builder = NodeBuilder(self._original.opset, self._initializers, self._value)
+        results = emit(op, builder)
+        self._naming.name_nodes(op, builder.nodes, results)
+        self._original.graph.extend(builder.nodes)
         self._values.update(zip(op.results, results, strict=True))
 
     def write_network(self, op: SparseNetworkOp) -> None:
         """Add the node that stands for a sparse network."""
         node = self._networks.node(op, [self._value(value) for value in op.inputs])
-        self._naming.name_draft(op, [node], node.outputs)
+        self._naming.name_nodes(op, [node], node.outputs)
         self._original.graph.append(node)
         self._values.update(zip(op.results, node.outputs, strict=True))
 

@@ -1,4 +1,4 @@
-"""Models that are passed on as they are: in versions so old, or so new, that nothing in them is known."""
+"""Models in versions so old, or so new, that nothing in them is known: they are passed on as they are."""
 
 import os
 
@@ -6,11 +6,11 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import Source
+from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
 
 
-def read_or_untouched(source: Source) -> onnx_ir.Model:
+def read_or_load_unchecked(source: Source) -> onnx_ir.Model:
     """Return a model as the frontend reads it, or as it is where that does not cover it.
 
     Raises:
@@ -19,10 +19,10 @@ def read_or_untouched(source: Source) -> onnx_ir.Model:
     try:
         return read_model(source)
     except UnsupportedModelError:
-        return untouched(source)
+        return load_unchecked(source)
 
 
-def untouched(source: Source) -> onnx_ir.Model:
+def load_unchecked(source: Source) -> onnx_ir.Model:
     """Return a model that the frontend has read but does not cover, as it is."""
     match source:
         case onnx_ir.Model():

@@ -28,8 +28,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from redpebble.export.save_model import remember_external_weights
 from redpebble.export.writing.compact_weights import CompactWeight, compact_entries
-from redpebble.export.writing.external_data import remember_external_weights
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.radixnet_patterns import COPIES, base_layer_count, layer_patterns
 from redpebble.models.recipe import require, require_at_least

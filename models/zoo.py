@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.export.saving import save_model
+from redpebble.export.save_model import save_model
 from redpebble.models.activations import EveryActivation
 from redpebble.models.bert import BertFfn, BertLayer
 from redpebble.models.compact import Compact

@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from redpebble.compiler import native_code, optimize
-from redpebble.export.saving import save_model
+from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
 from redpebble.foundation.atomic_files import replacing
-from redpebble.frontend.importing import Source
+from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options

@@ -16,10 +16,10 @@ from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_rep
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
 from redpebble.compiler import compile as compile_model
 from redpebble.dialect.reports.layer_report import module_report
-from redpebble.export.saving import save_model
+from redpebble.export.save_model import save_model
 from redpebble.foundation.atomic_files import write_text
-from redpebble.frontend.importing import Source
-from redpebble.frontend.out_of_range_models import read_or_untouched
+from redpebble.frontend.import_model import Source
+from redpebble.frontend.out_of_range_models import read_or_load_unchecked
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models import zoo
 from redpebble.options import Options
@@ -106,7 +106,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
         inspection.print_stage(request.source, options)
         return True
     result = optimized(request.source, options)
-    original, files = read_or_untouched(request.source), request.files
+    original, files = read_or_load_unchecked(request.source), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
     comparisons: list[Comparison] = []

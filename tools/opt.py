@@ -56,7 +56,7 @@ class RedpebbleOpt(xDSLOptMain):
 
     def _read_onnx(self, stream: IO[bytes]) -> ModuleOp:
         """Import a model; one named by a path is read from there, since its weights may lie in files beside it."""
-        from redpebble.frontend.importing import import_model
+        from redpebble.frontend.import_model import import_model
 
         path: str | None = self.args.input_file
         source = stream.read() if path is None or self.args.split_input_file else Path(path)

@@ -1,7 +1,7 @@
 """Native code that runs connection by connection, along a searched order: the theory of `theory/pebbling` at work."""
 
 from redpebble.compiler import machine_code
-from redpebble.frontend.importing import Source
+from redpebble.frontend.import_model import Source
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options
 from redpebble.passes.network.schedule_connections import ScheduleConnections

@@ -15,7 +15,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, consta
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
-from redpebble.frontend.importing import Source
+from redpebble.frontend.import_model import Source
 from redpebble.options import Options
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.pipeline import build

@@ -1,35 +1,124 @@
-"""Ops that move values: transpose, concat and split; reshape has a file of its own."""
+"""Ops that move values: transpose, concat, split and reshape."""
+
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TransposeOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.export.writing.node_builder import Draft
+from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TransposeOp, copied
+from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
+from redpebble.export.writing.node_builder import NodeBuilder
 
 SPLIT_SIZES_AS_INPUT = 13
 SPLIT_COUNT = 18
 """The opset from which equal parts are asked for by their number."""
 
 
-def emit_transpose(op: TransposeOp, draft: Draft) -> tuple[ir.Value]:
+def emit_transpose(op: TransposeOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Transpose with its permutation."""
-    return (draft.node("Transpose", draft.operand(op.x), perm=op.order),)
+    return (builder.node("Transpose", builder.operand(op.x), perm=op.order),)
 
 
-def emit_concat(op: ConcatOp, draft: Draft) -> tuple[ir.Value]:
+def emit_concat(op: ConcatOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Concat along the axis."""
-    return (draft.node("Concat", *(draft.operand(part) for part in op.parts), axis=op.axis.value.data),)
+    return (builder.node("Concat", *(builder.operand(part) for part in op.parts), axis=op.axis.value.data),)
 
 
-def emit_split(op: SplitOp, draft: Draft) -> tuple[ir.Value, ...]:
+def emit_split(op: SplitOp, builder: NodeBuilder) -> tuple[ir.Value, ...]:
     """Split; equal parts need no sizes."""
     axis, count = op.axis.value.data, len(op.parts)
     sizes = [shape_of(part)[axis] for part in op.parts]
-    x = draft.operand(op.x)
+    x = builder.operand(op.x)
     # onnxruntime does not cut nothing into a number of parts, but into given sizes
     if len(set(sizes)) == 1 and sizes[0] > 0:
-        number = {"num_outputs": count} if draft.opset >= SPLIT_COUNT else {}
-        return tuple(draft.parts("Split", [x], count, axis=axis, **number))
-    if draft.opset >= SPLIT_SIZES_AS_INPUT:
-        return tuple(draft.parts("Split", [x, draft.integers(sizes)], count, axis=axis))
-    return tuple(draft.parts("Split", [x], count, axis=axis, split=sizes))
+        number = {"num_outputs": count} if builder.opset >= SPLIT_COUNT else {}
+        return tuple(builder.parts("Split", [x], count, axis=axis, **number))
+    if builder.opset >= SPLIT_SIZES_AS_INPUT:
+        return tuple(builder.parts("Split", [x, builder.integers(sizes)], count, axis=axis))
+    return tuple(builder.parts("Split", [x], count, axis=axis, split=sizes))
+
+
+AXES_AS_INPUT = 13
+ALLOW_ZERO = 14
+
+
+def emit_reshape(op: ReshapeOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """The first form that says what `op` does, for an empty batch, too (it leaves no size to be what is left over)."""
+    shape, x = shape_of(op.x), builder.operand(op.x)
+    target = _settled(op)
+    if len(shape) > 1 and len(target) == 2 and target[0] == _copies(shape)[0] != 0:
+        return (builder.node("Flatten", x),)
+    inserted = _missing_axes(target, _copies(shape))
+    if inserted is not None:
+        return (_with_axes("Unsqueeze", x, inserted, builder),)
+    removed = _missing_axes(_copies(shape), target)
+    if removed is not None:
+        return (_with_axes("Squeeze", x, removed, builder),)
+    entries = _constant_entries(target)
+    if entries is not None:
+        return (builder.node("Reshape", x, builder.integers(entries), **_zeros(target, builder)),)
+    return (builder.node("Reshape", x, _computed_target(x, target, builder), **_zeros(target, builder, computed=True)),)
+
+
+def _copies(shape: Shape) -> tuple[int, ...]:
+    """Return the target that changes nothing: known sizes, and copies of the others."""
+    return tuple(copied(axis) if size == DYNAMIC else size for axis, size in enumerate(shape))
+
+
+def _settled(op: ReshapeOp) -> tuple[int, ...]:
+    """Return the target with every size that is known, by the types, in place of copies and what is left over."""
+    shape, result = shape_of(op.x), shape_of(op.result)
+    entries: list[int] = []
+    for entry, size in zip(op.target.values, result, strict=True):
+        source = shape[-2 - entry] if entry < INFERRED else size
+        entries.append(entry if source == DYNAMIC else source)
+    return tuple(entries)
+
+
+def _missing_axes(longer: Sequence[int], shorter: Sequence[int]) -> list[int] | None:
+    """Return the axes of size 1 that `longer` has more than `shorter`, or None when they differ otherwise."""
+    axes: list[int] = []
+    position = 0
+    for axis, entry in enumerate(longer):
+        if position < len(shorter) and shorter[position] == entry:
+            position += 1
+        elif entry == 1:
+            axes.append(axis)
+        else:
+            return None
+    return axes if axes and position == len(shorter) else None
+
+
+def _with_axes(operator: str, x: ir.Value, axes: list[int], builder: NodeBuilder) -> ir.Value:
+    if builder.opset >= AXES_AS_INPUT:
+        return builder.node(operator, x, builder.integers(axes))
+    return builder.node(operator, x, axes=axes)
+
+
+def _constant_entries(target: tuple[int, ...]) -> list[int] | None:
+    """Return the target in ONNX's words (0 copies the same axis, -1 is left over), or None when it has no words."""
+    entries: list[int] = []
+    for axis, entry in enumerate(target):
+        elsewhere = entry < INFERRED and entry != copied(axis)
+        entries.append(0 if entry == copied(axis) else INFERRED if elsewhere else entry)
+    literal_zero = 0 in target
+    if entries.count(INFERRED) > 1 or (literal_zero and any(entry < INFERRED for entry in target)):
+        return None
+    return entries
+
+
+def _zeros(target: tuple[int, ...], builder: NodeBuilder, *, computed: bool = False) -> dict[str, int]:
+    """Return the attribute that makes a 0 mean 0, where a size is 0 or may turn out to be."""
+    if 0 in target and builder.opset < ALLOW_ZERO:
+        raise ValueError(f"a reshape to a size of 0 needs opset {ALLOW_ZERO}, the model's is {builder.opset}")
+    wanted = builder.opset >= ALLOW_ZERO and (computed or 0 in target) and INFERRED not in target
+    return {"allowzero": 1} if wanted else {}
+
+
+def _computed_target(x: ir.Value, target: tuple[int, ...], builder: NodeBuilder) -> ir.Value:
+    """Return the target put together at run time from the sizes of `x`."""
+    sizes = builder.node("Shape", x)
+    parts = [
+        builder.node("Gather", sizes, builder.integers([-2 - entry])) if entry < INFERRED else builder.integers([entry])
+        for entry in target
+    ]
+    return builder.node("Concat", *parts, axis=0)

@@ -18,11 +18,9 @@ from redpebble.dialect.ops.layers import (
     SoftmaxOp,
 )
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.export.operators.activations import emit_activate
-from redpebble.export.operators.elementwise import emit_binary
-from redpebble.export.operators.grouped_layers import emit_grouped_layers
-from redpebble.export.operators.linear import emit_linear
-from redpebble.export.operators.movement import emit_concat, emit_split, emit_transpose
+from redpebble.export.operators.elementwise import emit_activate, emit_binary
+from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
+from redpebble.export.operators.movement import emit_concat, emit_reshape, emit_split, emit_transpose
 from redpebble.export.operators.normalization import (
     emit_batch_norm,
     emit_layer_norm,
@@ -30,12 +28,11 @@ from redpebble.export.operators.normalization import (
     emit_rms_norm,
     emit_softmax,
 )
-from redpebble.export.operators.reshape import emit_reshape
-from redpebble.export.writing.node_builder import Draft
+from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.foundation.extensible_table import ExtensibleTable
 
-Emitter = Callable[[Any, Draft], Sequence[ir.Value]]
-"""Adds the nodes for an op to a draft, and returns one ONNX value for each of the op's results."""
+Emitter = Callable[[Any, NodeBuilder], Sequence[ir.Value]]
+"""Adds the nodes for an op to a builder and returns one ONNX value for each of the op's results."""
 
 EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
     {
@@ -61,8 +58,8 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
 )
 
 
-def emit(op: Operation, draft: Draft) -> Sequence[ir.Value]:
-    """Add the nodes that stand for `op` to `draft`, and return the values of its results.
+def emit(op: Operation, builder: NodeBuilder) -> Sequence[ir.Value]:
+    """Add the nodes that stand for `op` to `builder`, and return the values of its results.
 
     Raises:
         ValueError: the op has no form in ONNX (a tile, say, which only the native target forms).
@@ -70,4 +67,4 @@ def emit(op: Operation, draft: Draft) -> Sequence[ir.Value]:
     emitter = EMITTERS.get(type(op))
     if emitter is None:
         raise ValueError(f"{op.name} has no form in onnx, accepted are {', '.join(known.name for known in EMITTERS)}")
-    return emitter(op, draft)
+    return emitter(op, builder)

@@ -17,7 +17,7 @@ from redpebble.export.operators.table import emit
 from redpebble.export.original import Array
 from redpebble.export.writing.compact_weights import compact, emit_decoding
 from redpebble.export.writing.initializers import Initializers
-from redpebble.export.writing.node_builder import Draft
+from redpebble.export.writing.node_builder import NodeBuilder
 
 
 @dataclass
@@ -68,9 +68,9 @@ class BodyConstants:
                 self.shared[key] = (values, gaps)
             inputs, outputs = op.weight.shape
             values, gaps = (self._inside(part) for part in self.shared[key])
-            draft = Draft(self.opset, self, self._refuse, self.nodes)
+            builder = NodeBuilder(self.opset, self, self._refuse, self.nodes)
             self.decoded[key] = emit_decoding(
-                (outputs, inputs) if transposed else (inputs, outputs), values, gaps, draft
+                (outputs, inputs) if transposed else (inputs, outputs), values, gaps, builder
             )
         return self.decoded[key]
 
@@ -100,18 +100,18 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
     def lookup(value: SSAValue) -> ir.Value:
         return constants.plain(value) if isinstance(value.owner, ConstantOp | SparseConstantOp) else known[value]
 
-    draft = Draft(constants.opset, constants, lookup, constants.nodes)
+    builder = NodeBuilder(constants.opset, constants, lookup, constants.nodes)
     for inner in op.body.block.ops:
         if inner.results:
-            known.update(zip(inner.results, emit(inner, draft), strict=True))
-    for index, node in enumerate(draft.nodes):
+            known.update(zip(inner.results, emit(inner, builder), strict=True))
+    for index, node in enumerate(builder.nodes):
         for position, value in enumerate(node.outputs):
             value.name = f"n{index}" + (f"_{position}" if position else "")
     results = [known[value] for value in op.yielded]
     graph = ir.Graph(
         [*operands, *constants.inputs.values()],
         results,
-        nodes=draft.nodes,
+        nodes=builder.nodes,
         opset_imports={"": constants.opset},
         name="sparse_network",
     )

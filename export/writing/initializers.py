@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.export.original import Array, Original, content_key
-from redpebble.export.writing.counterparts import Counterpart, Form
+from redpebble.export.writing.constant_origins import ConstantOrigin, Form
 from redpebble.export.writing.unique_names import Names
 
 LITERAL = "constant"
@@ -20,11 +20,11 @@ LITERAL = "constant"
 class Initializers:
     """The constants of the new model, made when they are first asked for."""
 
-    def __init__(self, original: Original, names: Names, counterparts: Mapping[SSAValue, Counterpart]) -> None:
-        """Put initializers into the graph of `original`; `counterparts` are those of all constants of the IR."""
+    def __init__(self, original: Original, names: Names, origins: Mapping[SSAValue, ConstantOrigin]) -> None:
+        """Put initializers into the graph of `original`; `origins` are those of all constants of the IR."""
         self._original = original
         self._names = names
-        self._counterparts = counterparts
+        self._origins = origins
         self._made: dict[tuple[SSAValue, Form], ir.Value] = {}
         self._adopted: dict[str, ir.Value] = {}
         self._literals: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
@@ -40,16 +40,16 @@ class Initializers:
 
     def lies_transposed(self, value: SSAValue) -> bool:
         """Return whether the weight `value` would be [outputs, inputs], as it was in the original."""
-        name, form = self._counterparts[value]
+        name, form = self._origins[value]
         return form is Form.TRANSPOSED or (form is Form.CHANGED and name in self._original.transposed_by_gemm)
 
     def add_part(self, value: SSAValue, part: str, array: NDArray[Any]) -> ir.Value:
         """Return a new constant called after `value` and what it holds of it."""
-        return self._add(self._names.invent(f"{self._counterparts[value].name}.{part}"), array)
+        return self._add(self._names.invent(f"{self._origins[value].name}.{part}"), array)
 
     def row(self, value: SSAValue) -> ir.Value:
         """Return the constant vector `value` [N], as [1, N] where the original has it so."""
-        form = self._counterparts[value].form
+        form = self._origins[value].form
         return self._formed(value, Form.ROW if form is Form.ROW else Form.SAME)
 
     def literal(self, array: Array) -> ir.Value:
@@ -65,7 +65,7 @@ class Initializers:
         """Return the constant `value` in a form: the original's own, where it has this form."""
         key = (value, form)
         if key not in self._made:
-            name, found = self._counterparts[value]
+            name, found = self._origins[value]
             array = constant_array(value)
             if found is form or array is None:
                 self._made[key] = self._adopt(name)

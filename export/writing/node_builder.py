@@ -35,8 +35,8 @@ class Constants(Protocol):
 
 
 @dataclass(frozen=True)
-class Draft:
-    """Nodes in the order in which they run. The emitters of `export/emitters.py` fill it."""
+class NodeBuilder:
+    """The nodes of one op in the order in which they run; the emitters of `export/operators/table.py` add them."""
 
     opset: int
     initializers: Constants

@@ -12,7 +12,7 @@ from redpebble.export.writing.unique_names import Names
 
 
 class Naming:
-    """Gives the nodes of a draft and their outputs the names of what they stand for."""
+    """Gives the nodes of one op and their outputs the names of what they stand for."""
 
     def __init__(self, original: Original, values: Names, outputs: dict[SSAValue, ir.Value]) -> None:
         """Name after `original`; `outputs` are the results that become graph outputs, and what these were."""
@@ -50,7 +50,7 @@ class Naming:
             _copy_description(before, value)
             value.shape = _described_shape(result, before)
 
-    def name_draft(self, op: Operation, nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> None:
+    def name_nodes(self, op: Operation, nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> None:
         """Name the nodes that stand for `op`, and all their outputs, of which `results` are the op's.
 
         A node that has a name already takes what the original's node of this name has.
@@ -95,7 +95,7 @@ class Naming:
         node.metadata_props.update(before.metadata_props)
 
     def _name_rest(self, own: str, nodes: Sequence[ir.Node], left: set[ir.Node]) -> None:
-        """Name what the original has no counterpart for: the first node after the op, the others after both."""
+        """Name what is not in the original: the first node after the op, the others after both."""
         taken = own in {node.name for node in nodes}
         for node in nodes:
             if node in left and own and not taken:

@@ -1,6 +1,6 @@
 """Elementwise nodes: activations, and Add, Sub, Mul, Div, PRelu and Pow with numpy's broadcasting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -45,11 +45,9 @@ def _convert_plain(kind: str, conversion: Conversion) -> Sequence[SSAValue]:
     return [_activate(conversion, conversion.tensor(0), kind)]
 
 
-def _convert_with_numbers(
-    kind: str, defaults: tuple[tuple[str, float], ...], conversion: Conversion
-) -> Sequence[SSAValue]:
+def _convert_with_numbers(kind: str, defaults: Mapping[str, float], conversion: Conversion) -> Sequence[SSAValue]:
     """A function whose parameters are float attributes with defaults (f32 in ONNX, so the default is rounded, too)."""
-    parameters = [float(np.float32(conversion.number(name, default))) for name, default in defaults]
+    parameters = [float(np.float32(conversion.number(name, default))) for name, default in defaults.items()]
     return [_activate(conversion, conversion.tensor(0), kind, *parameters)]
 
 
@@ -131,12 +129,12 @@ _PLAIN: Final = MappingProxyType(
 
 _WITH_NUMBERS: Final = MappingProxyType(
     {
-        "Celu": ("celu", (("alpha", 1.0),)),
-        "Elu": ("elu", (("alpha", 1.0),)),
-        "HardSigmoid": ("hard_sigmoid", (("alpha", 0.2), ("beta", 0.5))),
-        "LeakyRelu": ("leaky_relu", (("alpha", 0.01),)),
-        "Selu": ("selu", (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875))),
-        "Swish": ("silu", (("alpha", 1.0),)),
+        "Celu": ("celu", {"alpha": 1.0}),
+        "Elu": ("elu", {"alpha": 1.0}),
+        "HardSigmoid": ("hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
+        "LeakyRelu": ("leaky_relu", {"alpha": 0.01}),
+        "Selu": ("selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+        "Swish": ("silu", {"alpha": 1.0}),
     }
 )
 
@@ -154,7 +152,7 @@ ELEMENTWISE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "Sub"): partial(_convert_binary, SubOp),
         ("com.microsoft", "FastGelu"): _convert_fast_gelu,
         ("com.microsoft", "Gelu"): partial(_convert_plain, "gelu"),
-        ("com.microsoft", "QuickGelu"): partial(_convert_with_numbers, "silu", (("alpha", 1.702),)),
+        ("com.microsoft", "QuickGelu"): partial(_convert_with_numbers, "silu", {"alpha": 1.702}),
     }
 )
 """(domain, operator) -> converter."""

@@ -7,8 +7,9 @@ from typing import Protocol, cast
 import onnx
 import onnx_ir
 from google.protobuf.message import DecodeError
+from onnx_ir.passes.common import InlinePass
 
-from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
 from redpebble.frontend.reading.map_types import remember_map_types, without_map_types
 from redpebble.frontend.reading.model_checks import check_names, check_order, check_tensors, check_versions
 from redpebble.frontend.reading.sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
@@ -86,3 +87,20 @@ def _decoded(data: bytes, what: str) -> onnx.ModelProto:
         return onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise InvalidModelError(f"{what} is no ONNX model, or cut short") from error
+
+
+def inline_functions(model: onnx_ir.Model) -> None:
+    """Replace every call of a model-local function by its body, in place.
+
+    Raises:
+        InvalidModelError: functions call each other in a circle.
+        UnsupportedModelError: a function needs another operator set than the model.
+    """
+    if not model.functions:
+        return
+    try:
+        InlinePass()(model)
+    except onnx_ir.passes.PreconditionError as error:
+        raise InvalidModelError(f"model-local functions call each other in a circle: {first_line(error)}") from error
+    except (ValueError, onnx_ir.passes.PassError) as error:
+        raise UnsupportedModelError(f"a model-local function cannot be written out: {first_line(error)}") from error

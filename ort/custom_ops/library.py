@@ -21,8 +21,7 @@ from redpebble.lowering.calls.network_table import (
 )
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.host import Compiler, host
-from redpebble.ort.elf.generic_object import generic_object
-from redpebble.ort.elf.linker import WORD, Code, Data, link
+from redpebble.ort.elf.linker import WORD, Code, Data, generic_object, link
 from redpebble.ort.native.library import EXPORTS, library_module
 from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE
 from redpebble.runtime.store.artefact import Artefact

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from redpebble.lowering.calls.network_table import Pointer
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.elf import image as elf_image
 from redpebble.ort.elf.object_file import (
     SHF_ALLOC,
@@ -34,6 +35,20 @@ from redpebble.ort.elf.object_file import (
     read_object,
 )
 from redpebble.ort.elf.relocation import Machine, machine_of
+from redpebble.runtime.jit import emit_object
+from redpebble.runtime.store.artefact import machine
+
+
+def generic_object(llvm_ir: str, what: str) -> bytes:
+    """Return the object file of a module; `what` it is for is said where it cannot be made.
+
+    Raises:
+        ValueError: this machine is no x86-64.
+    """
+    if machine() != "x86_64":
+        raise ValueError(f"{what} is made on x86-64, this machine is {machine()}")
+    return emit_object(llvm_ir, CpuTarget.generic())
+
 
 Kind = Literal["constants", "code", "tables", "variables", "zeros"]
 KINDS: Final[tuple[Kind, ...]] = ("constants", "code", "tables", "variables", "zeros")

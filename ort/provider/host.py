@@ -24,9 +24,8 @@ from redpebble.ort.native.ep_api import (
 from redpebble.ort.native.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCTIONS, RELEASE
 from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text, is_context
 from redpebble.ort.provider.graph import GraphNode, GraphReader
-from redpebble.ort.provider.memory import put_word, word_at
 from redpebble.ort.provider.networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
-from redpebble.ort.provider.runtime import Runtime, runtime_of
+from redpebble.ort.provider.runtime import Runtime, put_word, runtime_of, word_at
 from redpebble.ort.provider.settings import read_settings
 from redpebble.runtime.loaded_network import LoadedNetwork, load_network
 from redpebble.runtime.memory import address_of

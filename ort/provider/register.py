@@ -8,12 +8,16 @@ session = onnxruntime.InferenceSession("model.onnx", options)
 ```
 """
 
+import atexit
 import hashlib
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,11 +33,11 @@ from redpebble.dialect.provenance import value_name
 from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.errors import ModelError
 from redpebble.options import Options
+from redpebble.ort.elf.linker import Code, generic_object, link
 from redpebble.ort.native.ep_api import EP_VERSION
-from redpebble.ort.native.ep_library import EP_NAME
+from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
 from redpebble.ort.provider.graph import Boundary
 from redpebble.ort.provider.host import ProviderHost, provider_host
-from redpebble.ort.provider.library import provider_library
 from redpebble.ort.provider.networks import Planned
 from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
@@ -188,3 +192,21 @@ def host() -> ProviderHost:
 
 def _devices() -> "list[OrtEpDevice]":
     return [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
+
+
+@cache
+def provider_library() -> Path:
+    """Return the library, in a folder of this process alone: nobody else may put code there.
+
+    Raises:
+        ValueError: this machine is no x86-64.
+    """
+    object_file = generic_object(provider_module(version("redpebble")), "the execution provider")
+    image = link([Code(object_file)], EP_EXPORTS, "libredpebble_provider.so")
+    name = f"libredpebble_provider-{hashlib.sha256(image).hexdigest()[:16]}.so"
+    folder = Path(tempfile.mkdtemp(prefix="redpebble-"))
+    # it stays mapped for as long as it is loaded
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / name
+    path.write_bytes(image)
+    return path

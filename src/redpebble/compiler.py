@@ -12,11 +12,11 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
 from redpebble.dialect.reports.network_report import NetworkReport, network_reports
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
-from redpebble.export.exporting import export_model
+from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import Source, import_model
-from redpebble.frontend.out_of_range_models import untouched
+from redpebble.frontend.import_model import Source, import_model
+from redpebble.frontend.out_of_range_models import load_unchecked
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.model_digest import model_digest
@@ -180,7 +180,7 @@ def optimized(source: Source, options: Options) -> Optimized:
         if not options.sparse_networks:
             raise
         # whatever onnxruntime runs is accepted, and no slower afterwards
-        return Optimized(untouched(source), obstacle=str(error))
+        return Optimized(load_unchecked(source), obstacle=str(error))
     module, before = imported.module, imported.module.clone()
     obstacle = network_obstacle(imported.model) if options.sparse_networks else ""
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)

@@ -16,7 +16,7 @@ import onnx_ir
 from google.protobuf.message import EncodeError
 
 from redpebble.frontend.errors import ModelError
-from redpebble.frontend.importing import Source
+from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.runtime.store.json_cache import recall, remember

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
-from redpebble.frontend.importing import Source, import_model
+from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Goal, Options
 from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.deployment.split_components import SplitComponents

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.frontend.importing import Source, import_model
+from redpebble.frontend.import_model import Source, import_model
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from redpebble.options import Options
 from redpebble.ort.provider.graph import Boundary
 from redpebble.ort.provider.register import SparseNetworkCompiler, boundaries_of, host, minor_version, register

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.export.saving import save_model
+from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_and_function import DOMAIN
 from redpebble.models.zoo import build
 from redpebble.verification.oracle import Oracle

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx.backend.test.runner import Runner
 
 import redpebble
-from redpebble.export.saving import save_model
+from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_and_function import FUNCTIONS_SINCE
 from redpebble.models.zoo import build
 from redpebble.verification.feeds import inputs_for

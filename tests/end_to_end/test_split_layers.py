@@ -16,8 +16,8 @@ from xdsl.transforms.canonicalize import CanonicalizePass
 
 import redpebble
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.export.exporting import export_model
-from redpebble.frontend.importing import import_model
+from redpebble.export.export_model import export_model
+from redpebble.frontend.import_model import import_model
 from redpebble.models.zoo import build
 from redpebble.options import Options
 from redpebble.passes.deployment.split_components import SplitComponents

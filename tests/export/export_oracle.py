@@ -13,7 +13,7 @@ from xdsl.dialects.func import Func
 from xdsl.parser import Parser
 
 from redpebble.dialect.pebble import Pebble
-from redpebble.export.exporting import export_model
+from redpebble.export.export_model import export_model
 
 Floats = NDArray[np.float32]
 

@@ -3,8 +3,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from redpebble.export.exporting import export_model
-from redpebble.frontend.importing import import_model
+from redpebble.export.export_model import export_model
+from redpebble.frontend.import_model import import_model
 from redpebble.options import Options
 from redpebble.pipeline import run_stages
 from tests.export.export_oracle import answers, checked

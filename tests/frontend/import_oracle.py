@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 
 Arrays = dict[str, NDArray[Any]]
 

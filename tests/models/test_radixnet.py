@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from redpebble.models import zoo
 from redpebble.models.radixnet import BIASES, RadixNet, base_layer_count, radixnet_images
 from redpebble.models.radixnet_patterns import radixnet_patterns

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.export.saving import save_model
+from redpebble.export.save_model import save_model
 from redpebble.models.zoo import build
 from redpebble.ort.session import checked_digest, holds_networks, network_model, write_library
 from redpebble.verification.oracle import Oracle

@@ -13,7 +13,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.frontend.importing import Source
+from redpebble.frontend.import_model import Source
 from redpebble.options import Options
 from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.pipeline import build, run_stages

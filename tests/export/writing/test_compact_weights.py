@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from redpebble.export.writing.compact_weights import SINCE, CompactWeight, compact, emit_decoding
-from redpebble.export.writing.node_builder import Draft
+from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.sparse.csr import CscMatrix
 from tests.export.export_oracle import answers
 
@@ -48,7 +48,7 @@ def decoder(weight: CompactWeight) -> onnx.ModelProto:
         for name, array in (("values", weight.values), ("gaps", weight.gaps))
     )
     nodes: list[ir.Node] = []
-    matrix = emit_decoding(weight.shape, values, gaps, Draft(SINCE, Literals(nodes), lookup, nodes))
+    matrix = emit_decoding(weight.shape, values, gaps, NodeBuilder(SINCE, Literals(nodes), lookup, nodes))
     matrix.name, matrix.type, matrix.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(weight.shape)
     graph = ir.Graph([], [matrix], nodes=nodes, initializers=[values, gaps], opset_imports={"": SINCE}, name="decoder")
     proto = ir.to_proto(ir.Model(graph, ir_version=8))

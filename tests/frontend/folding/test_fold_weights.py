@@ -6,7 +6,7 @@ from onnx import numpy_helper
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.provenance import value_name
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, imported, model, normal
 
 X = "(float[n,4] x) => (float[n,3] y)"

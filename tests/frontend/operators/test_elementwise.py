@@ -3,7 +3,7 @@ import pytest
 
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, imported, model, normal
 
 X = "(float[n,4] x) => (float[n,4] y)"

@@ -8,7 +8,7 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name, value_name
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import assert_agrees, imported, model, normal
 
 SQUARE = "(float[n,4] x) => (float[n,4] y)"

@@ -3,7 +3,7 @@ import pytest
 
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, imported, model, normal
 
 MATMULS = {

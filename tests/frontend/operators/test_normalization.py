@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, model, normal
 
 SAME = "(float[n,3,4] x) => (float[n,3,4] y)"

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from redpebble.frontend.reading.model_source import read_model
 from tests.frontend.import_oracle import model, normal, session
 

@@ -14,9 +14,15 @@ import pytest
 
 from redpebble.ort.native.ep_library import EP_NAME
 from redpebble.ort.provider.graph import Boundary
-from redpebble.ort.provider.library import provider_library
 from redpebble.ort.provider.networks import Planned
-from redpebble.ort.provider.register import SparseNetworkCompiler, host, minor_version, register, unregister
+from redpebble.ort.provider.register import (
+    SparseNetworkCompiler,
+    host,
+    minor_version,
+    provider_library,
+    register,
+    unregister,
+)
 from redpebble.runtime.store.artefact import Artefact
 from tests.ort.provider_models import (
     CONTROL_FLOW,

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from redpebble.models.zoo import build
 from redpebble.options import Options
 from redpebble.passes.analysis.permutation_groups import permutation_groups

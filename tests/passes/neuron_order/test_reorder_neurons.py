@@ -10,7 +10,7 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import ORDER
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.frontend.importing import import_model
+from redpebble.frontend.import_model import import_model
 from redpebble.models.zoo import build
 from redpebble.options import Options
 from redpebble.passes.kernels.discover_structure import DiscoverStructure

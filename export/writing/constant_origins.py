@@ -1,4 +1,4 @@
-"""Constants of the IR and the constants of the original that they still are, or that they were made from."""
+"""Where constants of the IR come from: constants of the original that they still are, or were made from."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -28,15 +28,15 @@ class Form(Enum):
     """Not at all, and under no name."""
 
 
-class Counterpart(NamedTuple):
-    """What a constant of the IR is in the original."""
+class ConstantOrigin(NamedTuple):
+    """The constant of the original that a constant of the IR is, or was made from."""
 
     name: str
     """The name of the original's constant; for a new one, what it might be called."""
     form: Form
 
 
-def counterpart(op: Constant, original: Original) -> Counterpart:
+def origin_of(op: Constant, original: Original) -> ConstantOrigin:
     """Find the original's constant by the name that `op` carries, or by its numbers when it carries none."""
     array = constant_array(op.result)
     if array is None:
@@ -44,12 +44,12 @@ def counterpart(op: Constant, original: Original) -> Counterpart:
     name = value_name(op.result)
     before = original.constant(name)
     if before is not None:
-        return Counterpart(name, _form(before, array))
+        return ConstantOrigin(name, _form(before, array))
     for candidate, numbers in original.constants_of_size(array.size):
         form = _form(numbers, array)
         if form is not Form.CHANGED:
-            return Counterpart(candidate, form)
-    return Counterpart(name or _role(op), Form.CHANGED if name else Form.NEW)
+            return ConstantOrigin(candidate, form)
+    return ConstantOrigin(name or _role(op), Form.CHANGED if name else Form.NEW)
 
 
 def _form(before: Array, array: NDArray[np.float32]) -> Form:

@@ -1,10 +1,10 @@
 """From an ONNX model to a module of the `pebble` dialect: the page to read first in this folder.
 
 ```
-read_model          any source, checked                                   reading.py, checking.py, sparse.py
-inline_functions    no model-local functions (refuse only)                functions.py
-fold_constants      what depends on weights alone becomes a weight        folding.py, sparse_folding.py
-translate           a node at a time, by the table of converters          translation.py, converters.py
+read_model          any source, checked                                   reading/model_source.py, model_checks.py
+inline_functions    no model-local functions (refuse only)                reading/model_source.py
+fold_constants      what depends on weights alone becomes a weight        folding/fold_weights.py
+translate           a node at a time, by the table of converters          translation.py, operators/table.py
 ```
 """
 
@@ -17,8 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.frontend.folding.fold_weights import fold_constants
 from redpebble.frontend.operators.shape_inference import check_operators
-from redpebble.frontend.reading.inline_functions import inline_functions
-from redpebble.frontend.reading.model_source import read_model
+from redpebble.frontend.reading.model_source import inline_functions, read_model
 from redpebble.frontend.translation import translate
 
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model

@@ -8,9 +8,9 @@ import pytest
 
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.tensors import dense_floats
-from redpebble.export.exporting import export_model
-from redpebble.export.saving import save_model
-from redpebble.frontend.importing import import_model
+from redpebble.export.export_model import export_model
+from redpebble.export.save_model import save_model
+from redpebble.frontend.import_model import import_model
 from tests.export.export_oracle import original_of
 
 TEXT = """

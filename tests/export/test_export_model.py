@@ -6,7 +6,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from redpebble.export.exporting import export_model
+from redpebble.export.export_model import export_model
 from tests.export.export_oracle import answers, exported, module_of, one_node, operators, original_of
 
 X = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A model as a file: complete or not there at all."""
+"""A model as a file: complete or not there at all; large weights in a file of their own, where they were before."""
 
 import os
 from collections.abc import Mapping
@@ -9,8 +9,23 @@ import onnx
 import onnx_ir as ir
 
 from redpebble.dialect.ops.foreign import MAP_TYPES
-from redpebble.export.writing.external_data import has_external_weights
 from redpebble.foundation.atomic_files import replacing_files
+
+EXTERNAL_DATA_KEY = "redpebble.external_data"
+
+
+def has_external_weights(model: ir.Model) -> bool:
+    """Return whether weights of `model` lie in a data file, or did in the model that it was made from."""
+    values = (value for graph in model.graphs() for value in graph.initializers.values())
+    return EXTERNAL_DATA_KEY in model.graph.meta or any(
+        isinstance(value.const_value, ir.ExternalTensor) for value in values
+    )
+
+
+def remember_external_weights(model: ir.Model) -> None:
+    """Note on `model`, where no file will show it, that its weights belong into a data file."""
+    model.graph.meta[EXTERNAL_DATA_KEY] = True
+
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes that one protobuf message can hold."""

@@ -13,7 +13,7 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.export.graph_writer import GraphWriter
 from redpebble.export.original import Original
-from redpebble.export.writing.external_data import has_external_weights, remember_external_weights
+from redpebble.export.save_model import has_external_weights, remember_external_weights
 
 
 def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
