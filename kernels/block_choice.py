@@ -10,9 +10,11 @@ from math import exp, log
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from redpebble.kernels.input_blocks import BLOCK_RULES, other_blocks
-from redpebble.kernels.layer_with_pattern import tile_us
-from redpebble.kernels.machine import Machine, predicted_us
+from redpebble.kernels.families import OVER_BLOCKS
+from redpebble.kernels.family import KernelFamily
+from redpebble.kernels.input_blocks import other_blocks
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import predicted_us
 from redpebble.kernels.work import Layer
 
 Times = Mapping[int, Mapping[str, float]]
@@ -64,15 +66,15 @@ def price_blocks(layer: Layer, times: Times, machine: Machine) -> list[BlockPric
     which it is decided.
     """
     prices: list[BlockPrice] = []
-    for family in (family for family in BLOCK_RULES if family not in layer.block_counts):
-        widths = widths_of(family, times)
+    for family in (family for family in OVER_BLOCKS if family.name not in layer.block_counts):
+        widths = widths_of(family.name, times)
         if widths and layer.connections:
-            prices += _price(family, layer, {width: times[width][family] for width in widths}, machine)
+            prices += _price(family, layer, {width: times[width][family.name] for width in widths}, machine)
     return prices
 
 
-def _price(family: str, layer: Layer, now: Mapping[int, float], machine: Machine) -> list[BlockPrice]:
-    usual, width = layer.blocks(family), max(now)
+def _price(chosen: KernelFamily, layer: Layer, now: Mapping[int, float], machine: Machine) -> list[BlockPrice]:
+    family, usual, width = chosen.name, chosen.block_count(layer), max(now)
     rough = Layer(layer.inputs, layer.counts, layer.other_bytes, layer.stored, layer.panel_reads)
 
     def roughly(blocks: int) -> dict[int, float]:
@@ -87,8 +89,8 @@ def _price(family: str, layer: Layer, now: Mapping[int, float], machine: Machine
     best = max(gains, key=lambda blocks: (gains[blocks], before[width] / others[blocks][width]))
     if gains[best] <= WORTHWHILE:
         return [BlockPrice(family, usual, best, width, now[width], now[width] * others[best][width] / before[width])]
-    chosen = layer.with_blocks({family: best})
-    after = {width: tile_us(family, chosen, width, machine) for width in now}
+    changed = layer.with_blocks({family: best})
+    after = {width: predicted_us(family, changed, width, machine) for width in now}
     if gain(now, after) <= WORTHWHILE:
         return [BlockPrice(family, usual, best, width, now[width], after[width])]
     return [BlockPrice(family, best, usual, width, after[width], now[width])]

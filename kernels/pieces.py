@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.kernels.input_blocks import fewest_blocks
 from redpebble.sparse.csr import CscMatrix
 
 OFFSET_UNIT = 32
@@ -28,9 +29,6 @@ MANY_BYTES = 1 << 23
 RECORDS_AHEAD = 4
 """How many groups ahead rows of y are fetched; so many records after the last one may be read."""
 
-MOST_INPUTS = 2048
-"""Inputs of a block that offsets of 16 bits can tell apart."""
-
 Indices = NDArray[np.int64]
 
 
@@ -40,7 +38,7 @@ def block_borders(inputs: int, blocks: int | None) -> Indices:
     Raises:
         ValueError: blocks would have more inputs than offsets tell apart, or there are fewer inputs than blocks.
     """
-    fewest, most = max(1, -(-inputs // MOST_INPUTS)), max(1, inputs)
+    fewest, most = fewest_blocks(inputs), max(1, inputs)
     count = fewest if blocks is None else blocks
     if not fewest <= count <= most:
         raise ValueError(f"{count} blocks of {inputs} inputs, expected {fewest} to {most}")

@@ -8,6 +8,8 @@ schedules of a grid whose slots take more than the cache.
 
 from typing import Final, NamedTuple
 
+from redpebble.sparse.csr import CONNECTION_BYTES
+
 PEAK_GFLOPS: Final = 200.0
 FAR_GBS: Final = 42.0
 SCATTERED_GBS: Final = 24.0
@@ -16,9 +18,6 @@ NEAR_GBS: Final = 400.0
 
 NEURON_NS: Final = 4.0
 """Of a neuron beside its connections: where it goes, its bias, and a branch that is not foreseen."""
-
-STREAM_BYTES: Final = 6
-"""Of a connection: its weight, and where its source is."""
 
 
 class TileTraffic(NamedTuple):
@@ -34,7 +33,7 @@ class TileTraffic(NamedTuple):
     @property
     def stream_bytes(self) -> int:
         """Bytes of the connections themselves."""
-        return STREAM_BYTES * self.connections
+        return CONNECTION_BYTES * self.connections
 
     def microseconds(self, width: int) -> float:
         """Return the time for a tile of `width` columns."""

@@ -1,7 +1,18 @@
-"""Which tiles rows are cut into: the widest one comes first, as long as enough rows are left for it."""
+"""Widths of tiles, and which of them rows are cut into: the widest first, as long as enough rows are left for it."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+WIDTHS: Final = (1, 8, 16, 32, 48, 64)
+"""Tile widths in batch columns for which there are kernels of all kinds."""
+
+REPLACING: Final = 48
+"""The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
+
+ANY_ROWS_WIDTHS: Final = (2, 4, 6, 12, 20, 24, 36, 40, 56, 72, 96, 108, 144)
+"""Further tile widths, for kernels that compute as many columns as there are rows."""
+
+TILE_WIDTHS: Final = tuple(sorted((*WIDTHS, *ANY_ROWS_WIDTHS)))
 
 MIXED: Final = 1.15
 """Time of tiles of different widths over the sum of what each takes alone: often their kernels read other weights."""

@@ -1,11 +1,14 @@
 """Sparse matrices in compressed form, with their values and without."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+
+CONNECTION_BYTES: Final = 6
+"""Bytes that kernels read for a connection, about: a weight of four, and in two where its input is."""
 
 
 class Rows(NamedTuple):

@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from redpebble.kernels.formats import dense_outputs
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer, Sample
 
 CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
-STREAM: Final = RepeatedKernel("dense_outputs", 1)
+STREAM: Final = RepeatedKernel(dense_outputs.FAMILY.name, 1)
 """The kernel that reads most for what it computes."""
 
 STREAM_INPUTS: Final = 1024

@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.kernels.family import PackedArrays
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING, PackedArrays
+from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 from redpebble.runtime.jit import MachineCode, emit_object, load_object

@@ -15,11 +15,13 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.input_blocks import BLOCK_RULES
-from redpebble.kernels.machine import WIDTHS, Machine, candidates, predicted_us
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.table import over_blocks
+from redpebble.lowering.kernels.kernel_form import layer_weights
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.runtime.jit import host_target
@@ -70,7 +72,7 @@ def measured_machine(target: CpuTarget) -> Machine:
     """Return the constants of this machine when it runs code for `target`."""
     known = _with_caches(Machine(lanes=target.lanes))
     (layer,) = layers_of([_probe(PROBE_DENSITIES[0])])
-    kernels = [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, target.lanes)]
+    kernels = [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, known)]
     clock = KernelClock([STREAM, *kernels], target)
     streamed = _with_streams(known, stream_times(clock, SECONDS))
     return replace(streamed, calibration_factors=_calibration_factors(clock, kernels, streamed))
@@ -137,7 +139,7 @@ def _probe(density: float) -> SSAValue:
 def packed_layer(family: str, weight: SSAValue, layer: Layer) -> PackedLayer:
     """Return a constant weight as a family reads it, over the layer's blocks of inputs and among its other bytes."""
     inputs, outputs = shape_of(weight)
-    blocks = layer.blocks(family) if family in BLOCK_RULES else None
-    arrays = over_blocks(family, blocks).pack(weight, np.zeros(outputs, dtype=np.float32))
+    blocks = FAMILIES[family].block_count(layer) or None
+    arrays = FAMILIES[family].pack(layer_weights(weight, np.zeros(outputs, dtype=np.float32), blocks))
     own = sum(array.nbytes for array in arrays)
     return PackedLayer((inputs, outputs), arrays, round(layer.other_bytes) + own if layer.other_bytes else 0)

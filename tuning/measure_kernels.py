@@ -19,8 +19,9 @@ from redpebble.dialect.attributes.latencies import TimesAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
 from redpebble.kernels.block_choice import price_blocks
-from redpebble.kernels.input_blocks import BLOCK_RULES
-from redpebble.kernels.machine import WIDTHS, Machine
+from redpebble.kernels.families import block_counts
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
@@ -219,7 +220,7 @@ def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
 
 def _block_counts(layer: Layer, times: Times, machine: Machine) -> dict[str, tuple[int, ...]]:
     """Return the numbers of blocks to measure for families over blocks: the usual one, and the best of the others."""
-    counts = {family: {layer.blocks(family)} for family in BLOCK_RULES}
+    counts = {family: {usual} for family, usual in block_counts(layer).items()}
     for price in price_blocks(layer, times, machine):
         counts[price.family] |= {price.blocks, price.other}
     return {family: tuple(sorted(own)) for family, own in counts.items()}

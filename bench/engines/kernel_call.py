@@ -14,9 +14,10 @@ from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.machine import WIDTHS
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING, PackedArrays
-from redpebble.lowering.kernels.table import KernelFamily, family_of
+from redpebble.kernels.family import PackedArrays
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING, layer_weights
+from redpebble.lowering.kernels.table import ChosenKernel, kernel_at
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 from redpebble.passes.analysis.weights import weight_of
@@ -66,7 +67,7 @@ class OurKernel:
         # at further widths kernels do fewer columns than vectors hold
         self._widths = [width for width in tile.schedule.tile_widths if width in WIDTHS]
         self.shape: tuple[int, int] = (shape_of(self._layer.weight)[0], shape_of(self._layer.weight)[1])
-        self._packed: dict[KernelFamily, PackedArrays] = {}
+        self._packed: dict[ChosenKernel, PackedArrays] = {}
 
     @property
     def weight(self) -> CscMatrix:
@@ -99,12 +100,13 @@ class OurKernel:
         return self._layer.kernel.family_at(width)
 
     def _arrays(self, width: int) -> Sequence[NDArray[np.generic]]:
-        family = family_of(self._layer.kernel, width)
-        if family not in self._packed:
+        kernel = kernel_at(self._layer.kernel, width)
+        if kernel not in self._packed:
             bias = np.zeros(self.shape[1], dtype=np.float32)
             found = constant_array(self._layer.bias) if self._layer.bias is not None else None
-            self._packed[family] = family.pack(self._layer.weight, bias if found is None else found)
-        return self._packed[family]
+            weights = layer_weights(self._layer.weight, bias if found is None else found, kernel.blocks)
+            self._packed[kernel] = kernel.family.pack(weights)
+        return self._packed[kernel]
 
 
 @dataclass(frozen=True)

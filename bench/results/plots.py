@@ -17,12 +17,11 @@ from matplotlib.figure import Figure
 from redpebble.bench.results.console import console
 from redpebble.bench.results.results import Result, Row, read_result, with_minima
 from redpebble.bench.suites.layer_bench import CEILING
+from redpebble.sparse.csr import CONNECTION_BYTES
 
 COLORS: Final = ("#3b4cc0", "#2a9d8f", "#e9a03b", "#d1495b", "#6d3b8e")
 GREY: Final = "#777777"
 BATCHES: Final = (1, 8, 32, 128, 512)
-BYTES_A_CONNECTION: Final = 6
-"""A weight of four bytes, and where its input is, in two."""
 
 STYLE: Final = {
     "svg.fonttype": "none",
@@ -134,7 +133,7 @@ def _mark_roofs(axes: Axes, ceilings: Mapping[str, float], places: Sequence[floa
 
 def intensity(row: Row) -> float:
     """Return operations a byte: weights with their places once, x and y once."""
-    read = BYTES_A_CONNECTION * row.connections + 4 * row.batch * (row.inputs + row.outputs)
+    read = CONNECTION_BYTES * row.connections + 4 * row.batch * (row.inputs + row.outputs)
     return 2 * row.connections * row.batch / read
 
 

@@ -23,7 +23,7 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.formats.permute_lookup import pack_walks
+from redpebble.kernels.formats import permute_lookup
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.work import Layer
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
@@ -200,7 +200,7 @@ def bench_skewed(seconds: float) -> None:
     Of copies of each walk the median counts, as it matters where in memory one lies.
     """
     table = Table("1024x1024, one row", "sorted by count, us", *SHORTER, box=None)
-    kernel = RepeatedKernel("permute_lookup", 1)
+    kernel = RepeatedKernel(permute_lookup.FAMILY.name, 1)
     clock = KernelClock([kernel], host_target())
     for spreads in ((0.0, 0.0), (1.0, 0.0), (1.0, 0.7)):
         for density in (0.1, 0.05, 0.03):
@@ -231,7 +231,7 @@ def _last_weight(module: ModuleOp) -> CscMatrix:
 
 def _walked(weight: CscMatrix, *, transposed: bool) -> PackedLayer:
     bias = np.zeros(weight.shape[1], dtype=np.float32)
-    return PackedLayer(weight.shape, tuple(pack_walks(weight, bias, transposed=transposed)), 0)
+    return PackedLayer(weight.shape, tuple(permute_lookup.pack_walks(weight, bias, transposed=transposed)), 0)
 
 
 def bench_trained(seconds: float) -> None:

@@ -13,9 +13,7 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_chain import chain_of
 from redpebble.dialect.ops.tile_depth_first import LayerGroupAttr
 from redpebble.dialect.tensors import shape_of
-
-CONNECTION_BYTES: Final = 6
-"""That are read for a connection of a sparse layer, about: a weight, and where its input is."""
+from redpebble.sparse.csr import CONNECTION_BYTES
 
 DEPTH_FIRST: Final = "depth_first"
 """Stands for the family at widths at which a layer runs with others."""

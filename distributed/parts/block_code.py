@@ -10,13 +10,11 @@ from typing import Final, NamedTuple
 from redpebble.distributed.native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
 from redpebble.distributed.parts.part_file import Part
 from redpebble.distributed.parts.steps import Indices
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.runtime.jit import MachineCode, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, load, store
-
-WIDTHS: Final = (1, 8, 16, 32, 48, 64)
-"""Samples of a block; code is made for the width that a call needs."""
 
 STEP_ARITY: Final = (4, 2)
 
@@ -39,7 +37,7 @@ class BlockBuffer(NamedTuple):
 
 
 def width_for(samples: int, widest: int) -> int:
-    """Return the width of blocks for tiles of `samples`, at most `widest`."""
+    """Return the width of blocks for tiles of `samples`, at most `widest`; code is made where a call needs it."""
     return next((width for width in WIDTHS if samples <= width < widest), widest)
 
 

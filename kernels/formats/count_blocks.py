@@ -1,4 +1,4 @@
-"""Packing for `count_blocks`: connections in blocks of inputs, the rows of a block in pairs of equal counts.
+"""`count_blocks`: connections in blocks of inputs, the rows of a block in pairs of equal counts.
 
 The inputs are cut into as many blocks as the IR says. What an output row has in a block is a piece (more than one
 beyond `MOST_CONNECTIONS`). Pieces are executed block by block, in a block by ascending count, two at a time: a pair's
@@ -8,8 +8,10 @@ count is mostly that of the pair before it, so the processor predicts the jump t
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from redpebble.kernels.family import KernelFamily, LayerWeights
+from redpebble.kernels.input_blocks import BlockRule
+from redpebble.kernels.layer_with_pattern import features_over_blocks
 from redpebble.kernels.pieces import (
     OFFSET_UNIT,
     PackedBlocks,
@@ -21,7 +23,8 @@ from redpebble.kernels.pieces import (
     ranges,
     records_of,
 )
-from redpebble.sparse.csr import CscMatrix
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.kernels.work import Layer, Tile, Work
 
 ROWS: Final = 2
 """Rows of a pair."""
@@ -30,13 +33,18 @@ MOST_CONNECTIONS: Final = 32
 """Connections of a piece; the kernel has code for each of them."""
 
 
-def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int | None = None) -> PackedBlocks:
-    """Return the packed form of `matrix` [inputs, outputs] over so many blocks, or over the fewest there are.
+BLOCKS: Final = BlockRule("count_blocks", 14, 128, 2048, MOST_CONNECTIONS)
+"""14 connections pay for reading and writing sums; 128 inputs take half of the first-level cache in tiles of 64."""
+
+
+def pack(weights: LayerWeights) -> PackedBlocks:
+    """Return the packed form of a layer.
 
     Raises:
-        ValueError: the matrix cannot have so many blocks, or so few.
+        ValueError: the layer cannot have so many blocks, or so few.
     """
-    borders = block_borders(matrix.shape[0], blocks)
+    matrix = weights.sparse
+    borders = block_borders(matrix.shape[0], weights.blocks)
     pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
     flags = pieces.flags
     members = groups_of((pieces.round * 4 + flags) * (MOST_CONNECTIONS + 1) + pieces.connections, ROWS)
@@ -51,5 +59,23 @@ def pack_count_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int 
         records_of(pieces.row[members], counts, marks),
         matrix.values[sources],
         offsets.astype(np.uint16),
-        bias,
+        weights.bias,
     )
+
+
+def work(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, weights, their multiply-adds, pairs, their lines, kinds, bytes of x and y again."""
+    weights, blocks = float(layer.connections), layer.blocks(BLOCKS)
+    kinds = layer.counts_of_pieces(blocks)
+    pairs = layer.pieces(blocks, MOST_CONNECTIONS) / ROWS + kinds / 4
+    far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
+    x_again = 4 * weights * tile.width * far
+    y_again = 8 * ROWS * pairs * tile.width * tile.far_share(layer.outputs)
+    lines = (pairs * tile.line, kinds * tile.passes, x_again, y_again)
+    units = (1.0, weights * tile.passes, weights * tile.line, pairs * tile.passes, *lines)
+    return Work(units, 6 * weights + 12 * pairs, tile.passes)
+
+
+FAMILY = KernelFamily(
+    "count_blocks", pack, work, WIDTHS[1:], block_rule=BLOCKS, far_features=features_over_blocks(BLOCKS)
+)

@@ -1,4 +1,4 @@
-"""Packing for `narrow_blocks`: connections in blocks of inputs, the rows of a block in fours of about equal counts.
+"""`narrow_blocks`: connections in blocks of inputs, the rows of a block in fours of about equal counts.
 
 A narrow tile has little work a connection, so a mispredicted jump is dear, and rows without a partner are too. So the
 counts of a block's rows are rounded up to a multiple of 1, 2, 4 or 8, whichever leaves the least work: few counts are
@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.kernels.family import KernelFamily, LayerWeights
+from redpebble.kernels.input_blocks import MOST_INPUTS, BlockRule
+from redpebble.kernels.layer_with_pattern import features_over_blocks
 from redpebble.kernels.pieces import (
-    MOST_INPUTS,
     OFFSET_UNIT,
     Indices,
     PackedBlocks,
@@ -26,7 +28,7 @@ from redpebble.kernels.pieces import (
     records_of,
     run_lengths,
 )
-from redpebble.sparse.csr import CscMatrix
+from redpebble.kernels.work import Layer, Tile, Work
 
 ROWS: Final = 4
 """Rows of a group: their multiply-adds hide each other's latency."""
@@ -35,7 +37,11 @@ STEPS: Final = 8
 """Connections of a row in one round of the kernel."""
 
 MOST_CONNECTIONS: Final = MOST_INPUTS
-"""Of a piece: as many as a block has inputs at most, so rows are not cut inside one."""
+"""Connections of a piece: as many as a block has inputs at most, so rows are not cut inside one."""
+
+BLOCKS: Final = BlockRule("narrow_blocks", 50, 512, 1024, MOST_CONNECTIONS)
+"""A row gains nothing by more than 50 connections; so many inputs take one to two thirds of the first-level cache in
+tiles of 8."""
 
 UNITS: Final = (1, 2, 4, 8)
 """What counts may be rounded up to multiples of."""
@@ -53,15 +59,16 @@ class _Rounded(NamedTuple):
     counts: Indices
 
 
-def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int | None = None) -> PackedBlocks:
-    """Return the packed form of a matrix [inputs, outputs] over so many blocks, or over the fewest there are.
+def pack(weights: LayerWeights) -> PackedBlocks:
+    """Return the packed form of a layer.
 
     The offsets begin with those of `STEPS` idle connections.
 
     Raises:
-        ValueError: the matrix cannot have so many blocks, or so few.
+        ValueError: the layer cannot have so many blocks, or so few.
     """
-    borders = block_borders(matrix.shape[0], blocks)
+    matrix = weights.sparse
+    borders = block_borders(matrix.shape[0], weights.blocks)
     pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
     members, counts = min((_rounded(pieces, unit) for unit in UNITS), key=_cost)
     leaders = members[:, 0]
@@ -75,7 +82,7 @@ def pack_narrow_blocks(matrix: CscMatrix, bias: NDArray[np.float32], blocks: int
         records_of(pieces.row[members], counts, marks),
         matrix.values[sources] * factors,
         np.pad(offsets.astype(np.uint16), ((STEPS, 0), (0, 0))),
-        bias,
+        weights.bias,
     )
 
 
@@ -98,3 +105,22 @@ def _in_parts(pieces: Pieces, members: Indices, counts: Indices) -> tuple[Indice
     halvings = np.minimum(place - own + 2, wanted - own)
     sources = np.repeat(pieces.start[members], counts, axis=0) + np.minimum(place, own - 1)
     return sources, np.exp2(-np.maximum(halvings, 0)).astype(np.float32)
+
+
+def work(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
+    blocks = layer.blocks(BLOCKS)
+    pieces, kinds = layer.pieces(blocks, MOST_CONNECTIONS), layer.counts_of_pieces(blocks)
+    groups = pieces / ROWS
+    # counts are rounded up so that rows find partners
+    weights = layer.connections + pieces
+    far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
+    x_again = 4 * weights * tile.width * far
+    y_again = 8 * ROWS * groups * tile.width * tile.far_share(layer.outputs)
+    units = (1.0, weights * tile.passes, weights * tile.line, groups * tile.passes, kinds, x_again, y_again)
+    return Work(units, 6 * weights + 20 * groups, tile.passes)
+
+
+FAMILY = KernelFamily(
+    "narrow_blocks", pack, work, (1, 8, 16), block_rule=BLOCKS, far_features=features_over_blocks(BLOCKS)
+)

@@ -1,4 +1,4 @@
-"""Packing for `permute_lookup`: which inputs are looked up together, and the arrays of every panel of rows.
+"""`permute_lookup`: which inputs are looked up together, and the arrays of every panel of rows.
 
 An input may stand in two blocks: with its neighbours in x, and with inputs far from them in x transposed. There each
 block has the same one of the 4 inputs of 16 units; units that follow each other in x go to different blocks. What a row
@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from redpebble.kernels.family import KernelFamily, LayerWeights
 from redpebble.kernels.formats.permute_lookup_search import (
     BLOCK,
     CHUNK_STEPS,
@@ -21,7 +22,8 @@ from redpebble.kernels.formats.permute_lookup_search import (
     panel_starts,
     placing_of,
 )
-from redpebble.sparse.csr import CscMatrix
+from redpebble.kernels.work import Layer, Tile, Work
+from redpebble.sparse.csr import CscMatrix, Rows
 
 FIELD_BITS: Final = 5
 
@@ -38,12 +40,41 @@ MOST_TRANSPOSED: Final = 1280
 UNIT: Final = 4
 """Inputs that are loaded together to be transposed: a quarter of a vector."""
 
+FEW_ROWS: Final = 3.0
+"""Rows of a panel that need a visit for it to be worth most of its price: fitted to walks as they are packed."""
+
+VISITS_EXPONENT: Final = 0.5
+"""How the time of a walk follows from its visits: fitted to walks as they are packed; the rest is idle lanes."""
+TRANSPOSED_EXPONENT: Final = 0.1
+"""The same where inputs are looked up transposed, too, in blocks in which their order matters little."""
+LEAST_WALKED: Final = 0.02
+"""Density below which a walk is mostly gathers; where it need not be, its steps are as many and its ends cost most."""
+
+
+class WalkLength(NamedTuple):
+    """Steps and gathers of a walk for each connection of its fullest row, at some `DENSITIES` of that row."""
+
+    steps: tuple[float, ...]
+    gathers: tuple[float, ...]
+
+
+DENSITIES: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 1.0)
+PLAIN: Final = WalkLength(
+    (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.19, 1.07, 1.03, 1.007, 1.0, 1.0),
+    (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.043, 0.031, 0.016, 0.003, 0.0, 0.0),
+)
+TRANSPOSED: Final = WalkLength(
+    (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.09, 1.02, 1.0, 1.0, 1.0, 1.0),
+    (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.014, 0.006, 0.003, 0.001, 0.0, 0.0),
+)
+"""Those of x as it is, and of x that is there transposed, too: fitted to random masks as they are packed."""
+
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 
-class Walks(NamedTuple):
+class PackedWalks(NamedTuple):
     """Panels of 32 rows, packed.
 
     sizes u32 [1 + panels, 2]: whether x is transposed and 0, then for each panel chunks of steps, and gathers. walks
@@ -67,11 +98,13 @@ class _Panel(NamedTuple):
     weights: Floats
 
 
-def pack_walks(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> Walks:
-    """Return the walks of all panels, rows with most entries first.
+def pack(weights: LayerWeights) -> PackedWalks:
+    """Return the walks of all panels, rows with most entries first."""
+    return pack_walks(weights.sparse, weights.bias)
 
-    Without `transposed` they keep to x as it is.
-    """
+
+def pack_walks(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> PackedWalks:
+    """Return the same; without `transposed` they keep to x as it is."""
     outputs = matrix.shape[1]
     # rows with equally many as they stand: where neurons have an order neighbours share blocks
     order = np.argsort(-np.diff(matrix.pointers), kind="stable")
@@ -94,7 +127,7 @@ def pack_walks(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> W
         words += [_head(members, bias), own_words]
         weights.append(own_weights)
     offsets = np.concatenate(walks).astype(np.uint32)
-    return Walks(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
+    return PackedWalks(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
 
 
 def transposed_panels(fullest: Ids, inputs: int) -> NDArray[np.bool_]:
@@ -167,3 +200,85 @@ def _fill(panel: _Panel, placing: Placing, words: Words, weights: Floats) -> Non
                 words[line - steps + steps // CHUNK_STEPS, row] = panel.inputs[entry]
                 weights[line, row] = panel.weights[entry]
                 line += 1
+
+
+def work(layer: Layer, _: Tile) -> Work:
+    """Return the work for inputs that are transposed, steps of 32 rows, gathers for 32 rows, panels."""
+    transposed = is_transposed(layer)
+    length = TRANSPOSED if transposed else PLAIN
+    densities = layer.fullest(PANEL_ROWS) / max(1, layer.inputs)
+    panels, share = len(densities), visits_share(layer)
+    # whole chunks of six steps cost three for each panel
+    steps, gathers = (
+        share * layer.inputs * float(np.interp(densities, DENSITIES, np.multiply(ratio, DENSITIES)).sum())
+        for ratio in length
+    )
+    steps += CHUNK_STEPS / 2 * panels
+    return Work((float(transposed * layer.inputs), steps, gathers, panels), 153 * steps + 256 * gathers + 264 * panels)
+
+
+def is_transposed(layer: Layer) -> bool:
+    """Return whether a layer's inputs are looked up in x transposed, too."""
+    return bool(transposed_panels(layer.fullest(PANEL_ROWS), layer.inputs).any())
+
+
+def visits_share(layer: Layer) -> float:
+    """Return the time of a layer's walks over that of walks over a random mask with the same counts."""
+    if layer.density < LEAST_WALKED:
+        return 1.0
+    return layer.of_pattern(_visits_over_random, 1.0) ** visits_exponent(layer)
+
+
+def visits_exponent(layer: Layer) -> float:
+    """Return how the time of a layer's walks follows from their visits."""
+    return TRANSPOSED_EXPONENT if is_transposed(layer) else VISITS_EXPONENT
+
+
+def panels_of(rows: Rows) -> Ids:
+    """Return the panel of each row, [rows]: those of most connections come first."""
+    panels = np.empty(rows.row_count, dtype=np.int64)
+    panels[np.argsort(-rows.lengths, kind="stable")] = np.arange(rows.row_count) // PANEL_ROWS
+    return panels
+
+
+def visits_of(rows: Rows) -> float:
+    """Return the visits of all panels' walks to blocks, those that few rows need in part.
+
+    A walk goes to a block as often as the rows of a panel need it: where n rows of a panel have c or more connections
+    in a block, the c-th of them costs the panel 1 - exp(-n / 3) of half a visit, as what few rows need is gathered
+    beside the walk.
+    """
+    blocks = -(-rows.input_count // BLOCK)
+    row = np.repeat(np.arange(rows.row_count), rows.lengths)
+    keys = row * blocks + rows.inputs // BLOCK
+    firsts = np.flatnonzero(np.append(True, np.diff(keys) != 0))
+    # the c-th connection of a row in a block has the level c
+    level = np.arange(len(keys)) - np.repeat(firsts, np.diff(np.append(firsts, len(keys))))
+    cell = (panels_of(rows)[row] * blocks + rows.inputs // BLOCK) * BLOCK + level
+    _, reached = np.unique(cell, return_counts=True)
+    return float(-np.expm1(-reached / FEW_ROWS).sum()) / 2
+
+
+def _visits_over_random(rows: Rows) -> float:
+    """Return the visits over their expectation for random inputs.
+
+    A row of n connections among K inputs has c or more in a block with the probability q of a binomial distribution
+    with 16 trials of n / K; of 32 such rows E[exp(-reached / 3)] is the product of 1 - q (1 - exp(-1 / 3)).
+    """
+    if rows.row_count == 0 or len(rows.inputs) == 0:
+        return 1.0
+    chance = np.minimum(1.0, np.sort(rows.lengths)[::-1] / rows.input_count)
+    chance = np.pad(chance, (0, -len(chance) % PANEL_ROWS)).reshape(-1, PANEL_ROWS)
+    total, exactly = 0.0, (1 - chance) ** BLOCK
+    reach = 1 - exactly
+    for count in range(1, BLOCK + 1):
+        total += float((1 - np.prod(1 + reach * np.expm1(-1 / FEW_ROWS), axis=1)).sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.where(chance < 1, chance / (1 - chance), 0.0)
+        exactly = exactly * odds * (BLOCK - count + 1) / count
+        reach = np.where(chance < 1, np.maximum(0.0, reach - exactly), 1.0 if count < BLOCK else 0.0)
+    expected = total * -(-rows.input_count // BLOCK) / 2
+    return visits_of(rows) / expected if expected > 0 else 1.0
+
+
+FAMILY = KernelFamily("permute_lookup", pack, work, (1,), lanes=(16,))

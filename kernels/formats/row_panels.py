@@ -1,4 +1,4 @@
-"""Packing for `panels`: output rows that share inputs, eight, four, two or one at a time.
+"""`row_panels`: output rows that share inputs, eight, four, two or one at a time.
 
 A panel's shared inputs are stored once, its weights input by input, a weight for each row. What a row reads besides
 follows row by row. Panels whose rows read nothing else have sections, and kernels, of their own.
@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.kernels.pieces import ranges
+from redpebble.kernels.family import KernelFamily, LayerWeights
+from redpebble.kernels.pieces import OFFSET_UNIT, ranges
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.kernels.work import Layer, Tile, Work
 from redpebble.sparse.csr import CscMatrix
-
-OFFSET_UNIT = 32
-"""Bytes between two rows of x or y in tiles of 8 columns; other widths scale offsets."""
 
 INPUTS_AHEAD = 8
 """Inputs after a panel's last one that may be read, to fetch rows of x ahead."""
@@ -47,26 +46,27 @@ class PackedPanels(NamedTuple):
     """[outputs]."""
 
 
-def pack_panels(matrix: CscMatrix, panels: PanelsAttr | None, bias: NDArray[np.float32]) -> PackedPanels:
-    """Return the panels of a weight; a row that is in no panel is one by itself."""
+def pack(weights: LayerWeights) -> PackedPanels:
+    """Return the panels of a layer; a row that is in no panel is one by itself."""
+    matrix = weights.sparse
     members = {section: [np.zeros((0, section.height), dtype=np.int64)] for section in SECTIONS}
     alone = np.ones(matrix.shape[1], dtype=bool)
-    for height, outputs in panels.panels if panels is not None else ():
+    for outputs in weights.panels:
         alone[outputs] = False
-        for part in _cut(outputs, height):
+        for part in _cut(outputs, outputs.shape[1]):
             mixed = _are_mixed(matrix, part)
             for section in (one for one in SECTIONS if one.height == part.shape[1]):
                 members[section].append(part[mixed == section.mixed])
     members[SECTIONS[-1]].append(np.flatnonzero(alone).reshape(-1, 1))
     rows = {section: np.concatenate(found) for section, found in members.items()}
     parts = [_packed(matrix, some, section) for section, some in rows.items()]
-    records, inputs, weights = zip(*parts, strict=True)
+    records, inputs, values = zip(*parts, strict=True)
     return PackedPanels(
         np.array([len(some) for some in rows.values()], dtype=np.uint32),
         np.concatenate(records),
         np.pad(np.concatenate(inputs), (0, INPUTS_AHEAD)),
-        np.concatenate(weights),
-        bias,
+        np.concatenate(values),
+        weights.bias,
     )
 
 
@@ -125,3 +125,14 @@ def _in_all(reads: Indices, count: int) -> NDArray[np.bool_]:
     """Return which of `reads` are there `count` times."""
     _, inverse, times = np.unique(reads, return_inverse=True, return_counts=True)
     return times[inverse] == count
+
+
+def work(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, lines of x, weights, their multiply-adds, lines of y, bytes of x again."""
+    reads, weights, passes = layer.panel_reads, float(layer.connections), tile.passes_of(3)
+    again = 4 * reads * tile.width * tile.far_share(layer.inputs) * layer.x_share(tile)
+    units = (1.0, reads * tile.line, weights * passes, weights * tile.line, layer.outputs * tile.line, again)
+    return Work(units, 4 * weights + 4 * reads + 8 * layer.outputs, passes)
+
+
+FAMILY = KernelFamily("row_panels", pack, work, WIDTHS[1:], stored=("panels",))

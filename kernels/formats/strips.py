@@ -1,4 +1,4 @@
-"""Packing for `strips`: rows four at a time, connections in steps of one for each row, inputs read by several shared.
+"""`strips`: rows four at a time, connections in steps of one for each row, inputs read by several shared.
 
 The inputs are cut into blocks whose part of x stays in the first-level cache; in each, rows of about equal counts make
 strips. A step multiplies one connection of each of the four rows, and says which of them share their input: all, three,
@@ -9,12 +9,13 @@ that nearly all its strips can make; what is shared beyond these is read again b
 Rows with fewer connections than others of their strip have their last one in parts, as in `narrow_blocks`.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.row_panels import PanelsAttr
+from redpebble.kernels.family import KernelFamily, LayerWeights
 from redpebble.kernels.pieces import (
     FIRST,
     LAST,
@@ -25,7 +26,8 @@ from redpebble.kernels.pieces import (
     ranges,
     records_of,
 )
-from redpebble.sparse.csr import CscMatrix
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.kernels.work import Layer, Tile, Work
 
 Floats = NDArray[np.float32]
 
@@ -97,17 +99,17 @@ class _Block(NamedTuple):
     offsets: Indices
 
 
-def pack_strips(matrix: CscMatrix, panels: PanelsAttr | None, bias: Floats) -> PackedBlocks:
-    """Return the packed form of `matrix` [inputs, outputs], whose `panels` are strips as far as may be.
+def pack(weights: LayerWeights) -> PackedBlocks:
+    """Return the packed form of a layer, whose panels are strips as far as may be.
 
     The offsets of a strip are its header, then those of its steps, one for each set of rows; it has as many weights,
     four a step. Some of either at its end may stand for nothing.
     """
-    inputs, outputs = matrix.shape
+    dense = weights.dense
+    inputs, outputs = dense.shape
     blocks = max(1, -(-inputs // BLOCK_INPUTS))
     borders = np.arange(blocks + 1) * inputs // blocks
-    dense = matrix.to_dense()
-    together = _together(outputs, panels)
+    together = _together(outputs, weights.panels)
     packed = [
         _packed_block(np.ascontiguousarray(dense[borders[i] : borders[i + 1]].T), together) for i in range(blocks)
     ]
@@ -120,15 +122,26 @@ def pack_strips(matrix: CscMatrix, panels: PanelsAttr | None, bias: Floats) -> P
         records_of(np.concatenate([block.rows for block in packed]), counts, flags),
         np.concatenate([block.weights for block in packed]),
         np.concatenate([block.offsets for block in packed]).astype(np.uint16),
-        bias,
+        weights.bias,
     )
 
 
-def _together(outputs: int, panels: PanelsAttr | None) -> Indices:
+def work(layer: Layer, tile: Tile) -> Work:
+    """Return the work for a call, lines of x, weights, their multiply-adds, strips, their lines, bytes of y again."""
+    weights, passes, blocks = float(layer.connections), tile.passes_of(4), max(1, -(-layer.inputs // BLOCK_INPUTS))
+    # the inputs that a row at least of a strip reads; what is not evenly shared is read again
+    reads = layer.inputs * layer.outputs / ROWS * (1 - (1 - layer.density) ** ROWS)
+    strips = layer.outputs / ROWS * blocks
+    again = 8 * ROWS * strips * tile.width * tile.far_share(layer.outputs)
+    units = (1.0, reads * tile.line, weights * passes, weights * tile.line, strips * passes, strips * tile.line, again)
+    return Work(units, 6 * weights + 40 * strips, passes)
+
+
+def _together(outputs: int, panels: Sequence[Indices]) -> Indices:
     """Return the panel of each output, [outputs]; those that are in none are in one."""
     labels, first = np.full(outputs, np.iinfo(np.int64).max), 0
-    for height, members in panels.panels if panels is not None else ():
-        if height % ROWS == 0:
+    for members in panels:
+        if members.shape[1] % ROWS == 0:
             labels[members] = first + np.arange(len(members))[:, None]
             first += len(members)
     return labels
@@ -277,3 +290,6 @@ def _places(reads: _Reads, steps: Indices) -> tuple[Indices, Indices, Indices]:
             # single rows that find no step here go on to those of the last kind
             number[members] -= np.where(number[members] < have, 0, have)
     return kind, slot, number
+
+
+FAMILY = KernelFamily("strips", pack, work, WIDTHS[1:])

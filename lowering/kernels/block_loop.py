@@ -1,7 +1,7 @@
 """The loop that kernels over blocks of inputs share: groups of output rows, each with a number of connections.
 
 For each block of inputs and each group of rows: read the rows' sums (the bias in the first block), multiply and add as
-the kernel at hand does, apply the activation in the last block, write the sums. `block_pieces` holds the arrays.
+the kernel at hand does, apply the activation in the last block, write the sums. `kernels/pieces.py` has the arrays.
 """
 
 from collections.abc import Callable, Sequence

@@ -8,40 +8,22 @@ decoded instructions, and its code does not depend on the matrix.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
-from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS, ROWS, pack_count_blocks
+from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS, ROWS
 from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, load_index, merged
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, sparse_weight
+from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, Code, i64
 
 MOST_VECTORS: Final = 4
 """Vectors of columns a row has at once: the sums of two rows, a weight and an operand fit 16 registers."""
 
 
-@dataclass(frozen=True)
-class CountBlocks:
-    """Over so many blocks of inputs, or the fewest there are; see `count_block_packing` for the arrays."""
-
-    blocks: int | None = None
-
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return blocks, records, weights, offsets and bias.
-
-        Raises:
-            ValueError: the layer cannot have so many blocks, or so few.
-        """
-        return pack_count_blocks(sparse_weight(weight), bias, self.blocks)
-
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for tiles of `form.width` columns."""
-        return BlockKernel("count_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
+    return BlockKernel("count_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
 
 
 def _products(pairs: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -> list[ir.Value]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
+from redpebble.kernels.formats.dense_outputs import PANEL, VECTORS
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
     FLOAT,
@@ -25,23 +26,6 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
-
-PANEL: Final = 16
-"""Outputs of a panel [inputs][16]: a cache line for each input, and whole vectors on every target."""
-
-VECTORS: Final = {
-    16: {1: 4, 2: 4, 3: 4, 4: 4, 6: 4, 8: 2, 10: 2, 12: 2, 14: 1, 16: 1, 18: 1, 20: 1},
-    8: {1: 8, 2: 4, 3: 2, 4: 2, 5: 2, 6: 2},
-    4: {1: 8, 2: 4, 3: 2, 4: 2},
-}
-"""V of the blocks that there are, by lanes and R.
-
-There must be enough sums to hide the latency of multiply-adds, and they must fit the registers. With one vector there
-is a load for each multiply-add, but more rows are done before weights have to be read again.
-"""
-
-BULK_ROWS: Final = {16: 12, 8: 6, 4: 4}
-"""R of all blocks but the last two where there are more rows than a block can have, by lanes."""
 
 TURN: Final = 2
 """Inputs of a turn of the innermost loop."""

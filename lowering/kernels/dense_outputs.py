@@ -10,34 +10,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
+from redpebble.kernels.tile_widths import TILE_WIDTHS
 from redpebble.lowering.kernels.dense_blocks import (
-    BULK_ROWS,
-    PANEL,
     TURN,
-    VECTORS,
     BlockForm,
     dense_block,
     dense_input,
     panels_at_once,
 )
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, activation_key, dense_weight
+from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.strided import Strided, StridedMap, emit_strided
 from redpebble.lowering.llvm.transposition import rows_to_columns
 
-TOGETHER: Final = 4
+TOGETHER: Final = GROUP // PANEL
 """Panels in work at a time."""
-GROUP: Final = TOGETHER * PANEL
-"""Outputs of them."""
 
-MOST_COLUMNS: Final = 144
-"""Of a tile: weights that come from memory are used often enough then."""
+MOST_COLUMNS: Final = TILE_WIDTHS[-1]
+"""Columns of a tile, at most: weights that come from memory are used often enough then."""
 
 FEW_INPUTS: Final = 1024
 """The activations of so many stay in the second-level cache, which is enough."""
@@ -46,56 +40,47 @@ CHUNK: Final = 256
 """Inputs after which sums are put aside, a multiple of `TURN`: those of a block of rows stay in the first level."""
 
 
-class DenseOutputs:
-    """Panels: weights [ceil(N / 16), K, 16] f32 and bias [ceil(N / 16) * 16] f32, padded with zeros."""
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return `void (x, y, weights, bias, inputs, outputs)` for all columns of tiles of `form.width` columns.
 
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return the panels and the bias."""
-        dense = dense_weight(weight)
-        padding = -dense.shape[1] % PANEL
-        padded = np.pad(dense, ((0, 0), (0, padding)))
-        panels = padded.reshape(len(dense), padded.shape[1] // PANEL, PANEL).transpose(1, 0, 2)
-        return np.ascontiguousarray(panels), np.pad(bias, (0, padding))
+    Raises:
+        ValueError: the tile has more columns than there may be.
+    """
+    whole = emit_rows(code, form)
 
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for all columns of tiles of `form.width` columns.
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        builder.call(whole, [*args, i64(form.width)])
 
-        Raises:
-            ValueError: the tile has more columns than there may be.
-        """
-        whole = self.emit_rows(code, form)
+    return code.function(f"dense_outputs_{form.key}", [POINTER] * 4 + [I64] * 2, body)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            builder.call(whole, [*args, i64(form.width)])
 
-        return code.function(f"dense_outputs_{form.key}", [POINTER] * 4 + [I64] * 2, body)
+def emit_rows(code: Code, form: LinearForm) -> ir.Function:
+    """Return the same with a last argument, the number of rows; the columns behind them repeat the last one.
 
-    def emit_rows(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the same with a last argument, the number of rows; the columns behind them repeat the last one.
+    Raises:
+        ValueError: the tile has more columns than there may be.
+    """
+    whole = _product(code, form, code.column_lanes(form.width) if form.width > 1 else 0)
 
-        Raises:
-            ValueError: the tile has more columns than there may be.
-        """
-        whole = _product(code, form, code.column_lanes(form.width) if form.width > 1 else 0)
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        builder.call(whole, [*args, i64(form.width), args[5]])
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            builder.call(whole, [*args, i64(form.width), args[5]])
+    return code.function(f"dense_rows_{form.key}", [POINTER] * 4 + [I64] * 3, body)
 
-        return code.function(f"dense_rows_{form.key}", [POINTER] * 4 + [I64] * 3, body)
 
-    def emit_leaving(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the same with another argument, the values between rows of y: that is no tile but rows.
+def emit_leaving(code: Code, form: LinearForm) -> ir.Function:
+    """Return the same with another argument, the values between rows of y: that is no tile but rows.
 
-        Raises:
-            ValueError: the tile has more columns than there may be.
-        """
-        whole = _product(code, form, 0)
+    Raises:
+        ValueError: the tile has more columns than there may be.
+    """
+    whole = _product(code, form, 0)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            *others, apart = args
-            builder.call(whole, [*others, i64(form.width), apart])
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        *others, apart = args
+        builder.call(whole, [*others, i64(form.width), apart])
 
-        return code.function(f"dense_leaving_{form.key}", [POINTER] * 4 + [I64] * 4, body)
+    return code.function(f"dense_leaving_{form.key}", [POINTER] * 4 + [I64] * 4, body)
 
 
 def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:

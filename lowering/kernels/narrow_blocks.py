@@ -3,21 +3,18 @@
 A step multiplies one weight of each of four rows, a vector broadcast, with its input's columns, a memory operand. A
 round is 8 steps; a count that is no multiple of 8 enters the first round in the middle. Four 16-bit offsets come with
 one load, as in narrow tiles loads are what there is most of. Blocks, as many as the IR says, may be as large as the
-first-level cache permits narrow tiles, so that rows have many connections there; see `narrow_block_packing`.
+first-level cache permits narrow tiles, so that rows have many connections there.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
-from redpebble.kernels.formats.narrow_blocks import ROWS, STEPS, pack_narrow_blocks
+from redpebble.kernels.formats.narrow_blocks import ROWS, STEPS
 from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, merged
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, sparse_weight
+from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES, I32, I64, Code, byte_at, i64
 from redpebble.lowering.llvm.prefetch import fetch_lines
 
@@ -36,23 +33,9 @@ LINES: Final = tuple(STEPS * size // ALIGNMENT for size in (WEIGHT_BYTES, OFFSET
 Values = Sequence[ir.Value]
 
 
-@dataclass(frozen=True)
-class NarrowBlocks:
-    """Over so many blocks of inputs, or the fewest there are; see `narrow_block_packing` for the arrays."""
-
-    blocks: int | None = None
-
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return blocks, records, weights, offsets and bias.
-
-        Raises:
-            ValueError: the layer cannot have so many blocks, or so few.
-        """
-        return pack_narrow_blocks(sparse_weight(weight), bias, self.blocks)
-
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for tiles of `form.width` columns."""
-        return BlockKernel("narrow_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
+    return BlockKernel("narrow_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
 
 
 @dataclass(frozen=True)

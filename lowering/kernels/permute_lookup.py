@@ -18,15 +18,12 @@ An unused lane multiplies 0 by a real x: an infinity or NaN in x may spread to r
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
-from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT, pack_walks
+from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT
 from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, sparse_weight
-from redpebble.lowering.kernels.single_row import gather, load_ints, lookup, scatter_rows, single_row_key, splat_int
+from redpebble.lowering.kernels.kernel_form import LinearForm, activated
+from redpebble.lowering.kernels.single_row import gather, load_ints, lookup, scatter_rows, splat_int
 from redpebble.lowering.llvm.builder import FLOAT, I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.vectors import Lanes
 
@@ -39,29 +36,28 @@ State = list[ir.Value]
 """What a loop carries: the sums, the blocks in registers, and at the end where the next weights are."""
 
 
-class PermuteLookup:
-    """Panels of 32 rows: the arrays of `pack_walks`."""
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return `void (x, y, sizes, walks, words, weights, inputs, outputs)` for one row of activations.
 
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return the sizes, walks, words and weights."""
-        return pack_walks(sparse_weight(weight), bias)
+    Raises:
+        ValueError: the form is for more than one.
+    """
+    if form.width != 1:
+        raise ValueError(f"permute_lookup has code for tiles of 1 batch column, the tile has {form.width}")
 
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for one row of activations."""
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, y, sizes, *starts = args[:6]
+        x = _with_transposed(code, builder, (x, sizes), args[-2])
+        panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            x, y, sizes, *starts = args[:6]
-            x = _with_transposed(code, builder, (x, sizes), args[-2])
-            panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
+        def panel(index: ir.Value, places: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
+            counts = [builder.zext(builder.load(float_at(builder, sizes, place), typ=I32), I64) for place in pair]
+            return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2])
 
-            def panel(index: ir.Value, places: Sequence[ir.Value]) -> Sequence[ir.Value]:
-                pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
-                counts = [builder.zext(builder.load(float_at(builder, sizes, place), typ=I32), I64) for place in pair]
-                return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2])
+        reduce_loop(builder, (i64(0), panels), starts, panel)
 
-            reduce_loop(builder, (i64(0), panels), starts, panel)
-
-        return code.function(single_row_key("permute_lookup", form), [POINTER] * 6 + [I64, I64], body)
+    return code.function(f"permute_lookup_{form.key}", [POINTER] * 6 + [I64, I64], body)
 
 
 def _with_transposed(

@@ -10,21 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
-from redpebble.kernels.formats.row_panels import INPUTS_AHEAD, OFFSET_UNIT, SECTIONS, Section, pack_panels
+from redpebble.kernels.formats.row_panels import INPUTS_AHEAD, SECTIONS, Section
+from redpebble.kernels.pieces import OFFSET_UNIT
 from redpebble.lowering.kernels.block_loop import load_index
 from redpebble.lowering.kernels.kernel_form import (
     LinearForm,
-    PackedArrays,
     activated,
     activation_key,
-    panels_of,
-    sparse_weight,
 )
 from redpebble.lowering.llvm.builder import (
     FLOAT,
@@ -46,20 +41,13 @@ WEIGHTS_AHEAD = 512
 """Weights after those at hand that are fetched: farther caches deliver them in time, which lie one after the other."""
 
 
-class Panels:
-    """See `panel_packing` for the arrays."""
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return `void (x, y, heads, records, inputs, weights, bias, inputs, outputs)`."""
 
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return heads, records, inputs, weights and bias."""
-        return pack_panels(sparse_weight(weight), panels_of(weight), bias)
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        _Panels(code, builder, form).emit(args[:2], args[2:7])
 
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for tiles of `form.width` columns."""
-
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            _Panels(code, builder, form).emit(args[:2], args[2:7])
-
-        return code.function(f"panels_{form.key}", [POINTER] * 7 + [I64, I64], body)
+    return code.function(f"row_panels_{form.key}", [POINTER] * 7 + [I64, I64], body)
 
 
 class _Stream(NamedTuple):

@@ -4,22 +4,10 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import I32, POINTER, VOID, Code, float_at
 from redpebble.lowering.llvm.vectors import Lanes
 
 BIT = ir.IntType(1)
-
-
-def single_row_key(family: str, form: LinearForm) -> str:
-    """Return the name of a family's kernel of some form.
-
-    Raises:
-        ValueError: the form is for more than one row of activations.
-    """
-    if form.width != 1:
-        raise ValueError(f"{family} has code for tiles of 1 batch column, the tile has {form.width}")
-    return f"{family}_{form.key}"
 
 
 def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:

@@ -6,12 +6,9 @@ The weight is a vector broadcast, x[k] a memory operand; the only data-dependent
 
 from collections.abc import Sequence
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, activated, sparse_weight
+from redpebble.lowering.kernels.kernel_form import LinearForm, activated
 from redpebble.lowering.llvm.builder import (
     FLOAT,
     I32,
@@ -29,24 +26,15 @@ MOST_SUMS = 8
 """Vectors of sums held at once: they and an operand must fit the 16 registers of AVX2 and SSE."""
 
 
-class SparseRows:
-    """Compressed rows of outputs: pointers [N + 1] i64, inputs [nonzeros] u32, weights [nonzeros] f32, bias [N] f32."""
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return `void (x, y, pointers, inputs, weights, bias, inputs, outputs)`."""
 
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return pointers, inputs, weights and bias."""
-        matrix = sparse_weight(weight)
-        return matrix.pointers, matrix.rows.astype(np.uint32), matrix.values, bias
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        for first, vectors in column_chunks(form.width, code.column_lanes(form.width), MOST_SUMS):
+            with counted_loop(builder, args[7]) as row:
+                _emit_row(code, builder, (form, first, vectors), [*args[:6], row])
 
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for tiles of `form.width` columns."""
-        arguments = [POINTER] * 6 + [I64, I64]
-
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            for first, vectors in column_chunks(form.width, code.column_lanes(form.width), MOST_SUMS):
-                with counted_loop(builder, args[7]) as row:
-                    _emit_row(code, builder, (form, first, vectors), [*args[:6], row])
-
-        return code.function(f"sparse_rows_{form.key}", arguments, body)
+    return code.function(f"sparse_rows_{form.key}", [POINTER] * 6 + [I64, I64], body)
 
 
 def _emit_row(

@@ -8,7 +8,7 @@ are predicted.
 
 Blocked patterns n:m:g (strips of m outputs, n of which read each input, each choice of n for g inputs) need no family
 of their own. Where strips share the order of choices, so that inputs need no indices, outputs are equal in classes and
-run as `panels`, 1.1 to 1.3 times as fast as such a kernel at 2:4, 1.4 times and more at 1:4, 1:8 and 1:16. With an
+run as `row_panels`, 1.1 to 1.3 times as fast as such a kernel at 2:4, 1.4 times and more at 1:4, 1:8 and 1:16. With an
 order for each strip, a loop for each choice was slower than this family or `count_blocks` from 1:4 on, and 7 to 14 %
 faster at 2:4 in tiles of 64.
 """
@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
-from redpebble.kernels.formats.strips import HEADER, ROWS, SHARINGS, pack_strips
+from redpebble.kernels.formats.strips import HEADER, ROWS, SHARINGS
 from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, panels_of, sparse_weight
+from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
     FLOAT,
@@ -46,17 +43,9 @@ AHEAD: Final = 128
 """Weights behind a strip that the strip before it has fetched, which it does not wait for."""
 
 
-class Strips:
-    """See `strip_packing` for the arrays."""
-
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return blocks, records, weights, offsets and bias."""
-        return pack_strips(sparse_weight(weight), panels_of(weight), bias)
-
-    def emit(self, code: Code, form: LinearForm) -> ir.Function:
-        """Return the kernel for tiles of `form.width` columns."""
-        most_vectors = 4 if code.target.has_avx512 else 2
-        return BlockKernel("strips", ROWS, most_vectors, _products).emit(code, form)
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
+    return BlockKernel("strips", ROWS, 4 if code.target.has_avx512 else 2, _products).emit(code, form)
 
 
 def _products(strip: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -> list[ir.Value]:

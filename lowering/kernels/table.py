@@ -1,63 +1,56 @@
-"""The kernel families of linear layers. A new family is one file and one line in `FAMILIES`."""
+"""The code of kernel families: that of a family is the module of its name beside this one."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Final, Protocol
+from importlib import import_module
+from typing import NamedTuple, Protocol, cast
 
-import numpy as np
 from llvmlite import ir
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.lowering.kernels.count_blocks import CountBlocks
-from redpebble.lowering.kernels.dense_outputs import DenseOutputs
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays
-from redpebble.lowering.kernels.narrow_blocks import NarrowBlocks
-from redpebble.lowering.kernels.permute_lookup import PermuteLookup
-from redpebble.lowering.kernels.row_panels import Panels
-from redpebble.lowering.kernels.sparse_rows import SparseRows
-from redpebble.lowering.kernels.strips import Strips
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.family import KernelFamily
+from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import Code
 
 
-class KernelFamily(Protocol):
-    """One way to compute a linear layer on a feature-major batch tile."""
-
-    def pack(self, weight: SSAValue, bias: NDArray[np.float32]) -> PackedArrays:
-        """Return the arrays that the kernel reads for a constant `weight` [K, N], in the order of its pointers."""
-        ...
+class KernelCode(Protocol):
+    """What the module of a family has."""
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel `void (x, y, packed arrays..., inputs, outputs)` for tiles of `form.width` columns."""
         ...
 
 
-FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType(
-    {
-        "sparse_rows": SparseRows(),
-        "count_blocks": CountBlocks(),
-        "narrow_blocks": NarrowBlocks(),
-        "dense_outputs": DenseOutputs(),
-        "panels": Panels(),
-        "strips": Strips(),
-        "permute_lookup": PermuteLookup(),
-    }
-)
+class AnyRowsCode(KernelCode, Protocol):
+    """What the module of a family for any number of rows has, too."""
 
-SINGLE_ROW_FAMILIES: Final = frozenset({"permute_lookup"})
-"""Those with code for tiles of one batch column only."""
+    def emit_rows(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the same with a last argument, the number of rows; the columns behind them repeat the last one."""
+        ...
+
+    def emit_leaving(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the same with another argument, the values between rows of y: that is no tile but rows."""
+        ...
 
 
-def over_blocks(family: str, blocks: int | None) -> KernelFamily:
-    """Return a family over so many blocks of inputs, if it is one over blocks; None: the fewest there are."""
-    found = FAMILIES[family]
-    return replace(found, blocks=blocks) if isinstance(found, CountBlocks | NarrowBlocks) else found
+def code_of(family: KernelFamily) -> KernelCode:
+    """Return the code of a family."""
+    return cast("KernelCode", import_module(f"{__package__}.{family.name}"))
 
 
-def family_of(kernel: KernelAttr | None, width: int) -> KernelFamily:
-    """Return the family that a layer's kernel has for tiles of `width` columns, over the blocks of inputs given there.
+def any_rows_code_of(family: KernelFamily) -> AnyRowsCode:
+    """Return the code of a family for any number of rows."""
+    return cast("AnyRowsCode", code_of(family))
+
+
+class ChosenKernel(NamedTuple):
+    """A family, and the blocks of inputs over which it is to run, if it has some."""
+
+    family: KernelFamily
+    blocks: int | None
+
+
+def kernel_at(kernel: KernelAttr | None, width: int) -> ChosenKernel:
+    """Return what a layer's kernel is for tiles of `width` columns.
 
     Raises:
         ValueError: there is no kernel of ours.
@@ -65,4 +58,4 @@ def family_of(kernel: KernelAttr | None, width: int) -> KernelFamily:
     name = kernel.family_at(width) if kernel is not None else ""
     if kernel is None or name not in FAMILIES:
         raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {', '.join(sorted(FAMILIES))}")
-    return over_blocks(name, kernel.blocks.by_family.get(name))
+    return ChosenKernel(FAMILIES[name], kernel.blocks.by_family.get(name))

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
+from redpebble.kernels.families import FAMILIES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.kernels.table import FAMILIES
+from redpebble.lowering.kernels.table import code_of
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, counted_loop, i64
 
 
@@ -39,7 +40,7 @@ def repeated_kernels(kernels: Sequence[RepeatedKernel], target: CpuTarget) -> st
 
 
 def _emit(code: Code, kernel: RepeatedKernel) -> None:
-    function = FAMILIES[kernel.family].emit(code, LinearForm(kernel.width, None))
+    function = code_of(FAMILIES[kernel.family]).emit(code, LinearForm(kernel.width, None))
     pointers = sum(1 for argument in function.args if argument.type == POINTER)
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:

@@ -14,9 +14,9 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.kernels.dense_outputs import DenseOutputs
-from redpebble.lowering.kernels.kernel_form import LinearForm, PackedArrays, outputs_of
-from redpebble.lowering.kernels.table import KernelFamily, family_of
+from redpebble.kernels.family import PackedArrays
+from redpebble.lowering.kernels.kernel_form import LinearForm, layer_weights
+from redpebble.lowering.kernels.table import ChosenKernel, any_rows_code_of, code_of, kernel_at
 from redpebble.lowering.llvm.builder import float_at, i64
 from redpebble.lowering.tiles.depth_first_groups import groups_at
 from redpebble.lowering.tiles.network_code import NetworkCode
@@ -33,9 +33,9 @@ def emit_linear(op: LinearOp, tile: TileCode, _: Cut) -> None:
     if group is None:
         width = tile.width if tile.rows is None else tile.rows.width
         # what families of other widths pack stays in one piece
-        shared = {family_of(op.kernel, wide) for wide in parent.schedule.together.by_width}
-        family = family_of(op.kernel, width)
-        _LayerCode(op, tile, family).emit(op.borders if family in shared else ())
+        shared = {kernel_at(op.kernel, wide) for wide in parent.schedule.together.by_width}
+        kernel = kernel_at(op.kernel, width)
+        _LayerCode(op, tile, kernel).emit(op.borders if kernel in shared else ())
     elif op is group.last:
         with tile.only_for(0):
             _networks(tile).emit_group(group)
@@ -57,18 +57,18 @@ def _networks(tile: TileCode) -> NetworkCode:
 
 @dataclass(frozen=True)
 class _LayerCode:
-    """The code of one layer by one kernel family."""
+    """The code of one layer by one kernel."""
 
     op: LinearOp
     tile: TileCode
-    family: KernelFamily
+    kernel: ChosenKernel
 
     def emit(self, borders: Borders) -> None:
         """Emit the layer as a whole, or the shares between borders that the calling thread has."""
-        tile, key = self.tile, (self.op.weight, self.op.bias, self.family, borders)
+        tile, key = self.tile, (self.op.weight, self.op.bias, self.kernel, borders)
         (constants, table), builder = tile.tables, tile.builder
         if not constants.has(key):
-            constants.add(key, _packed(self.op, self.family, borders))
+            constants.add(key, _packed(self.op, self.kernel, borders))
         if not borders:
             packed = constants.pointers(builder, table, key)
             with tile.only_for(0):
@@ -85,20 +85,23 @@ class _LayerCode:
 
     def _call(self, packed: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
         """Emit the call of the kernel for `count` outputs from the first one on."""
-        op, tile, family = self.op, self.tile, self.family
+        op, tile, family = self.op, self.tile, self.kernel.family
         rows, form, builder = tile.rows, LinearForm(tile.width, op.activation), tile.builder
         x, inputs = tile.pointer(op.x), i64(shape_of(op.weight)[0])
-        if rows is None or not isinstance(family, DenseOutputs):
-            builder.call(family.emit(tile.code, form), [x, tile.feature_at(op.result, first), *packed, inputs, count])
+        if rows is None or not family.any_rows:
+            function = code_of(family).emit(tile.code, form)
+            builder.call(function, [x, tile.feature_at(op.result, first), *packed, inputs, count])
         elif op.result in rows.direct:
             y, apart = float_at(builder, rows.direct[op.result], first), i64(features_of(op.result))
-            builder.call(family.emit_leaving(tile.code, form), [x, y, *packed, inputs, count, rows.count, apart])
+            function = any_rows_code_of(family).emit_leaving(tile.code, form)
+            builder.call(function, [x, y, *packed, inputs, count, rows.count, apart])
         else:
             y = tile.feature_at(op.result, first)
-            builder.call(family.emit_rows(tile.code, form), [x, y, *packed, inputs, count, rows.count])
+            function = any_rows_code_of(family).emit_rows(tile.code, form)
+            builder.call(function, [x, y, *packed, inputs, count, rows.count])
 
 
-def _packed(op: LinearOp, family: KernelFamily, borders: Borders) -> list[NDArray[np.generic]]:
+def _packed(op: LinearOp, kernel: ChosenKernel, borders: Borders) -> list[NDArray[np.generic]]:
     """Return the arrays of each share of a layer, one share after the other; those of an empty share are empty.
 
     Raises:
@@ -108,11 +111,11 @@ def _packed(op: LinearOp, family: KernelFamily, borders: Borders) -> list[NDArra
     bias = constant_array(op.bias) if op.bias is not None else np.zeros(outputs, dtype=np.float32)
     if bias is None:
         raise ValueError("bias is no constant")
+    weights, pack = layer_weights(op.weight, bias, kernel.blocks), kernel.family.pack
     if not borders:
-        return list(family.pack(op.weight, bias))
+        return list(pack(weights))
     packed: list[PackedArrays] = [
-        family.pack(outputs_of(op.weight, first, end), bias[first:end]) if first < end else ()
-        for first, end in pairwise(borders)
+        pack(weights.share(first, end)) if first < end else () for first, end in pairwise(borders)
     ]
     count = max(map(len, packed))
     nothing = np.zeros(0, dtype=np.uint8)

@@ -16,11 +16,9 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.kernels.family import SHARE
 from redpebble.lowering.llvm.builder import FLOAT_BYTES
 from redpebble.lowering.tiles.tile_memory import Span, features_of
-
-CELL = 16
-"""Features of which pieces are multiples: whole vectors and cache lines of any target and any tile width."""
 
 Borders = tuple[int, ...]
 """The first feature of each piece, and the number of features."""
@@ -38,9 +36,9 @@ WHOLE, COLUMNS, EVERYONE = Cut("nothing"), Cut("columns"), Cut("everyone")
 
 
 def even_borders(features: int, pieces: int) -> Borders:
-    """Return borders of `pieces` about equal pieces of multiples of `CELL` features; those at the end may be empty."""
-    cells = -(-features // CELL)
-    return (*(min(features, CELL * (cells * piece // pieces)) for piece in range(pieces)), features)
+    """Return borders of `pieces` about equal pieces of multiples of `SHARE` features; those at the end may be empty."""
+    cells = -(-features // SHARE)
+    return (*(min(features, SHARE * (cells * piece // pieces)) for piece in range(pieces)), features)
 
 
 class Access(NamedTuple):

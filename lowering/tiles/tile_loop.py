@@ -9,9 +9,8 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.kernels.families import takes_any_rows
 from redpebble.kernels.tile_widths import least_rows as least_rows_by_time
-from redpebble.lowering.kernels.dense_outputs import DenseOutputs
-from redpebble.lowering.kernels.table import FAMILIES
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.program import TileTime
@@ -103,7 +102,7 @@ def same_from(op: TileOp) -> int:
     """Return the width from which on all tiles make the same bits of a row.
 
     Kernels differ in the order in which they add, and in tiles of one column sums run over vectors of features, but for
-    `dense_outputs`, whose sums have one order only.
+    a family for any number of rows, whose sums have one order only.
     """
     widths, ops = op.schedule.tile_widths, list(op.body.block.ops)
     if op.depth_first is not None:
@@ -113,7 +112,7 @@ def same_from(op: TileOp) -> int:
     if not reducing:
         return widths[0]
     linear = all(isinstance(inner, LinearOp) for inner in reducing)
-    dense = all(isinstance(FAMILIES.get(kernel.family_at(widths[0])), DenseOutputs) for kernel in kernels)
+    dense = all(takes_any_rows(kernel.family_at(widths[0])) for kernel in kernels)
     same = [
         width
         for width in widths
@@ -250,7 +249,7 @@ class _TileForm:
             for value, pointer in zip(self.op.yielded, results, strict=True)
             if isinstance(value.owner, LinearOp)
             and value.owner.kernel is not None
-            and isinstance(FAMILIES.get(value.owner.kernel.family_at(self.width)), DenseOutputs)
+            and takes_any_rows(value.owner.kernel.family_at(self.width))
             and len(list(value.uses)) == 1
         }
 

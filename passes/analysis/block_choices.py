@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from redpebble.kernels.block_choice import WORTHWHILE, BlockPrice, gain, price_blocks
-from redpebble.kernels.input_blocks import BLOCK_RULES, possible_blocks
-from redpebble.kernels.layer_with_pattern import tile_us
-from redpebble.kernels.machine import TILE_WIDTHS, Machine, candidates
+from redpebble.kernels.families import OVER_BLOCKS, block_counts
+from redpebble.kernels.input_blocks import possible_blocks
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import TILE_WIDTHS
 from redpebble.kernels.work import Layer
 
 Times = dict[int, dict[str, float]]
@@ -30,7 +32,7 @@ class LayerTimes(NamedTuple):
 def predicted_times(layer: Layer, machine: Machine) -> Times:
     """Return the microseconds that all families are predicted to take that can compute a layer."""
     return {
-        width: {family: tile_us(family, layer, width, machine) for family in candidates(layer, width, machine.lanes)}
+        width: {family: predicted_us(family, layer, width, machine) for family in candidates(layer, width, machine)}
         for width in TILE_WIDTHS
     }
 
@@ -42,10 +44,11 @@ def given_blocks(words: Iterable[str]) -> dict[str, int]:
         ValueError: a word is something else.
     """
     blocks: dict[str, int] = {}
+    names = [family.name for family in OVER_BLOCKS]
     for word in words:
         family, _, count = word.partition("=")
-        if family not in BLOCK_RULES or not count.isdecimal() or int(count) < 1:
-            known = " or ".join(BLOCK_RULES)
+        if family not in names or not count.isdecimal() or int(count) < 1:
+            known = " or ".join(names)
             raise ValueError(f"cannot read blocks {word!r}, accepted is FAMILY=NUMBER with {known} and 1 or more")
         blocks[family] = int(count)
     return blocks
@@ -53,7 +56,7 @@ def given_blocks(words: Iterable[str]) -> dict[str, int]:
 
 def with_blocks(layer: Layer, given: Mapping[str, int], machine: Machine, clock: Clock) -> tuple[Layer, LayerTimes]:
     """Return a layer with its numbers of blocks, and its times; those `given` are had as far as the layer can."""
-    usual = {family: layer.blocks(family) for family in BLOCK_RULES}
+    usual = block_counts(layer)
     known = {
         width: {(family, blocks or usual.get(family, 0)): time for (family, blocks), time in times.items()}
         for width, times in clock.items()
@@ -64,14 +67,13 @@ def with_blocks(layer: Layer, given: Mapping[str, int], machine: Machine, clock:
     chosen = {price.family: price.blocks for price in prices}
     for family in {family for times in known.values() for family, _ in times} & usual.keys() - given.keys():
         chosen[family] = _measured_blocks((family, usual[family]), known)
-    changed = {family: count for family, count in chosen.items() if count != layer.blocks(family)}
+    changed = {family: count for family, count in chosen.items() if count != block_counts(layer)[family]}
     if changed:
         layer = layer.with_blocks(changed)
         predicted = predicted_times(layer, machine)
+    final = block_counts(layer)
     measured = {
-        width: {
-            family: time for (family, blocks), time in times.items() if not blocks or blocks == layer.blocks(family)
-        }
+        width: {family: time for (family, blocks), time in times.items() if not blocks or blocks == final[family]}
         for width, times in known.items()
     }
     kept = tuple(price for price in prices if price.blocks == chosen[price.family])

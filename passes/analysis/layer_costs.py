@@ -13,11 +13,8 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CscMatrix
+from redpebble.sparse.csr import CONNECTION_BYTES, CscMatrix
 from redpebble.sparse.patterns.similar_rows import Rows
-
-SPARSE_BYTES: Final = 6
-"""That sparse kernels read for a connection, about: what a layer takes of a cache before its kernel is chosen."""
 
 OTHER_BYTES_UNIT: Final = 1 << 19
 """Other layers are told apart by powers of two of this size: a measured time is for about the same surroundings."""
@@ -88,7 +85,7 @@ def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
 def read_bytes(weight: Weight) -> int:
     """Return the bytes that the kernel of a weight reads, about: it is not chosen yet."""
     if isinstance(weight, CscMatrix):
-        return min(SPARSE_BYTES * len(weight.values), 4 * weight.shape[0] * weight.shape[1])
+        return min(CONNECTION_BYTES * len(weight.values), 4 * weight.shape[0] * weight.shape[1])
     return weight.nbytes
 
 

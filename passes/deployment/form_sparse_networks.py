@@ -43,6 +43,7 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.kernels.families import is_dense
 from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
@@ -118,7 +119,7 @@ def _has_sparse_kernels(op: LinearOp) -> bool:
     """Return whether a layer runs by its connections alone, whatever the width of the tile."""
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
-    return not any(family.startswith("dense") for family in op.kernel.choices.values())
+    return not any(is_dense(family) for family in op.kernel.choices.values())
 
 
 def _size(op: LinearOp) -> int:

@@ -8,14 +8,14 @@
     at 8; count_blocks 113 us at 64 over 4 blocks of inputs, 116 over 3"> : ...
 ```
 
-At each width the family wins that the cost model of `redpebble.kernels.machine` predicts to be the fastest on the
+At each width the family wins that the cost model of `redpebble.kernels.prediction` predicts to be the fastest on the
 machine that the options describe; the times that `pebble-measure-kernels` wrote on the module count instead where there
 are any. Dense kernels are
 candidates like all others, so nothing is chosen that is expected to be slower than they are. A weight that
 `pebble-sparsify` left dense may meet NaN or infinity, whose products with its zeros are not zero: it stays dense.
 
 A family over blocks of inputs has one number of them for all widths, as a layer is packed once. It is the usual one of
-`redpebble.kernels.input_blocks` unless another one is predicted, or was measured, to gain more than a little over the
+its `BlockRule` unless another one is predicted, or was measured, to gain more than a little over the
 widths at which the family is among the fastest, and to lose at none; `blocks` gives numbers for all layers instead.
 """
 
@@ -33,9 +33,9 @@ from xdsl.utils.exceptions import PassFailedException
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
-from redpebble.kernels.input_blocks import BLOCK_RULES
-from redpebble.kernels.machine import WIDTHS, Machine
-from redpebble.kernels.tile_widths import time_of_rows
+from redpebble.kernels.families import block_counts
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
 from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_place
@@ -59,6 +59,7 @@ class ChooseKernels(ModulePass):
     l3_bytes: int = Machine.l3_bytes
     l3_ns: float = Machine.l3_ns
     dram_ns: float = Machine.dram_ns
+    prices: str = DEFAULT_PRICES
     calibration_factors: tuple[str, ...] = ()
     """The calibration factors of the machine as words such as `permute_lookup@1=1.03`."""
     blocks: tuple[str, ...] = ()
@@ -74,6 +75,7 @@ class ChooseKernels(ModulePass):
             l3_bytes=machine.l3_bytes,
             l3_ns=machine.l3_ns,
             dram_ns=machine.dram_ns,
+            prices=machine.prices,
             calibration_factors=tuple(
                 f"{kernel}={factor!r}" for kernel, factor in sorted(machine.calibration_factors.items())
             ),
@@ -95,7 +97,7 @@ class ChooseKernels(ModulePass):
             except ValueError:
                 raise ValueError(f"cannot read calibration factor {word!r}, {accepted}") from None
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
-        return Machine(self.lanes, *sizes, l3_ns=self.l3_ns, dram_ns=self.dram_ns, calibration_factors=factors)
+        return Machine(self.lanes, *sizes, self.l3_ns, self.dram_ns, self.prices, factors)
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -142,8 +144,7 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
         {width: times.predicted[width][family] for width, family in chosen.items()},
         {width: known[chosen[width]] for width, known in times.measured.items()},
     )
-    over_blocks = [family for family in BLOCK_RULES if family in starts.values()]
-    return kernel.with_blocks({family: layer.blocks(family) for family in over_blocks})
+    return kernel.with_blocks({name: count for name, count in block_counts(layer).items() if name in starts.values()})
 
 
 def _fastest(times: LayerTimes) -> dict[int, str]:

@@ -42,8 +42,8 @@ from redpebble.dialect.ops.axis_maps import RowMajor, RowWise
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
-from redpebble.kernels.machine import DENSE_FAMILY, REPLACING, TILE_WIDTHS, WIDTHS
-from redpebble.kernels.tile_widths import widths_in_use
+from redpebble.kernels.families import takes_any_rows
+from redpebble.kernels.tile_widths import REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows
@@ -94,7 +94,7 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
         if column < fastest or not kept:
             kept.append(width)
             fastest = column or fastest
-    dense = [width for width in TILE_WIDTHS if all(kernel.family_at(width) == DENSE_FAMILY for kernel in kernels)]
+    dense = [width for width in TILE_WIDTHS if all(takes_any_rows(kernel.family_at(width)) for kernel in kernels)]
     return _with_further(kept, {width: _column_us(times, boundary, width) for width in (*kept, *dense)})
 
 

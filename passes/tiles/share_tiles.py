@@ -35,6 +35,8 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.family import SHARE
 from redpebble.passes.analysis.tile_costs import features_of, transpose_us
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
@@ -56,12 +58,6 @@ BARRIER_US: Final = 0.3
 
 WORTHWHILE: Final = 0.9
 """Share of the time of one thread below which several are worth their trouble."""
-
-CELL: Final = 16
-"""Outputs of which pieces are multiples: cache lines in tiles of one column."""
-
-DENSE_CELL: Final = 64
-"""The same for `dense_outputs`, which does four panels of 16 outputs at a time."""
 
 ROW_CONNECTIONS: Final = 2
 """Connections that take as long as an output row does by itself."""
@@ -154,8 +150,9 @@ def _balanced(op: LinearOp, weight: Weight, pieces: int) -> list[int]:
     outputs = weight.shape[1]
     counts = np.diff(weight.pointers) if isinstance(weight, CscMatrix) else np.full(outputs, weight.shape[0])
     before = np.append(0, np.cumsum(counts + ROW_CONNECTIONS))
-    dense = op.kernel is not None and "dense_outputs" in op.kernel.choices.values()
-    places = np.arange(0, outputs, DENSE_CELL if dense else CELL)
+    chosen = op.kernel.choices.values() if op.kernel is not None else ()
+    unit = max((FAMILIES[name].share for name in chosen if name in FAMILIES), default=SHARE)
+    places = np.arange(0, outputs, unit)
     places = places[~_inside_panels(op)[places]]
     wanted = before[-1] * np.arange(1, pieces) / pieces
     nearest = np.abs(before[places][:, None] - wanted[None, :]).argmin(axis=0)

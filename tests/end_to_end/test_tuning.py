@@ -11,7 +11,7 @@ import pytest
 import redpebble
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
-from redpebble.kernels.machine import WIDTHS
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models import zoo
 from redpebble.options import Options

@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.kernels.block_choice import NO_LOSS, WORTHWHILE, BlockPrice, gain, price_blocks
-from redpebble.kernels.input_blocks import BLOCK_RULES, MOST_INPUTS, fewest_blocks, other_blocks, usual_blocks
-from redpebble.kernels.layer_with_pattern import LayerWithPattern, tile_us
-from redpebble.kernels.machine import Machine, predicted_us
+from redpebble.kernels.families import FAMILIES, OVER_BLOCKS
+from redpebble.kernels.family import KernelFamily
+from redpebble.kernels.formats import count_blocks, narrow_blocks
+from redpebble.kernels.input_blocks import MOST_INPUTS, fewest_blocks, other_blocks
+from redpebble.kernels.layer_with_pattern import LayerWithPattern
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import predicted_us
 from redpebble.kernels.work import Layer
 from tests.support.hidden_structure import rows_of
 
@@ -24,7 +28,9 @@ WIDTHS: Final = {"count_blocks": (32, 48, 64), "narrow_blocks": (8, 16)}
 def times_of(layer: Layer, machine: Machine) -> dict[int, dict[str, float]]:
     """As if there were no other families, and each of these only at the widths that it is for."""
     return {
-        width: {family: tile_us(family, layer, width, machine)} for family, widths in WIDTHS.items() for width in widths
+        width: {family: predicted_us(family, layer, width, machine)}
+        for family, widths in WIDTHS.items()
+        for width in widths
     }
 
 
@@ -32,9 +38,12 @@ def prices(layer: Layer, machine: Machine = FAST) -> dict[str, BlockPrice]:
     return {price.family: price for price in price_blocks(layer, times_of(layer, machine), machine)}
 
 
-@given(st.sampled_from(sorted(BLOCK_RULES)), st.integers(0, 40_000), st.floats(0, 1))
-def test_offsets_tell_the_inputs_of_every_number_of_blocks_apart(family: str, inputs: int, density: float) -> None:
-    usual = usual_blocks(family, inputs, density)
+@given(st.sampled_from(OVER_BLOCKS), st.integers(0, 40_000), st.floats(0, 1))
+def test_offsets_tell_the_inputs_of_every_number_of_blocks_apart(
+    family: KernelFamily, inputs: int, density: float
+) -> None:
+    assert family.block_rule is not None
+    usual = family.block_rule.usual(inputs, density)
     others = other_blocks(inputs, usual)
     assert usual not in others
     assert list(others) == sorted(set(others))
@@ -48,7 +57,7 @@ def test_offsets_tell_the_inputs_of_every_number_of_blocks_apart(family: str, in
 def test_another_number_is_chosen_only_where_it_gains_over_all_widths(inputs: int, density: float, l1: int) -> None:
     layer, machine = Layer(inputs, np.full(300, round(density * inputs))), Machine(l1_bytes=l1)
     for family, price in prices(layer, machine).items():
-        usual = layer.blocks(family)
+        usual = FAMILIES[family].block_count(layer)
         if price.blocks == usual:
             continue
         other = layer.with_blocks({family: price.blocks})
@@ -67,14 +76,14 @@ def test_random_layers_keep_the_usual_number_and_name_the_next_one(shape: tuple[
     mask = np.random.default_rng(0).random(shape) < density
     layer = LayerWithPattern(shape[0], mask.sum(axis=0), rows=rows_of(mask))
     for family, price in prices(layer).items():
-        assert price.blocks == layer.blocks(family) != price.other
+        assert price.blocks == FAMILIES[family].block_count(layer) != price.other
 
 
 def test_a_small_first_level_cache_wants_more_blocks() -> None:
     layer, small = Layer(512, np.full(2000, 102)), Machine(l1_bytes=8 << 10)
-    assert prices(layer)["count_blocks"].blocks == layer.blocks("count_blocks")
+    assert prices(layer)["count_blocks"].blocks == layer.blocks(count_blocks.BLOCKS)
     price = prices(layer, small)["count_blocks"]
-    assert price.blocks > price.other == layer.blocks("count_blocks")
+    assert price.blocks > price.other == layer.blocks(count_blocks.BLOCKS)
 
 
 def test_families_that_are_decided_and_layers_without_connections_are_left_alone() -> None:
@@ -89,7 +98,10 @@ def test_blocks_change_what_a_layer_costs_and_nothing_else_of_it() -> None:
     more = layer.with_blocks({"count_blocks": 40})
     assert predicted_us("count_blocks", more, 64, FAST) > predicted_us("count_blocks", layer, 64, FAST)
     assert predicted_us("narrow_blocks", more, 8, FAST) == predicted_us("narrow_blocks", layer, 8, FAST)
-    assert (more.blocks("count_blocks"), more.blocks("narrow_blocks")) == (40, layer.blocks("narrow_blocks"))
+    assert (more.blocks(count_blocks.BLOCKS), more.blocks(narrow_blocks.BLOCKS)) == (
+        40,
+        layer.blocks(narrow_blocks.BLOCKS),
+    )
 
 
 def test_what_loses_at_one_width_gains_nothing() -> None:

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.kernels.layer_with_pattern import LayerWithPattern, piece_us, tile_us
-from redpebble.kernels.machine import WIDTHS, Machine, candidates
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.formats.permute_lookup import visits_share
+from redpebble.kernels.layer_with_pattern import LayerWithPattern
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, piece_us, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, Tile
 from tests.support.hidden_structure import Mask, band, rows_of, shuffled
 
@@ -35,12 +39,12 @@ def test_pieces_are_counted_exactly(seed: int, blocks: int, most: int) -> None:
 def test_a_random_mask_costs_what_its_counts_say(density: float) -> None:
     mask = np.random.default_rng(0).random((640, 500)) < density
     layer, plain = ordered(mask), Layer(640, mask.sum(axis=0))
-    assert layer.walk_share == pytest.approx(1, abs=0.02)
+    assert visits_share(layer) == pytest.approx(1, abs=0.02)
     assert layer.x_share(Tile(64, 16, 48 << 10)) == pytest.approx(1, abs=0.1)
     for width in WIDTHS:
-        for family in candidates(plain, width, 16):
-            expected = tile_us(family, plain, width, MACHINE)
-            assert tile_us(family, layer, width, MACHINE) == pytest.approx(expected, rel=0.05)
+        for family in candidates(plain, width, Machine()):
+            expected = predicted_us(family, plain, width, MACHINE)
+            assert predicted_us(family, layer, width, MACHINE) == pytest.approx(expected, rel=0.05)
 
 
 def test_a_band_is_predicted_to_be_faster_than_the_same_band_shuffled() -> None:
@@ -48,19 +52,23 @@ def test_a_band_is_predicted_to_be_faster_than_the_same_band_shuffled() -> None:
     mask = band(2048, 96, 48, rng)
     (other,) = shuffled([mask], rng)
     for family, width in (("permute_lookup", 1), ("narrow_blocks", 8), ("count_blocks", 64), ("sparse_rows", 64)):
-        assert tile_us(family, ordered(mask), width, MACHINE) < 0.96 * tile_us(family, ordered(other), width, MACHINE)
+        assert predicted_us(family, ordered(mask), width, MACHINE) < 0.96 * predicted_us(
+            family, ordered(other), width, MACHINE
+        )
 
 
 def test_values_that_leave_the_cache_take_time() -> None:
     layer = ordered(band(2048, 64, 16, np.random.default_rng(0)))
     small = Machine(l1_bytes=1 << 12, l2_bytes=1 << 16, l3_bytes=1 << 20)
-    for family in ("sparse_rows", "count_blocks", "dense_outputs"):
-        assert layer.far_values(family, 64, small.l2_bytes) > layer.far_values(family, 64, 1 << 30) == 0
-    assert layer.far_values("sparse_rows", 64, 1 << 16) < 64 * 4 * layer.connections / 4
+    large, plain = Machine(l2_bytes=1 << 30, l3_bytes=1 << 30), Layer(layer.inputs, layer.counts)
+    assert predicted_us("dense_outputs", layer, 64, small) > predicted_us("dense_outputs", plain, 64, small)
+    assert predicted_us("dense_outputs", layer, 64, large) == predicted_us("dense_outputs", plain, 64, large)
+    for family in ("sparse_rows", "count_blocks"):
+        assert 0 < FAMILIES[family].far_features(layer, (1 << 16) / (4 * 64)) < layer.connections / 4
     assert piece_us("count_blocks", layer, 64, MACHINE) > 0
 
 
 def test_a_full_and_an_empty_layer_have_walks() -> None:
-    assert 0.5 < ordered(np.ones((40, 33), dtype=bool)).walk_share <= 1
-    assert ordered(np.zeros((40, 33), dtype=bool)).walk_share == 1
+    assert 0.5 < visits_share(ordered(np.ones((40, 33), dtype=bool))) <= 1
+    assert visits_share(ordered(np.zeros((40, 33), dtype=bool))) == 1
     assert ordered(np.zeros((0, 3), dtype=bool)).pieces(1, 32) == 3

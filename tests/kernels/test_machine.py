@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.kernels.machine import FAMILY_COSTS, WIDTHS, Machine, candidates, predicted_us
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, misses
 
 machines = st.builds(
@@ -27,7 +30,7 @@ def layers(draw: st.DrawFn) -> Layer:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[str, Layer, int, Machine]:
     layer, machine, width = draw(layers()), draw(machines), draw(st.sampled_from(WIDTHS))
-    return draw(st.sampled_from(candidates(layer, width, machine.lanes))), layer, width, machine
+    return draw(st.sampled_from(candidates(layer, width, machine))), layer, width, machine
 
 
 @settings(deadline=None)
@@ -51,7 +54,7 @@ def test_more_connections_cost_no_less(case: tuple[str, Layer, int, Machine], da
 @given(cases())
 def test_wider_tiles_cost_no_less(case: tuple[str, Layer, int, Machine]) -> None:
     family, layer, _, machine = case
-    times = [predicted_us(family, layer, width, machine) for width in FAMILY_COSTS[family].widths]
+    times = [predicted_us(family, layer, width, machine) for width in FAMILIES[family].widths]
     assert times == sorted(times)
 
 
@@ -86,7 +89,7 @@ def test_a_calibration_factor_multiplies_the_time_of_what_the_cache_holds(
 def test_dense_kernels_cost_the_same_whatever_the_connections() -> None:
     thin, full = (Layer(300, np.full(200, count)) for count in (1, 300))
     for width in WIDTHS:
-        (dense,) = candidates(replace(thin, stored="dense"), width, 16)
+        (dense,) = candidates(replace(thin, stored="dense"), width, Machine())
         assert predicted_us(dense, thin, width, Machine()) == predicted_us(dense, full, width, Machine())
 
 
@@ -97,22 +100,22 @@ def test_sparse_wins_where_little_is_left_and_dense_where_nothing_was_pruned(lan
 
     def fastest(count: int) -> str:
         layer = Layer(1024, np.full(1024, count))
-        return min(candidates(layer, width, lanes), key=lambda name: predicted_us(name, layer, width, machine))
+        return min(candidates(layer, width, machine), key=lambda name: predicted_us(name, layer, width, machine))
 
-    assert "dense" not in FAMILY_COSTS[fastest(50)].stored
-    assert "dense" in FAMILY_COSTS[fastest(1024)].stored
+    assert "dense" not in FAMILIES[fastest(50)].stored
+    assert "dense" in FAMILIES[fastest(1024)].stored
 
 
 def test_permuted_lookups_are_for_vectors_that_can_be_permuted_at_will() -> None:
     layer = Layer(8, np.ones(8, dtype=np.int64))
-    assert "permute_lookup" in candidates(layer, 1, 16)
-    assert "permute_lookup" not in {*candidates(layer, 1, 8), *candidates(layer, 1, 4)}
+    assert "permute_lookup" in candidates(layer, 1, Machine())
+    assert "permute_lookup" not in {*candidates(layer, 1, Machine(lanes=8)), *candidates(layer, 1, Machine(lanes=4))}
 
 
 def test_panels_are_for_layers_that_have_some() -> None:
     layer = Layer(8, np.ones(8, dtype=np.int64))
-    assert "panels" not in candidates(layer, 64, 16)
-    assert "panels" in candidates(replace(layer, stored="panels"), 64, 16)
+    assert "row_panels" not in candidates(layer, 64, Machine())
+    assert "row_panels" in candidates(replace(layer, stored="panels"), 64, Machine())
 
 
 def test_a_cache_holds_what_is_smaller_and_nothing_of_what_is_much_larger() -> None:
@@ -144,3 +147,8 @@ def test_times_and_factors_that_are_not_positive_are_refused(value: float) -> No
         Machine(l3_ns=value)
     with pytest.raises(ValueError, match=rf"^permute_lookup@1 is {value}, expected a positive number$"):
         Machine(calibration_factors={"permute_lookup@1": value})
+
+
+def test_a_machine_that_was_not_measured_has_no_prices() -> None:
+    with pytest.raises(ValueError, match=r"^no prices of 'abacus', accepted are cascade_lake"):
+        Machine(prices="abacus")

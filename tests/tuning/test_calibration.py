@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.kernels.machine import WIDTHS, Machine, candidates
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
@@ -39,7 +41,7 @@ def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Mach
 def test_every_kernel_that_can_be_chosen_has_a_factor(calibrated: tuple[Path, Machine]) -> None:
     machine = calibrated[1]
     layer = Layer(8, np.ones(8, dtype=np.int64))
-    kernels = {f"{name}@{width}" for width in WIDTHS for name in candidates(layer, width, machine.lanes)}
+    kernels = {f"{name}@{width}" for width in WIDTHS for name in candidates(layer, width, machine)}
     assert set(machine.calibration_factors) == kernels
 
 
@@ -108,7 +110,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path: Path) -> None:
 def test_every_kernel_can_be_timed_among_others(width: int) -> None:
     weight = SparseConstantOp(CscMatrix.from_dense(np.eye(17, 23, dtype=np.float32))).result
     (layer,) = layers_of([weight])
-    kernels = [RepeatedKernel(name, width) for name in candidates(layer, width, host_target().lanes)]
+    kernels = [RepeatedKernel(name, width) for name in candidates(layer, width, Machine(lanes=host_target().lanes))]
     clock = KernelClock(kernels, host_target())
     alone = {k.symbol: clock.sample(k, packed_layer(k.family, weight, layer)) for k in kernels}
     among = {

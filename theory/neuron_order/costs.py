@@ -9,20 +9,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.layer_with_pattern import LayerWithPattern, piece_us, tile_us, walk_visits
-from redpebble.kernels.machine import WIDTHS, Machine, candidates
-from redpebble.kernels.walk_distance import WALK_BLOCK, View, walk_panels
-from redpebble.kernels.work import MOST_IN_PIECE, Layer
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.formats import permute_lookup
+from redpebble.kernels.layer_with_pattern import LayerWithPattern
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, piece_us, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.kernels.work import Layer
 from redpebble.sparse.patterns.similar_rows import Rows
 from redpebble.theory.neuron_order.neuron_groups import GroupedWeight, NeuronGroups
+from redpebble.theory.neuron_order.views import View
 
 Indices = NDArray[np.int64]
 Times = Mapping[int, float]
 """Microseconds by batch."""
-
-WALKS: Final = ("permute_lookup",)
-PIECES: Final = {"count_blocks": MOST_IN_PIECE, "narrow_blocks": 1 << 30}
-"""Connections of a piece, at most, of the families over blocks of inputs."""
 
 SCALE: Final = 1e12
 """Prices are whole numbers: shares of the time of the network in so many parts."""
@@ -61,8 +61,8 @@ class OrderCosts:
     def fastest(self, layer: Layer, batch: int) -> tuple[str, int, float]:
         """Return the family that is predicted to be the fastest for a batch, its tiles' width, and the microseconds."""
         width = max([width for width in WIDTHS if width <= batch] or WIDTHS[:1])
-        families = candidates(layer, width, self.machine.lanes)
-        times = {family: tile_us(family, layer, width, self.machine) for family in families}
+        families = candidates(layer, width, self.machine)
+        times = {family: predicted_us(family, layer, width, self.machine) for family in families}
         best = min(times, key=times.__getitem__)
         return best, width, times[best] * -(-batch // width)
 
@@ -85,16 +85,17 @@ class OrderCosts:
         rows = layer.rows
         assert rows is not None
         own = _between(rows, *span)
-        panels, none = walk_panels(rows), np.zeros(0, dtype=np.int64)
+        panels, none = permute_lookup.panels_of(rows), np.zeros(0, dtype=np.int64)
         for batch in self.batches:
             family, width, time = self.fastest(layer, batch)
             tiles = -(-batch // width)
-            visits = walk_visits(rows)
-            if family in WALKS and visits:
-                price = layer.walk_exponent * time / (2 * visits) / totals[batch] * SCALE
-                views.append(View(own, span[0] % WALK_BLOCK, WALK_BLOCK, panels, 1, max(1, round(price))))
-            elif family in PIECES:
-                piece, blocks = PIECES[family], layer.blocks(family)
+            visits, rule = permute_lookup.visits_of(rows), FAMILIES[family].block_rule
+            if FAMILIES[family] is permute_lookup.FAMILY and visits:
+                price = permute_lookup.visits_exponent(layer) * time / (2 * visits) / totals[batch] * SCALE
+                inputs = permute_lookup.BLOCK
+                views.append(View(own, span[0] % inputs, inputs, panels, 1, max(1, round(price))))
+            elif rule is not None:
+                piece, blocks = rule.most_in_piece, layer.blocks(rule)
                 block = -(-layer.inputs // blocks)
                 pieces = layer.pieces(blocks, piece)
                 price = tiles * piece_us(family, layer, width, self.machine) / pieces / totals[batch] * SCALE

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.kernels.formats.permute_lookup import BLOCK
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.walk_distance import WALK_BLOCK
 from redpebble.kernels.work import Layer
 from redpebble.theory.annealing.annealing import TracePoint
 from redpebble.theory.neuron_order.costs import OrderCosts, Times
@@ -108,7 +108,7 @@ MOST_ORDERED: Final = 1 << 24
 """Connections from which no order is tried without being asked for a search: their graph takes 30 bytes for each."""
 
 COUNT_ORDERS: Final[Mapping[str, Callable[[NeuronGroups], Numbers]]] = MappingProxyType(
-    {"counts": count_numbers, "dealt": lambda groups: dealt_numbers(groups, WALK_BLOCK)}
+    {"counts": count_numbers, "dealt": lambda groups: dealt_numbers(groups, BLOCK)}
 )
 """For networks with neurons that many more connections leave than others."""
 

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.walk_distance import MOST_CELLS, View, cells, levels, view_cost
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.neuron_order.views import MOST_CELLS, View, cells, levels, view_cost
 
 Indices = NDArray[np.int64]
 
@@ -146,7 +146,7 @@ def _tables(views: Sequence[View], size: int) -> tuple[Entries, RowTable, ViewTa
     for view in views:
         cell.append(cell_end + view.block_count * np.arange(view.rows.row_count))
         cell_end += view.block_count * view.rows.row_count
-        if view.is_walk:
+        if view.shares_visits:
             level.append(level_end + view.panels * view.block_count * (view.block + 1))
             level_end += (int(view.panels.max()) + 1) * view.block_count * (view.block + 1)
         else:
@@ -168,7 +168,7 @@ def _tables(views: Sequence[View], size: int) -> tuple[Entries, RowTable, ViewTa
 
 def _counts(views: Sequence[View], places: Indices) -> Counts:
     counts = [cells(view, places) for view in views]
-    raised = [levels(view, count).ravel() for view, count in zip(views, counts, strict=True) if view.is_walk]
+    raised = [levels(view, count).ravel() for view, count in zip(views, counts, strict=True) if view.shares_visits]
     none = np.zeros(0, dtype=np.int64)
     return Counts(np.concatenate([none, *(count.ravel() for count in counts)]), np.concatenate([none, *raised]))
 

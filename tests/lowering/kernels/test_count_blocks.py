@@ -11,10 +11,11 @@ from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels import input_blocks
-from redpebble.kernels import pieces as block_pieces
-from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS, pack_count_blocks
-from redpebble.kernels.formats.narrow_blocks import STEPS, pack_narrow_blocks
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats import count_blocks, narrow_blocks
+from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS
+from redpebble.kernels.formats.narrow_blocks import STEPS
+from redpebble.kernels.input_blocks import MOST_INPUTS
 from redpebble.kernels.pieces import FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD, PackedBlocks
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
@@ -107,17 +108,19 @@ def unpacked(packed: PackedBlocks, shape: tuple[int, int], idle: int) -> Floats:
 def test_packing_keeps_every_connection(shape: tuple[int, int], density: float, blocks: int) -> None:
     weight, count = sparse_matrix(shape, density, seed=blocks), min(blocks, shape[0])
     matrix, bias = CscMatrix.from_dense(weight), np.zeros(shape[1], dtype=np.float32)
-    assert np.array_equal(unpacked(pack_count_blocks(matrix, bias, count), shape, idle=0), weight)
-    assert np.array_equal(unpacked(pack_narrow_blocks(matrix, bias, count), shape, idle=STEPS), weight)
+    assert np.array_equal(unpacked(count_blocks.pack(LayerWeights(matrix, bias, blocks=count)), shape, idle=0), weight)
+    assert np.array_equal(
+        unpacked(narrow_blocks.pack(LayerWeights(matrix, bias, blocks=count)), shape, idle=STEPS), weight
+    )
 
 
-@pytest.mark.parametrize("pack", [pack_count_blocks, pack_narrow_blocks])
+@pytest.mark.parametrize("pack", [count_blocks.pack, narrow_blocks.pack])
 @pytest.mark.parametrize(("inputs", "blocks", "expected"), [(300, 1, 1), (300, 7, 7), (300, None, 1), (5000, None, 3)])
 def test_a_full_matrix_is_packed_in_as_many_blocks_as_wanted(
     pack: Callable[..., PackedBlocks], inputs: int, blocks: int | None, expected: int
 ) -> None:
     matrix = CscMatrix.from_dense(np.ones((inputs, 4), dtype=np.float32))
-    packed = pack(matrix, np.zeros(4, dtype=np.float32), blocks)
+    packed = pack(LayerWeights(matrix, np.zeros(4, dtype=np.float32), blocks=blocks))
     assert packed.blocks[:-1, 1].tolist() == [OFFSET_UNIT * (inputs * block // expected) for block in range(expected)]
 
 
@@ -137,8 +140,8 @@ def test_blocks_that_offsets_do_not_reach_or_without_inputs_are_refused(
         lower(linear_layer(weight, None, over(family, blocks)), host_target())
 
 
-def test_the_cost_model_knows_how_many_inputs_offsets_tell_apart() -> None:
-    assert input_blocks.MOST_INPUTS == block_pieces.MOST_INPUTS
+def test_offsets_of_16_bits_tell_the_inputs_of_a_block_apart() -> None:
+    assert (MOST_INPUTS - 1) * OFFSET_UNIT < 1 << 16
 
 
 @each_family
@@ -166,7 +169,7 @@ def test_any_number_of_blocks_computes_the_product(family: str) -> None:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_row_is_begun_once_and_completed_once(name: str) -> None:
     weight = pattern(name)
-    packed = pack_count_blocks(CscMatrix.from_dense(weight), np.zeros(90, dtype=np.float32), 3)
+    packed = count_blocks.pack(LayerWeights(weight, np.zeros(90, dtype=np.float32), blocks=3))
     records = packed.records[:-RECORDS_AHEAD].astype(np.int64)
     assert np.all((records[:, 2] & 0xFFFF) <= MOST_CONNECTIONS)
     pairs, flags = records[:, :2] // OFFSET_UNIT, np.repeat(records[:, 2] >> 16, 2)
@@ -180,10 +183,10 @@ def test_every_row_is_begun_once_and_completed_once(name: str) -> None:
         assert not np.any(mine[:-1] & LAST)
 
 
-@pytest.mark.parametrize("pack", [pack_count_blocks, pack_narrow_blocks])
+@pytest.mark.parametrize("pack", [count_blocks.pack, narrow_blocks.pack])
 def test_packing_takes_about_six_bytes_a_connection(pack: Callable[..., PackedBlocks]) -> None:
     weight = sparse_matrix((512, 512), 0.1, seed=2)
-    packed = pack(CscMatrix.from_dense(weight), np.zeros(512, dtype=np.float32))
+    packed = pack(LayerWeights(weight, np.zeros(512, dtype=np.float32)))
     assert sum(array.nbytes for array in packed) < 7 * np.count_nonzero(weight)
 
 
@@ -218,7 +221,7 @@ def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int
 @each_family
 def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_product(family: str) -> None:
     weight, bias = np.ones((1200, 1200), dtype=np.float32), np.zeros(1200, dtype=np.float32)
-    records = pack_count_blocks(CscMatrix.from_dense(weight), bias).records[:-RECORDS_AHEAD]
+    records = count_blocks.pack(LayerWeights(weight, bias)).records[:-RECORDS_AHEAD]
     assert np.all(records[:, -1] >> 16 & FETCH_STREAMS)
     x = np.random.default_rng(6).standard_normal((9, 1200)).astype(np.float32)
     (result,) = native(linear_layer(weight, bias, family), host_target()).run(None, {"x0": x})

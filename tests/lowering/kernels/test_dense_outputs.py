@@ -10,7 +10,7 @@ from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.dense_outputs import CHUNK, FEW_INPUTS, MOST_COLUMNS, DenseOutputs
+from redpebble.lowering.kernels.dense_outputs import CHUNK, FEW_INPUTS, MOST_COLUMNS, emit
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import Code
 from redpebble.runtime.jit import host_target
@@ -92,4 +92,4 @@ def test_nan_and_infinity_stay_in_their_rows() -> None:
 
 def test_too_wide_a_tile_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^dense_outputs has code for up to 144 batch columns, the tile has 160$"):
-        DenseOutputs().emit(Code(host_target(), ir.Module("test")), LinearForm(MOST_COLUMNS + 16, None))
+        emit(Code(host_target(), ir.Module("test")), LinearForm(MOST_COLUMNS + 16, None))

@@ -15,11 +15,14 @@ from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.machine import candidates
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
+from redpebble.lowering.kernels.table import code_of
 from redpebble.lowering.llvm.builder import I64, POINTER, Code
 from redpebble.runtime.jit import emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
@@ -61,7 +64,7 @@ class Case(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return (1,) if self.family in SINGLE_ROW_FAMILIES else (1, 8, 32)
+        return (1, 8, 32) if 8 in FAMILIES[self.family].widths else (1,)
 
     def weight(self) -> Floats:
         rng = np.random.default_rng(self.seed)
@@ -153,7 +156,7 @@ def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
     """The rows of y around those of a layer, which were 7 before its kernel ran for 8 columns."""
     code = Code(target, ir.Module("piece"))
     outputs: int = weight.shape[1]
-    kernel = FAMILIES[family].emit(code, LinearForm(8, None))
+    kernel = code_of(FAMILIES[family]).emit(code, LinearForm(8, None))
     arguments = len(kernel.args) - 2
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
@@ -161,7 +164,7 @@ def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
 
     code.function("exported", [POINTER] * arguments + [I64, I64], body, exported=True)
     machine = load_object(emit_object(str(code.module), target), {"exported": (arguments, 2)})
-    arrays = FAMILIES[family].pack(ConstantOp(weight).result, np.zeros(outputs, dtype=np.float32))
+    arrays = FAMILIES[family].pack(LayerWeights(weight, np.zeros(outputs, dtype=np.float32)))
     packed = [aligned_copy(array) for array in arrays]
     x, y = aligned_copy(np.ones((len(weight), 8), dtype=np.float32)), np.full((outputs + 16, 8), 7.0, dtype=np.float32)
     result = aligned_copy(y).astype(np.float32, copy=False)
@@ -170,7 +173,7 @@ def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
 
 
 @each_target
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - SINGLE_ROW_FAMILIES))
+@pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if 8 in one.widths])
 @pytest.mark.parametrize("outputs", [5, 33, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 16, 48))])
 def test_rows_behind_a_layer_are_not_written_as_they_may_be_of_another_thread(
     family: str, target: CpuTarget, outputs: int
@@ -185,8 +188,8 @@ def test_rows_behind_a_layer_are_not_written_as_they_may_be_of_another_thread(
 def test_good_code_is_code_that_exists(target: CpuTarget) -> None:
     layer = Layer(64, np.full(64, 8, dtype=np.int64), stored="panels")  # any family can compute it
     for width in (1, 8, 16, 32, 64):
-        good = [name for name in candidates(layer, width, target.lanes) if name in FAMILIES]
-        assert any(name.startswith("dense") for name in good)
-        assert any(not name.startswith("dense") for name in good)
+        good = [name for name in candidates(layer, width, Machine(lanes=target.lanes)) if name in FAMILIES]
+        assert any(FAMILIES[name].is_dense for name in good)
+        assert any(not FAMILIES[name].is_dense for name in good)
         for name in good:
-            FAMILIES[name].emit(Code(target, ir.Module("test")), LinearForm(width, None))
+            code_of(FAMILIES[name]).emit(Code(target, ir.Module("test")), LinearForm(width, None))

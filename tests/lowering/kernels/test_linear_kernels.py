@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.kernels.families import FAMILIES
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.runtime.jit import host_target
 from tests.support.lowering_modules import Floats, best_target_first, each_target, linear_layer, native
 
@@ -14,7 +14,7 @@ BATCHES = (0, 1, 7, 16, 17, 48, 49, 64, 100)
 MORE_SHAPES = ((1, 1), (3, 5), (64, 10), (130, 7))
 SHAPES = [(33, 97), *(pytest.param(shape, marks=pytest.mark.slow) for shape in MORE_SHAPES)]
 
-ANY_WIDTH = sorted(set(FAMILIES) - SINGLE_ROW_FAMILIES)
+ANY_WIDTH = [name for name, family in FAMILIES.items() if 8 in family.widths]
 
 each_family = pytest.mark.parametrize("family", ANY_WIDTH)
 

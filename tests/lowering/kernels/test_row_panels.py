@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
 from redpebble.dialect.attributes.kernels import ActivationAttr
-from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.kernels.formats.row_panels import SECTIONS, pack_panels
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats.row_panels import SECTIONS, pack
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.simplify.sparsify import Sparsify
@@ -35,7 +35,7 @@ def grouped(heights: list[int], inputs: int, noise: float, seed: int) -> Floats:
 
 def with_panels(weight: Floats, activation: ActivationAttr | None = None, widths: tuple[int, ...] = ()) -> ModuleOp:
     """A layer of the panel family whose structure the passes have found, for tiles of all widths or some."""
-    module = linear_layer(weight, np.linspace(-1, 1, weight.shape[1], dtype=np.float32), "panels", activation)
+    module = linear_layer(weight, np.linspace(-1, 1, weight.shape[1], dtype=np.float32), "row_panels", activation)
     for found in (Sparsify(), DiscoverStructure()):
         found.apply(Context(), module)
     for tile in module.walk():
@@ -98,8 +98,8 @@ def test_the_activation_is_applied_to_panels_too() -> None:
 
 def test_packing_stores_every_connection_once_and_no_zeros() -> None:
     matrix = CscMatrix.from_dense(grouped([8, 8, 5], 40, 0.02, seed=6))
-    panels = PanelsAttr.of([tuple(range(8)), tuple(range(8, 16)), (16, 18, 20)], 0.9)
-    packed = pack_panels(matrix, panels, np.zeros(matrix.shape[1], dtype=np.float32))
+    panels = [np.arange(16).reshape(2, 8), np.array([[16, 18, 20]])]
+    packed = pack(LayerWeights(matrix, np.zeros(matrix.shape[1], dtype=np.float32), panels))
     np.testing.assert_array_equal(np.sort(packed.weights), np.sort(matrix.values))
     assert packed.heads.sum() == 2 + 2 + 2  # a panel of 3 becomes one of 2 and one of 1, and two rows stand alone
     assert sum(section.height * int(count) for section, count in zip(SECTIONS, packed.heads, strict=True)) == 21
@@ -107,7 +107,7 @@ def test_packing_stores_every_connection_once_and_no_zeros() -> None:
 
 def test_the_structure_of_a_random_mask_is_none() -> None:
     rng = np.random.default_rng(7)
-    module = linear_layer(np.where(rng.random((90, 90)) < 0.2, np.float32(1), np.float32(0)), None, "panels")
+    module = linear_layer(np.where(rng.random((90, 90)) < 0.2, np.float32(1), np.float32(0)), None, "row_panels")
     for found in (Sparsify(), DiscoverStructure()):
         found.apply(Context(), module)
     assert [op.panels for op in module.walk() if isinstance(op, SparseConstantOp)] == [None]

@@ -12,11 +12,13 @@ from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats.permute_lookup import GATHER_COST, MOST_TRANSPOSED, pack_walks
 from redpebble.kernels.formats.permute_lookup_search import CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
+from redpebble.lowering.kernels.table import code_of
 from redpebble.lowering.llvm.builder import I64, POINTER, Code
 from redpebble.runtime.jit import emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
@@ -28,7 +30,7 @@ from tests.support.lowering_modules import native as native_module
 BATCH = 3
 SHAPES = [(1, 1), (130, 48), *(pytest.param(one, marks=pytest.mark.slow) for one in ((3, 5), (64, 10), (33, 97)))]
 
-each_family = pytest.mark.parametrize("family", sorted(SINGLE_ROW_FAMILIES))
+each_family = pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if one.widths == (1,)])
 
 Pattern = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
@@ -142,7 +144,7 @@ def padded(values: Floats, padding: float) -> Floats:
 def run_kernel(family: str, weight: Floats, x: Floats, target: CpuTarget) -> Floats:
     """Call the kernel alone, with NaN behind x; return y and what follows it, which was 7."""
     code = Code(target, ir.Module("test"))
-    kernel = FAMILIES[family].emit(code, LinearForm(1, None))
+    kernel = code_of(FAMILIES[family]).emit(code, LinearForm(1, None))
     signature = [POINTER] * (len(kernel.args) - 2) + [I64, I64]
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
@@ -151,7 +153,7 @@ def run_kernel(family: str, weight: Floats, x: Floats, target: CpuTarget) -> Flo
     code.function("exported", signature, body, exported=True)
     machine = load_object(emit_object(str(code.module), target), {"exported": (len(signature) - 2, 2)})
     outputs: int = weight.shape[1]
-    arrays = FAMILIES[family].pack(ConstantOp(weight).result, np.zeros(outputs, dtype=np.float32))
+    arrays = FAMILIES[family].pack(LayerWeights(weight, np.zeros(outputs, dtype=np.float32)))
     packed = [aligned_copy(array) for array in arrays]
     source, result = padded(x, np.nan), padded(np.zeros(outputs, dtype=np.float32), 7.0)
     machine.functions["exported"](*(address_of(array) for array in (source, result, *packed)), *weight.shape)
@@ -185,7 +187,7 @@ def test_more_inputs_than_16_bits_can_count_are_told_apart(family: str) -> None:
 def test_a_wider_tile_is_refused(family: str) -> None:
     message = f"{family} has code for tiles of 1 batch column, the tile has 16"
     with pytest.raises(ValueError, match=message):
-        FAMILIES[family].emit(Code(host_target(), ir.Module("test")), LinearForm(16, None))
+        code_of(FAMILIES[family]).emit(Code(host_target(), ir.Module("test")), LinearForm(16, None))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -224,7 +226,7 @@ def test_inputs_that_are_looked_up_transposed_give_the_same_product(target: CpuT
     rng = np.random.default_rng(13)
     weight = np.where(rng.random((1011, 480)) < 0.1, rng.standard_normal((1011, 480)), 0).astype(np.float32)
     x = random_rows(1011, seed=14)[0]
-    assert FAMILIES[family].pack(ConstantOp(weight).result, np.zeros(480, dtype=np.float32))[0][0, 0] == 1
+    assert FAMILIES[family].pack(LayerWeights(weight, np.zeros(480, dtype=np.float32)))[0][0, 0] == 1
     assert_product(run_kernel(family, weight, x, target)[None, :480], x[None], weight)
 
 

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.kernels.formats.strips import BLOCK_INPUTS, HEADER, ROWS, SHARINGS, pack_strips
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats.strips import BLOCK_INPUTS, HEADER, ROWS, SHARINGS, pack
 from redpebble.kernels.pieces import OFFSET_UNIT, PackedBlocks
 from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
-from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats
 
 
@@ -61,27 +60,27 @@ def unpacked(packed: PackedBlocks, shape: tuple[int, int]) -> Floats:
 )
 def test_the_parts_of_every_connection_make_it_up(inputs: int, outputs: int, density: float, seed: int) -> None:
     weight = masked(np.random.default_rng(seed).random((inputs, outputs)) < density, seed)
-    packed = pack_strips(CscMatrix.from_dense(weight), None, np.zeros(outputs, dtype=np.float32))
+    packed = pack(LayerWeights(weight, np.zeros(outputs, dtype=np.float32)))
     np.testing.assert_array_equal(unpacked(packed, (inputs, outputs)), weight)
 
 
 @pytest.mark.parametrize(("kept", "of"), [(2, 4), (1, 4), (3, 8)])
 def test_rows_with_n_of_m_inputs_have_equally_many_steps_and_no_connection_in_parts(kept: int, of: int) -> None:
     weight = masked(n_of_m(kept, of)(256, np.random.default_rng(1)).T)
-    packed = pack_strips(CscMatrix.from_dense(weight), None, np.zeros(256, dtype=np.float32))
+    packed = pack(LayerWeights(weight, np.zeros(256, dtype=np.float32)))
     assert {sum(steps) for _, _, steps, _ in strips_of(packed)} == {BLOCK_INPUTS * kept // of}
     assert np.count_nonzero(packed.weights) == np.count_nonzero(weight)
 
 
 def test_rows_with_equal_inputs_read_each_of_them_once() -> None:
     weight = masked(np.repeat(np.random.default_rng(2).random((100, 1)) < 0.5, 8, axis=1))
-    packed = pack_strips(CscMatrix.from_dense(weight), None, np.zeros(8, dtype=np.float32))
+    packed = pack(LayerWeights(weight, np.zeros(8, dtype=np.float32)))
     assert [steps[0] for _, _, steps, _ in strips_of(packed)] == [np.count_nonzero(weight[:, 0])] * 2
 
 
 def test_nearly_all_strips_of_a_random_mask_have_loops_of_the_same_length() -> None:
     weight = masked(np.random.default_rng(3).random((BLOCK_INPUTS, 800)) < 0.5)
-    packed = pack_strips(CscMatrix.from_dense(weight), None, np.zeros(800, dtype=np.float32))
+    packed = pack(LayerWeights(weight, np.zeros(800, dtype=np.float32)))
     steps = np.array([steps for _, _, steps, _ in strips_of(packed)])
     for kind in range(len(SHARINGS) - 1):
         assert np.mean(steps[:, kind] == np.median(steps[:, kind])) >= 0.85
@@ -91,7 +90,6 @@ def test_outputs_of_a_panel_are_strips_of_their_own() -> None:
     order = np.random.default_rng(4).permutation(256)
     weight = masked(panels(256, np.random.default_rng(5))[order].T)
     places = np.argsort(order).reshape(-1, PANEL_ROWS)
-    attribute = PanelsAttr.of(places.tolist(), 0.0)
-    packed = pack_strips(CscMatrix.from_dense(weight), attribute, np.zeros(256, dtype=np.float32))
+    packed = pack(LayerWeights(weight, np.zeros(256, dtype=np.float32), [places]))
     np.testing.assert_array_equal(unpacked(packed, weight.shape), weight)
     assert all(len({int(order[row]) // PANEL_ROWS for row in rows}) == 1 for _, rows, _, _ in strips_of(packed))

@@ -15,9 +15,9 @@ from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, Re
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
+from redpebble.kernels.families import FAMILIES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.lowering.tiles.thread_shares import even_borders
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
@@ -27,7 +27,8 @@ BATCHES = (0, 1, 5, 17, 40, 65)
 
 WIDTHS = (1, 8, 32)
 
-TOGETHER = SINGLE_ROW_FAMILIES | {"narrow_blocks", "strips"}
+SINGLE_ROW = {name for name, family in FAMILIES.items() if family.widths == (1,)}
+TOGETHER = SINGLE_ROW | {"narrow_blocks", "strips"}
 """Families in which the order of a row's sum depends on the rows it is packed with, so on where a layer is cut."""
 
 
@@ -61,7 +62,7 @@ def two_layers(family: str) -> ModuleOp:
         value = arguments[0]
         for number, shape in enumerate([(70, 150), (150, 90)]):
             weight = sparse(shape, number)
-            constant = SparseConstantOp(CscMatrix.from_dense(weight)) if family == "panels" else ConstantOp(weight)
+            constant = SparseConstantOp(CscMatrix.from_dense(weight)) if family == "row_panels" else ConstantOp(weight)
             bias = ConstantOp(np.linspace(-1, 1, shape[1], dtype=np.float32))
             layer = LinearOp(value, constant.result, bias.result, ActivationAttr.of("relu"))
             layer.kernel = KernelAttr.of(family, "by the test")
@@ -69,7 +70,7 @@ def two_layers(family: str) -> ModuleOp:
             value = layer.result
         return [value]
 
-    widths = (1,) if family in SINGLE_ROW_FAMILIES else WIDTHS
+    widths = (1,) if family in SINGLE_ROW else WIDTHS
     return tiled([f32_tensor((DYNAMIC, 70))], body, widths)
 
 

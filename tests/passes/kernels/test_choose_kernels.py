@@ -1,5 +1,5 @@
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -15,10 +15,11 @@ from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.input_blocks import BLOCK_RULES, usual_blocks
-from redpebble.kernels.machine import FAMILY_COSTS, TILE_WIDTHS, WIDTHS, Machine
+from redpebble.kernels.families import FAMILIES, OVER_BLOCKS
+from redpebble.kernels.formats import count_blocks
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.tile_widths import TILE_WIDTHS, WIDTHS
 from redpebble.kernels.work import Layer
-from redpebble.lowering.kernels.table import FAMILIES, SINGLE_ROW_FAMILIES
 from redpebble.passes.analysis.block_choices import LayerTimes, given_blocks, predicted_times, with_blocks
 from redpebble.passes.analysis.layer_costs import MEASURED, Measurement, layer_key, layers_of
 from redpebble.passes.analysis.weights import Weight, constant_for
@@ -67,8 +68,7 @@ def test_every_choice_is_a_family_that_has_code_for_its_width(density: float, la
         for width in WIDTHS:
             family = kernel.family_at(width)
             assert family in FAMILIES
-            assert width == 1 or family not in SINGLE_ROW_FAMILIES
-            assert width in FAMILY_COSTS[family].widths
+            assert width in FAMILIES[family].widths
 
 
 def test_a_weight_that_is_stored_dense_is_never_thinned() -> None:
@@ -112,15 +112,15 @@ def test_a_family_is_packed_for_one_width_only_where_that_gains_more_than_a_litt
 def test_families_over_blocks_have_the_usual_number_and_others_are_priced() -> None:
     kernel, layer = over_blocks(Machine(lanes=8))
     blocks = kernel.blocks.by_family
-    assert set(blocks) == set(kernel.choices.values()) & set(BLOCK_RULES)
-    assert blocks["count_blocks"] == layer.blocks("count_blocks") == usual_blocks("count_blocks", 256, layer.density)
+    assert set(blocks) == set(kernel.choices.values()) & {family.name for family in OVER_BLOCKS}
+    assert blocks["count_blocks"] == layer.blocks(count_blocks.BLOCKS) == count_blocks.BLOCKS.usual(256, layer.density)
     assert re.search(r"; count_blocks \S+ us at 64 over 2 blocks of inputs, \S+ over [1-9]", kernel.reason.data)
 
 
 def test_more_blocks_are_chosen_where_the_model_says_that_they_gain() -> None:
     machine = Machine(lanes=8, l1_bytes=16 << 10)
     kernel, layer = over_blocks(machine)
-    assert kernel.blocks.by_family["count_blocks"] == 4 > layer.blocks("count_blocks")
+    assert kernel.blocks.by_family["count_blocks"] == 4 > layer.blocks(count_blocks.BLOCKS)
     usual, _ = over_blocks(machine, count_blocks=2)
     assert usual.blocks.by_family["count_blocks"] == 2
     assert kernel.predicted.by_width[64] < usual.predicted.by_width[64]
@@ -149,9 +149,7 @@ def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) 
     constant = SparseConstantOp(CscMatrix.from_dense(np.ones((5000, 8), dtype=np.float32)))
     x = test.TestOp(result_types=[f32_tensor((DYNAMIC, 5000))])
     module = ModuleOp([x, constant, LinearOp(x.results[0], constant.result)])
-    slow = tuple(
-        f"{family}@{width}=1000" for family in FAMILY_COSTS if family != "count_blocks" for width in TILE_WIDTHS
-    )
+    slow = tuple(f"{family}@{width}=1000" for family in FAMILIES if family != "count_blocks" for width in TILE_WIDTHS)
     kernel = only(
         run(module, ChooseKernels(calibration_factors=slow, blocks=(f"count_blocks={wanted}",))), LinearOp
     ).kernel
@@ -160,7 +158,8 @@ def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) 
 
 
 def test_every_property_of_a_machine_is_an_option() -> None:
-    machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09, {"permute_lookup@1": 1.25, "dense_outputs@64": 0.5})
+    machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09)
+    machine = replace(machine, calibration_factors={"permute_lookup@1": 1.25, "dense_outputs@64": 0.5})
     options = ChooseKernels.on(machine)
     assert options.machine == machine
     assert {field.name for field in fields(Machine)} <= {field.name for field in fields(ChooseKernels)}

@@ -116,7 +116,7 @@ def test_a_radixnet_is_exact_panels_of_its_classes_without_being_told() -> None:
 
 def test_facts_and_panels_are_lines_of_the_report() -> None:
     weight = np.repeat(np.random.default_rng(11).random((96, 12)) < 0.2, 8, axis=1).astype(np.float32)
-    module = linear_layer(weight, None, "panels")
+    module = linear_layer(weight, None, "row_panels")
     for found in (Sparsify(), DiscoverStructure()):
         found.apply(Context(), module)
     (constant,) = [op for op in module.walk() if isinstance(op, SparseConstantOp)]

@@ -49,7 +49,7 @@ def test_outputs_of_one_panel_stay_together() -> None:
     weight = np.ones((8, 64), dtype=np.float32)
     across_the_middle = PanelsAttr.of([[30, 31, 32, 33]], 1.0)
     assert borders(weight, 2) == [0, 32, 64]
-    assert borders(weight, 2, "panels", across_the_middle)[1] in (16, 48)
+    assert borders(weight, 2, "row_panels", across_the_middle)[1] in (16, 48)
 
 
 def test_outputs_that_dense_kernels_do_at_once_stay_together() -> None:

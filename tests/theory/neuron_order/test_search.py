@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.kernels.walk_distance import View, view_cost, walk_panels
+from redpebble.kernels.formats.permute_lookup import panels_of
 from redpebble.kernels.work import Layer
 from redpebble.theory.neuron_order.graph_orders import MOST_IN_PASS, cuthill_mckee_numbers, pass_numbers
 from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
 from redpebble.theory.neuron_order.search import GRAPH_ORDERS, Reordering, Request, reorder
 from redpebble.theory.neuron_order.swap_annealing import PlacesState, anneal_places
+from redpebble.theory.neuron_order.views import View, view_cost
 from tests.support.hidden_structure import band, blocks, chain_groups, rows_of, shuffled
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -20,7 +21,7 @@ NONE = np.zeros(0, dtype=np.int64)
 
 def views_of(rng: np.random.Generator, size: int) -> list[View]:
     walk, pieces = (rows_of(rng.random((size, count)) < 0.3) for count in (40, 7))
-    return [View(walk, 3, 4, walk_panels(walk), 1, 1000), View(pieces, 0, 9, NONE, 2, 70)]
+    return [View(walk, 3, 4, panels_of(walk), 1, 1000), View(pieces, 0, 9, NONE, 2, 70)]
 
 
 @settings(max_examples=30, deadline=None)

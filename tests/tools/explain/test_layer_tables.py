@@ -48,7 +48,7 @@ def test_columns_of_which_nothing_is_known_are_left_out() -> None:
 
 
 def test_bounds_are_marked_and_explained() -> None:
-    families = {"1": "permute_lookup", "48": "panels on live rows"}
+    families = {"1": "permute_lookup", "48": "row_panels on live rows"}
     layer = replace(LAYER, families=families, predicted_us={"1": 1.0, "48": 9.0}, at_most=("48",))
     assert layer_columns([layer], moved=False)["predicted us"] == [["1", "<= 9"]]
     assert report_notes(Report((layer,))) == [AT_MOST]

@@ -1,10 +1,8 @@
-"""What the places of a group's neurons cost the kernels that read them, in a form that a swap changes in a few cells.
+"""What the positions of a group's neurons cost the kernels that read them, in a form that a swap changes in few cells.
 
 Kernels cut their inputs into blocks, and what a row has in a block is a cell. A kernel over large blocks handles the
-pieces of rows: a cell of c connections is ceil(c / most) of them. A walk goes to a block as often as the rows of a
-panel need it: where n rows of a panel have c or more connections in a block, the c-th of them costs the panel
-1 - exp(-n / 3) of half a visit, as what few rows need is gathered beside the walk. Rows that have about equally many
-connections in each block leave few lanes of a walk idle.
+pieces of rows: a cell of c connections is ceil(c / most) of them. `permute_lookup` visits a block as often as the rows
+of a panel need it (see `visits_of`). Rows that have about equally many connections in each block leave few lanes idle.
 """
 
 from __future__ import annotations
@@ -14,17 +12,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.kernels.formats.permute_lookup import FEW_ROWS, PANEL_ROWS
 from redpebble.sparse.patterns.similar_rows import Rows
 
 Indices = NDArray[np.int64]
-
-WALK_BLOCK: Final = 16
-"""Inputs of a block of a walk."""
-
-PANEL_ROWS: Final = 32
-
-FEW_ROWS: Final = 3.0
-"""Rows of a panel that need a visit for it to be worth most of its price: fitted to walks as they are packed."""
 
 MOST_CELLS: Final = 1 << 24
 """Cells from which a view is too large to keep a count of each: it is left out."""
@@ -34,8 +25,8 @@ class View(NamedTuple):
     """How one weight's kernel reads a group: what each row reads as numbers of neurons of the group, 0 first.
 
     The group starts at index `start` of the weight's inputs, which are cut into blocks of `block`. `panels` [rows] is
-    the panel of each row for a walk, and empty for a kernel over pieces of up to `most` connections; `price` is that of
-    a piece, or of half a visit.
+    the panel of each row that shares visits, and empty for a kernel over pieces of up to `most` connections; `price` is
+    that of a piece, or of half a visit.
     """
 
     rows: Rows
@@ -46,7 +37,7 @@ class View(NamedTuple):
     price: int
 
     @property
-    def is_walk(self) -> bool:
+    def shares_visits(self) -> bool:
         """Whether panels of rows share visits of blocks."""
         return len(self.panels) > 0
 
@@ -59,22 +50,15 @@ class View(NamedTuple):
     def cell_count(self) -> int:
         """The numbers to be kept for it."""
         cells = self.rows.row_count * self.block_count
-        if self.is_walk:
+        if self.shares_visits:
             cells += (int(self.panels.max()) + 1) * self.block_count * (self.block + 1)
         return cells
 
     def table(self) -> Indices:
         """Return the price of a cell by its connections, or of a level of a panel's block by its rows."""
-        if self.is_walk:
+        if self.shares_visits:
             return np.rint(-self.price * np.expm1(-np.arange(PANEL_ROWS + 1) / FEW_ROWS)).astype(np.int64)
         return self.price * -(-np.arange(min(self.block, self.rows.input_count) + 2) // self.most)
-
-
-def walk_panels(rows: Rows) -> Indices:
-    """Return the panel of each row, [rows]: those of most connections come first."""
-    panels = np.empty(rows.row_count, dtype=np.int64)
-    panels[np.argsort(-np.diff(rows.pointers), kind="stable")] = np.arange(rows.row_count) // PANEL_ROWS
-    return panels
 
 
 def cells(view: View, places: Indices) -> Indices:
@@ -100,4 +84,4 @@ def view_cost(view: View, places: Indices) -> int:
     """Return the price of the places for a view."""
     counts = cells(view, places)
     table = view.table()
-    return int(table[levels(view, counts)].sum() if view.is_walk else table[counts].sum())
+    return int(table[levels(view, counts)].sum() if view.shares_visits else table[counts].sum())

@@ -1,0 +1,48 @@
+"""The kernel families of linear layers. A new one is a format file, a code file, and a line here."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from redpebble.kernels.family import KernelFamily
+from redpebble.kernels.formats import (
+    count_blocks,
+    dense_outputs,
+    narrow_blocks,
+    permute_lookup,
+    row_panels,
+    sparse_rows,
+    strips,
+)
+from redpebble.kernels.work import Layer
+
+_ALL: Final = (
+    permute_lookup.FAMILY,
+    dense_outputs.FAMILY,
+    count_blocks.FAMILY,
+    narrow_blocks.FAMILY,
+    row_panels.FAMILY,
+    strips.FAMILY,
+    sparse_rows.FAMILY,
+)
+
+FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})
+"""By the names that the IR uses."""
+
+OVER_BLOCKS: Final = tuple(family for family in _ALL if family.block_rule is not None)
+"""Those that cut their inputs into blocks."""
+
+
+def is_dense(name: str) -> bool:
+    """Return whether a family, if it is one of ours, computes zeros, too."""
+    return name in FAMILIES and FAMILIES[name].is_dense
+
+
+def takes_any_rows(name: str) -> bool:
+    """Return whether a family, if it is one of ours, has code for any number of rows."""
+    return name in FAMILIES and FAMILIES[name].any_rows
+
+
+def block_counts(layer: Layer) -> dict[str, int]:
+    """Return the blocks of inputs of a layer, by the families that have some."""
+    return {family.name: family.block_count(layer) for family in OVER_BLOCKS}

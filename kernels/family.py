@@ -1,0 +1,101 @@
+"""The record of a kernel family: what a way to compute a linear layer stores, does and is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.kernels.input_blocks import BlockRule
+from redpebble.kernels.layer_with_pattern import LayerWithPattern, features_in_turn
+from redpebble.kernels.work import Layer, Stored, Tile, Work
+from redpebble.sparse.csr import CscMatrix
+
+Floats = NDArray[np.float32]
+PackedArrays = tuple[NDArray[np.generic], ...]
+
+SHARE: Final = 16
+"""Features in a thread's share of an op are multiples of this: whole vectors and cache lines of any tile."""
+
+SPARSE: Final[tuple[Stored, ...]] = ("sparse", "panels")
+"""The layers of a family that reads connections one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerWeights:
+    """The constants of a layer, for `pack`.
+
+    weight [inputs, outputs] is as the IR stores it, bias [outputs]; panels are outputs that share inputs, by height
+    [panels, height]; blocks are the blocks of inputs, None for the fewest that are possible.
+    """
+
+    weight: CscMatrix | Floats
+    bias: Floats
+    panels: Sequence[NDArray[np.int64]] = ()
+    blocks: int | None = None
+
+    @cached_property
+    def sparse(self) -> CscMatrix:
+        """The entries that are not zero."""
+        return self.weight if isinstance(self.weight, CscMatrix) else CscMatrix.from_dense(self.weight)
+
+    @cached_property
+    def dense(self) -> Floats:
+        """The weight with its zeros."""
+        return self.weight.to_dense() if isinstance(self.weight, CscMatrix) else self.weight
+
+    def share(self, first: int, end: int) -> LayerWeights:
+        """Return the same of the outputs from `first` to `end`; panels that lie elsewhere in part are left out."""
+        inside = [outputs[((outputs >= first) & (outputs < end)).all(axis=1)] - first for outputs in self.panels]
+        return LayerWeights(_columns(self.weight, first, end), self.bias[first:end], inside, self.blocks)
+
+
+def _columns(weight: CscMatrix | Floats, first: int, end: int) -> CscMatrix | Floats:
+    """Return the columns of a weight from `first` to `end`, stored as it is."""
+    if not isinstance(weight, CscMatrix):
+        return np.ascontiguousarray(weight[:, first:end])
+    start, stop = weight.pointers[first], weight.pointers[end]
+    pointers = weight.pointers[first : end + 1] - start
+    return CscMatrix((weight.shape[0], end - first), pointers, weight.rows[start:stop], weight.values[start:stop])
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFamily:
+    """One way to compute a linear layer on a feature-major tile of batch columns.
+
+    A family NAME is three things: `kernels/formats/NAME.py`, which holds this record with how weights are stored and
+    what work they make, `lowering/kernels/NAME.py` with its code, and a line in `kernels/families.py`. Prices of its
+    units of work are fitted by `bench/fit_prices.py`; without them it can be named in the IR, but is never chosen.
+    """
+
+    name: str
+    pack: Callable[[LayerWeights], PackedArrays]
+    """The arrays that the kernel reads, in the order of its pointers."""
+    work: Callable[[Layer, Tile], Work]
+    widths: tuple[int, ...]
+    """Batch columns of the tiles that it has code for."""
+    lanes: tuple[int, ...] = (4, 8, 16)
+    """Floats in the vectors of the machines that it is for."""
+    stored: tuple[Stored, ...] = SPARSE
+    """The layers that it can compute. One for dense layers computes what a dense product does, 0 * inf included."""
+    any_rows: bool = False
+    """Whether its code takes any number of rows, sums them in one order whatever the width, and can write rows."""
+    share: int = SHARE
+    """Outputs in a thread's share of a layer are multiples of this."""
+    block_rule: BlockRule | None = None
+    """How it cuts inputs into blocks, if it does."""
+    far_features: Callable[[LayerWithPattern, float], float] = features_in_turn
+    """The features of x and y that a cache for so many of them does not deliver."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it computes zeros, too."""
+        return "dense" in self.stored
+
+    def block_count(self, layer: Layer) -> int:
+        """Return the blocks of inputs that a layer has; 0 where the family has none."""
+        return layer.blocks(self.block_rule) if self.block_rule is not None else 0
