@@ -21,7 +21,7 @@ from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.tiles.row_major import RowMajorStep
 from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
-from redpebble.lowering.tiles.tile_loop import Sharing, emit_tile_loop, same_from, tile_times
+from redpebble.lowering.tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
 
 STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
 """buffers, constants, sizes, scratch, begin, end."""
@@ -113,9 +113,9 @@ class _Lowering:
         """Emit the tiles of a step; more arguments than a step has are those of a shared one."""
         buffers, constants, _, scratch, begin, end, *shared = args
         pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
-        surroundings = (index, pointers, (self.constants, constants), (scratch, begin, end))
+        step = TileStep(index, pointers, self.constants, constants, scratch, RowRange(begin, end))
         sharing = Sharing(*shared) if shared else None
-        used = emit_tile_loop(self.code, builder, op, surroundings, sharing)
+        used = emit_tile_loop(self.code, builder, op, step, sharing)
         self.scratch_bytes = max(self.scratch_bytes, used)
 
     def _zeroed(self, ops: Sequence[Operation]) -> Iterator[int]:

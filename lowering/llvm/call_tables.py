@@ -56,12 +56,11 @@ class ConstantTable:
         """Return the addresses of the arrays of `key`."""
         return [entry_of(builder, table, index, POINTER) for index in self.known[key]]
 
-    def piece_pointers(
-        self, builder: ir.IRBuilder, table: ir.Value, key: Hashable, piece: tuple[ir.Value, int]
+    def share_pointers(
+        self, builder: ir.IRBuilder, table: ir.Value, key: Hashable, number: ir.Value, shares: int
     ) -> list[ir.Value]:
-        """Return the addresses of the arrays of a piece of `key`: its number and the number of all, of equal counts."""
-        number, pieces = piece
+        """Return the addresses of the arrays of one of `shares` shares of `key`, all of as many arrays."""
         indices = self.known[key]
-        count = len(indices) // pieces
+        count = len(indices) // shares
         first = builder.gep(table, [builder.mul(number, i64(count))], source_etype=POINTER)
         return [entry_of(builder, first, index, POINTER) for index in indices[:count]]

@@ -1,10 +1,17 @@
 """The native loop that runs a stream of connections on a tile: see `redpebble.lowering.neurons.connection_stream`.
 
 The order of loads and stores is data, which no optimisation of LLVM can change.
+
+Registers, for up to 8 vectors v of batch columns, one lane a column:
+
+    run into one target   sum[v] = slot[target][v]; for each entry sum[v] += w * slot[source][v]; stored at the end
+    run out of a source   x[v] = slot[source][v]; for each entry slot[target][v] += w * x[v], loaded and stored
+    moves                 v = one row of a buffer or slot, loaded and stored; w is a weight in every lane
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -25,7 +32,7 @@ from redpebble.lowering.neurons.connection_stream import (
 )
 
 MOST_VECTORS = 8
-"""Of a row held at once: they, a weight and an operand must fit 16 registers."""
+"""Vectors of a row held at once: they, a weight and an operand must fit 16 registers."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ def network_loop(code: Code, form: NetworkForm) -> ir.Function:
     """Return `void (stream, slots, table of buffers)`."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _Loop(code, builder, form, (args[1], args[2])).emit(args[0])
+        _Loop(code, builder, form, args[1], args[2]).emit(args[0])
 
     return code.function(f"network_{form.key}", [POINTER] * 3, body)
 
@@ -55,12 +62,14 @@ Entry = Callable[[ir.Value], None]
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop under construction; places are the slots and the table of buffers."""
+    """The loop under construction."""
 
     code: Code
     builder: ir.IRBuilder
     form: NetworkForm
-    places: tuple[ir.Value, ir.Value]
+    slots: ir.Value
+    buffers: ir.Value
+    """The table of the addresses of buffers."""
 
     def emit(self, stream: ir.Value) -> None:
         """Emit: read a head, run its entries, go on behind them, until the end."""
@@ -79,28 +88,24 @@ class _Loop:
             case = builder.append_basic_block(f"kind{number}")
             choice.add_case(ir.Constant(I32, number), case)
             builder.position_at_end(case)
-            following = self._emit_case(number, entries, (count, operand))
+            following = self._emit_case(number, _Run(entries, count, operand))
             cursor.add_incoming(following, builder.block)
             builder.branch(head)
         builder.position_at_end(after)
 
-    def _emit_case(self, kind: int, entries: ir.Value, head: tuple[ir.Value, ir.Value]) -> ir.Value:
+    def _emit_case(self, kind: int, run: "_Run") -> ir.Value:
         """Emit a run of a kind; return the address behind it."""
-        self._emit_run(kind, entries, head)
-        words = i64(ENTRY_WORDS[min(kind, ACTIVATE_FIRST)])
-        return float_at(self.builder, entries, self.builder.mul(self.builder.zext(head[0], I64), words))
-
-    def _emit_run(self, kind: int, entries: ir.Value, head: tuple[ir.Value, ir.Value]) -> None:
-        count, operand = head
         for first, vectors in column_chunks(self.form.width, self.lanes.width, MOST_VECTORS):
             chunk = _Chunk(self, first, vectors)
             match kind:
                 case _ if kind == SUM:
-                    chunk.emit_sum(entries, count, operand)
+                    chunk.emit_sum(run)
                 case _ if kind == SPREAD:
-                    chunk.emit_spread(entries, count, operand)
+                    chunk.emit_spread(run)
                 case _:
-                    chunk.emit_moves(kind, entries, count)
+                    chunk.emit_moves(kind, run)
+        words = i64(ENTRY_WORDS[min(kind, ACTIVATE_FIRST)])
+        return float_at(self.builder, run.entries, self.builder.mul(self.builder.zext(run.entry_count, I64), words))
 
     @property
     def lanes(self) -> Lanes:
@@ -111,6 +116,14 @@ class _Loop:
         return self.builder.load(float_at(self.builder, cursor, i64(index)), typ=I32)
 
 
+class _Run(NamedTuple):
+    """Entries of one kind that stand side by side in the stream, and the slot that they have in common."""
+
+    entries: ir.Value
+    entry_count: ir.Value
+    operand: ir.Value
+
+
 @dataclass(frozen=True)
 class _Chunk:
     """Some vectors of every row, from a column on."""
@@ -119,18 +132,18 @@ class _Chunk:
     first: int
     vectors: int
 
-    def emit_sum(self, entries: ir.Value, count: ir.Value, target: ir.Value) -> None:
+    def emit_sum(self, run: _Run) -> None:
         """Emit a run into one target, whose sums stay in registers."""
-        address = self._slot(target)
+        address = self._slot(run.operand)
 
         def add(entry: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             weight = self.lanes.splat(self._float(entry, 1))
             values = self._load(self._slot(self._word(entry, 0)))
             return [self.lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
 
-        self._store(self._run(entries, (count, SUM), self._load(address), add), address)
+        self._store(self._emit_loop(run, SUM, self._load(address), add), address)
 
-    def emit_spread(self, entries: ir.Value, count: ir.Value, source: ir.Value) -> None:
+    def emit_spread(self, run: _Run) -> None:
         """Emit a run out of one source, whose values stay in registers."""
 
         def add(entry: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
@@ -140,9 +153,9 @@ class _Chunk:
             self._store([self.lanes.fma(weight, x, y) for x, y in zip(values, sums, strict=True)], address)
             return values
 
-        self._run(entries, (count, SPREAD), self._load(self._slot(source)), add)
+        self._emit_loop(run, SPREAD, self._load(self._slot(run.operand)), add)
 
-    def emit_moves(self, kind: int, entries: ir.Value, count: ir.Value) -> None:
+    def emit_moves(self, kind: int, run: _Run) -> None:
         """Emit a run of loads, stores or activations."""
 
         def move(entry: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
@@ -159,37 +172,36 @@ class _Chunk:
                     self._store(activated(self.lanes, activation, self._load(slot)), slot)
             return []
 
-        self._run(entries, (count, min(kind, ACTIVATE_FIRST)), [], move)
+        self._emit_loop(run, min(kind, ACTIVATE_FIRST), [], move)
 
     @property
     def lanes(self) -> Lanes:
         """Vectors of columns."""
         return self.loop.lanes
 
-    def _run(
+    def _emit_loop(
         self,
-        entries: ir.Value,
-        size: tuple[ir.Value, int],
+        run: _Run,
+        kind: int,
         initial: Sequence[ir.Value],
         body: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
     ) -> list[ir.Value]:
-        """Emit a loop over the entries of a run of (count, kind), which carries vectors."""
+        """Emit a loop over the entries of a run, which carries vectors."""
         builder = self.loop.builder
-        count, kind = size
 
         def entry(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            return body(float_at(builder, entries, builder.mul(index, i64(ENTRY_WORDS[kind]))), carried)
+            return body(float_at(builder, run.entries, builder.mul(index, i64(ENTRY_WORDS[kind]))), carried)
 
-        return reduce_loop(builder, (i64(0), builder.zext(count, I64)), initial, entry)
+        return reduce_loop(builder, (i64(0), builder.zext(run.entry_count, I64)), initial, entry)
 
     def _slot(self, slot: ir.Value) -> ir.Value:
-        return self._row(self.loop.places[0], slot)
+        return self._row(self.loop.slots, slot)
 
     def _slow_row(self, entry: ir.Value) -> ir.Value:
         """Return the address of a row of slow memory, which an entry names by buffer and row."""
         builder = self.loop.builder
         number = builder.zext(self._word(entry, 1), I64)
-        buffer = builder.load(builder.gep(self.loop.places[1], [number], source_etype=POINTER), typ=POINTER)
+        buffer = builder.load(builder.gep(self.loop.buffers, [number], source_etype=POINTER), typ=POINTER)
         return self._row(buffer, self._word(entry, 2))
 
     def _row(self, buffer: ir.Value, row: ir.Value) -> ir.Value:

@@ -2,6 +2,13 @@
 
 A neuron's sums stay in registers from its bias to its activation; the rows of its sources are read where their slots
 are, in the first- and second-level cache. What is streamed from farther away is the stream itself, fetched ahead.
+
+Registers, for up to 8 vectors v of batch columns of one neuron:
+
+    sum[v]  one lane a column; begins as the bias in every lane
+    w       weight of a connection in every lane        vbroadcastss from the stream
+    sum[v] += w * slot[source][v]                       one fma with a memory operand
+    sum[v]  = activation(sum[v])                        stored into the neuron's own slot
 """
 
 from collections.abc import Sequence
@@ -36,13 +43,13 @@ from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEU
 I16 = ir.IntType(16)
 
 MOST_VECTORS = 8
-"""Of a row held at once: they, a weight and an operand must fit 16 registers."""
+"""Vectors of a row held at once: they, a weight and an operand must fit 16 registers."""
 
 STEPS = 4
-"""Connections of a turn, for which one line of the stream is fetched."""
+"""Connections of one step of the unrolled loop, for which one line of the stream is fetched."""
 
 BYTES_AHEAD = 2048
-"""Of the stream that are fetched ahead: it comes from the last-level cache or from memory."""
+"""Bytes by which the stream is fetched ahead: it comes from the last-level cache or from memory."""
 
 MOVES_AHEAD = 8
 """Rows to be moved that are fetched ahead."""
@@ -55,7 +62,7 @@ def neuron_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.Fun
     """
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _Loop(code, builder, (form, transposed), (args[1], args[2], args[3])).emit(args[0])
+        _Loop(code, builder, form, transposed, *args[1:]).emit(args[0])
 
     ends = "".join(word[0] if so else "" for word, so in zip(("into", "out"), transposed, strict=True))
     return code.function(f"neurons_{form.key}_{ends}", [POINTER, POINTER, POINTER, I64], body)
@@ -63,17 +70,17 @@ def neuron_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.Fun
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop under construction; places are the slots, the table of buffers, and the number of rows."""
+    """The loop under construction."""
 
     code: Code
     builder: ir.IRBuilder
-    kind: tuple[NetworkForm, Transposed]
-    places: tuple[ir.Value, ir.Value, ir.Value]
-
-    @property
-    def form(self) -> NetworkForm:
-        """Columns and activations."""
-        return self.kind[0]
+    form: NetworkForm
+    transposed: Transposed
+    slots: ir.Value
+    buffers: ir.Value
+    """The table of the addresses of buffers."""
+    row_count: ir.Value
+    """Rows that the columns stand for."""
 
     def emit(self, stream: ir.Value) -> None:
         """Emit: read a head, move rows in, compute neurons, move rows out, until there are no neurons."""
@@ -87,14 +94,14 @@ class _Loop:
         neurons, arrivals, departures, activation = (_word(builder, cursor, index) for index in range(HEAD_WORDS))
         builder.cbranch(builder.icmp_unsigned("==", neurons, i64(0)), after, inside)
         builder.position_at_end(inside)
-        into, out = (self._turns if so else self._moves for so in self.kind[1])
-        place = into(float_at(builder, cursor, i64(HEAD_WORDS)), arrivals, into_slots=True)
-        place = self._neurons(place, neurons, activation)
-        place = out(place, departures, into_slots=False)
-        cursor.add_incoming(place, builder.block)
+        into, out = (self._transpositions if so else self._moves for so in self.transposed)
+        address = into(float_at(builder, cursor, i64(HEAD_WORDS)), arrivals, into_slots=True)
+        address = self._neurons(address, neurons, activation)
+        address = out(address, departures, into_slots=False)
+        cursor.add_incoming(address, builder.block)
         builder.branch(head)
         builder.position_at_end(after)
-        if self.kind[1].outputs and self.lanes.width * FLOAT_BYTES == ALIGNMENT:
+        if self.transposed.outputs and self.lanes.width * FLOAT_BYTES == ALIGNMENT:
             self.lanes.finish_past_caches()
 
     def _moves(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
@@ -114,15 +121,15 @@ class _Loop:
                 lanes.store(value, float_at(builder, target, i64(first)), FLOAT_BYTES * lanes.width)
         return float_at(builder, entries, builder.mul(count, i64(MOVE_WORDS)))
 
-    def _turns(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
+    def _transpositions(self, entries: ir.Value, count: ir.Value, *, into_slots: bool) -> ir.Value:
         """Emit rows of the batch that are transposed into slots, or slots into them; return the address behind."""
         builder, width = self.builder, self.form.width
         with counted_loop(builder, count) as index:
             entry = float_at(builder, entries, builder.mul(index, i64(TRANSPOSE_WORDS)))
             slots = [self._slot(_word(builder, entry, number)) for number in range(NEIGHBOURS)]
             number, feature, stride = (_word(builder, entry, NEIGHBOURS + word) for word in range(3))
-            buffer = builder.load(builder.gep(self.places[1], [number], source_etype=POINTER), typ=POINTER)
-            rows = BatchRows(float_at(builder, buffer, feature), stride, self.places[2])
+            buffer = builder.load(builder.gep(self.buffers, [number], source_etype=POINTER), typ=POINTER)
+            rows = BatchRows(float_at(builder, buffer, feature), stride, self.row_count)
             with counted_loop(builder, i64(width), self.lanes.width) as first:
                 columns = [float_at(builder, slot, first) for slot in slots]
                 transpose = transpose_into_columns if into_slots else transpose_into_rows
@@ -144,15 +151,15 @@ class _Loop:
             choice.add_case(i64(number), case)
             builder.position_at_end(case)
             (end,) = reduce_loop(
-                builder, (i64(0), count), [first], lambda _, places, chosen=chosen: [self._neuron(places[0], chosen)]
+                builder, (i64(0), count), [first], lambda _, neurons, chosen=chosen: [self._neuron(neurons[0], chosen)]
             )
             ends.append((end, builder.block))
             builder.branch(after)
         builder.position_at_end(after)
-        place = builder.phi(POINTER)
+        behind = builder.phi(POINTER)
         for end, block in ends:
-            place.add_incoming(end, block)
-        return place
+            behind.add_incoming(end, block)
+        return behind
 
     def _neuron(self, neuron: ir.Value, activation: ActivationAttr | None) -> ir.Value:
         """Emit one neuron; return the address behind it."""
@@ -164,12 +171,12 @@ class _Loop:
         bias = builder.load(float_at(builder, neuron, i64(1)), typ=FLOAT)
         fetch_lines(builder, byte_at(builder, neuron, i64(BYTES_AHEAD)), 1)
         for first, vectors in column_chunks(self.form.width, self.lanes.width, MOST_VECTORS):
-            chunk = _Chunk(self, (weights, offsets), first, vectors)
+            chunk = _Chunk(self, weights, offsets, first, vectors)
             sums = chunk.products(count, [self.lanes.splat(bias)] * vectors)
             target = float_at(builder, self._slot(slot), i64(first))
             for index, value in enumerate(activated(self.lanes, activation, sums)):
-                place = float_at(builder, target, i64(index * self.lanes.width))
-                self.lanes.store(value, place, FLOAT_BYTES * self.lanes.width)
+                address = float_at(builder, target, i64(index * self.lanes.width))
+                self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
         pairs = builder.lshr(builder.add(count, i64(1)), i64(1))
         return float_at(builder, offsets, pairs)
 
@@ -179,13 +186,13 @@ class _Loop:
         return self.code.lanes(self.builder, self.code.column_lanes(self.form.width))
 
     def _slot(self, slot: ir.Value) -> ir.Value:
-        return self.row_of(self.places[0], slot)
+        return self.row_of(self.slots, slot)
 
     def _buffer_row(self, entry: ir.Value) -> ir.Value:
         """Return the address of the row of a buffer that an entry names."""
         builder = self.builder
         number = _word(builder, entry, 1)
-        buffer = builder.load(builder.gep(self.places[1], [number], source_etype=POINTER), typ=POINTER)
+        buffer = builder.load(builder.gep(self.buffers, [number], source_etype=POINTER), typ=POINTER)
         return self.row_of(buffer, _word(builder, entry, 2))
 
     def row_of(self, buffer: ir.Value, row: ir.Value) -> ir.Value:
@@ -195,38 +202,39 @@ class _Loop:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some vectors of every row, from a column on; stream is the weights and offsets of a neuron."""
+    """Some vectors of every row, from a column on, for one neuron with its weights and the slots of its sources."""
 
     loop: _Loop
-    stream: tuple[ir.Value, ir.Value]
+    weights: ir.Value
+    offsets: ir.Value
     first: int
     vectors: int
 
     def products(self, count: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        """Return the sums after all connections, some of them in each turn."""
+        """Return the sums after all connections, `STEPS` of them in each pass of the loop."""
         builder = self.loop.builder
 
-        def turn(index: ir.Value, current: Sequence[ir.Value]) -> list[ir.Value]:
+        def some(index: ir.Value, current: Sequence[ir.Value]) -> list[ir.Value]:
             start = builder.mul(index, i64(STEPS))
             if self.first == 0:
                 done = builder.mul(index, i64(STEPS * (FLOAT_BYTES + 2)))
-                ahead = byte_at(builder, self.stream[0], builder.add(done, i64(BYTES_AHEAD)))
+                ahead = byte_at(builder, self.weights, builder.add(done, i64(BYTES_AHEAD)))
                 fetch_lines(builder, ahead, 1)
             values = list(current)
             for step in range(STEPS):
                 values = self._step(builder.add(start, i64(step)), values)
             return values
 
-        turns = builder.udiv(count, i64(STEPS))
-        current = reduce_loop(builder, (i64(0), turns), sums, turn)
-        return reduce_loop(builder, (builder.mul(turns, i64(STEPS)), count), current, self._step)
+        passes = builder.udiv(count, i64(STEPS))
+        current = reduce_loop(builder, (i64(0), passes), sums, some)
+        return reduce_loop(builder, (builder.mul(passes, i64(STEPS)), count), current, self._step)
 
     def _step(self, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the sums after one connection."""
-        builder, lanes, (weights, offsets) = self.loop.builder, self.loop.lanes, self.stream
-        weight = lanes.splat(builder.load(float_at(builder, weights, index), typ=FLOAT))
-        place = builder.gep(offsets, [index], source_etype=I16)
-        source = self.loop.row_of(self.loop.places[0], builder.zext(builder.load(place, typ=I16), I64))
+        builder, lanes = self.loop.builder, self.loop.lanes
+        weight = lanes.splat(builder.load(float_at(builder, self.weights, index), typ=FLOAT))
+        offset = builder.gep(self.offsets, [index], source_etype=I16)
+        source = self.loop.row_of(self.loop.slots, builder.zext(builder.load(offset, typ=I16), I64))
         values = (
             lanes.load(float_at(builder, source, i64(self.first + number * lanes.width)), FLOAT_BYTES * lanes.width)
             for number in range(self.vectors)

@@ -97,8 +97,8 @@ def pack_neurons(arrays: NetworkArrays, found: DepthFirstOrderAttr, transposed: 
     for index, values in enumerate((layout.lengths, arrivals, departures, layout.activations + 1)):
         words[heads + index] = values
     rows = _buffer_rows(layout.input_count, arrays)
-    into.write(words, heads + HEAD_WORDS, (slots, rows))
-    out.write(words, heads + HEAD_WORDS + into.words * arrivals + neurons, (slots, rows))
+    into.write(words, heads + HEAD_WORDS, slots, rows)
+    out.write(words, heads + HEAD_WORDS + into.words * arrivals + neurons, slots, rows)
     before = np.cumsum(sizes) - sizes
     own = before - before[layout.starts][layout.run_of]
     at = (heads + HEAD_WORDS + into.words * arrivals)[layout.run_of] + own
@@ -118,7 +118,7 @@ class _Moves:
 
     moving: Indices
     features: int
-    """Of a row of the batch where neurons are transposed, otherwise 0."""
+    """Features of a row of the batch where neurons are transposed, otherwise 0."""
 
     @property
     def words(self) -> int:
@@ -129,9 +129,8 @@ class _Moves:
         """Return the moves of each run."""
         return np.bincount(self._each()[1], minlength=runs)
 
-    def write(self, words: Words, starts: Indices, where: tuple[Indices, Indices]) -> None:
-        """Write the moves from where those of each run start; `where` is slots and buffer rows of neurons."""
-        slots, rows = where
+    def write(self, words: Words, starts: Indices, slots: Indices, rows: Indices) -> None:
+        """Write the moves from where those of each run start, given the slots and buffer rows of neurons."""
         neurons, runs = self._each()
         counts = self.counts(len(starts))
         within = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -79,7 +79,7 @@ class _LayerCode:
             raise ValueError(f"a pebble.linear is cut into {count} pieces, its tile into {tile.team.share_count}")
 
         def share(number: ir.Value, first: ir.Value, outputs: ir.Value) -> None:
-            self._call(constants.piece_pointers(builder, table, key, (number, count)), first, outputs)
+            self._call(constants.share_pointers(builder, table, key, number, count), first, outputs)
 
         tile.each_share(borders, share)
 

@@ -91,7 +91,7 @@ def plan_sharing(op: TileOp, spans: Mapping[SSAValue, Span], width: int) -> Shar
         cut = _cut_of(inner, cuts, pieces)
         cuts.update(dict.fromkeys(inner.results, cut))
         still = isinstance(inner, ConcatOp | SplitOp) and not copied_parts(inner, spans, width)
-        turns[inner] = turn(cut, [] if still else _accesses(inner, spans, (cut, private)))
+        turns[inner] = turn(cut, [] if still else _accesses(inner, spans, cut, private))
     results: list[Turn] = []
     for value in op.yielded:
         cut = cuts[value]
@@ -143,9 +143,8 @@ def private_arguments(op: TileOp, spans: Mapping[SSAValue, Span]) -> set[SSAValu
     }
 
 
-def _accesses(op: Operation, spans: Mapping[SSAValue, Span], cuts: tuple[Cut, Collection[SSAValue]]) -> list[Access]:
+def _accesses(op: Operation, spans: Mapping[SSAValue, Span], cut: Cut, private: Collection[SSAValue]) -> list[Access]:
     """Return what `op` reads and writes; a linear layer reads all features for each piece."""
-    cut, private = cuts
     every = isinstance(op, LinearOp) and cut.by == "features"
     accesses = [
         Access(spans[operand], None, writes=False)

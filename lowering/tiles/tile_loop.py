@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -21,66 +22,88 @@ from redpebble.lowering.tiles.thread_shares import plan_sharing, private_argumen
 from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, TileRows
 from redpebble.lowering.tiles.tile_memory import Span, features_of, plan_tile
 
-TileSurroundings = tuple[
-    int, Mapping[SSAValue, ir.Value], tuple[ConstantTable, ir.Value], tuple[ir.Value, ir.Value, ir.Value]
-]
-"""Number of the step; addresses of operands and results; constants and their table; scratch, first row, end."""
+BARRIER = ir.FunctionType(VOID, [POINTER])
+"""Type of the function that returns when all threads of a call have called it, on the pool it is given."""
 
-MEET = ir.FunctionType(VOID, [POINTER])
-"""Of the function that returns when all threads of a call have called it, on the pool it is given."""
-
-LIVING_SHARE = 0.25
-"""Of the work that is left where dead rows are dropped: it depends on the data, and only tells threads' shares."""
+LIVE_SHARE = 0.25
+"""Share of the work that is left where dead rows are dropped: a guess, only for how threads share the rows."""
 
 LEAST_COLUMNS = 8
-"""Of a tile for more than one row."""
+"""Columns of the narrowest tile for more than one row."""
 
 UNKNOWN_US = 5.0
-"""Of a column in a tile whose time nobody has estimated."""
+"""Microseconds for a column in a tile whose time nobody has estimated."""
+
+
+class RowRange(NamedTuple):
+    """Rows of the batch from `first` to the one before `end`."""
+
+    first: ir.Value
+    end: ir.Value
+
+
+@dataclass(frozen=True)
+class TileStep:
+    """A step of a program, given to the loop over its tiles."""
+
+    index: int
+    pointers: Mapping[SSAValue, ir.Value]
+    """The addresses of operands and results."""
+    constants: ConstantTable
+    table: ir.Value
+    """The table of the addresses of packed constants."""
+    scratch: ir.Value
+    rows: RowRange
+
+
+class _TileCall(NamedTuple):
+    """A function for tiles of `width` columns, and its arguments but for the rows."""
+
+    function: ir.Function
+    arguments: Sequence[ir.Value]
+    width: int
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a shared step is given beside the arguments of others; `own` is scratch memory of the thread."""
+    """What a shared step is given beside the arguments of others."""
 
-    own: ir.Value
-    meet: ir.Value
+    scratch: ir.Value
+    """Memory of the thread alone."""
+    barrier: ir.Value
     pool: ir.Value
     number: ir.Value
+    """The number of the thread."""
     threads: ir.Value
 
 
 def emit_tile_loop(
-    code: Code, builder: ir.IRBuilder, op: TileOp, surroundings: TileSurroundings, sharing: Sharing | None = None
+    code: Code, builder: ir.IRBuilder, op: TileOp, step: TileStep, sharing: Sharing | None = None
 ) -> int:
-    """Emit the tiles of `op` over the rows from begin to end; return the bytes of scratch that a tile needs.
+    """Emit the tiles of `op` over the rows of a step; return the bytes of scratch that a tile needs.
 
     The widest tile comes first, while `least_rows` are left for it: fewer rows are done sooner by narrower tiles than
     by one that is mostly padding. Which rows come together does not depend on `sharing`: with it threads do the wide
     tiles together, and the first one those that are too narrow for that.
     """
-    index, pointers, (constants, constant_table), (scratch, begin, end) = surroundings
     widths, least, scratch_bytes = op.schedule.tile_widths, least_rows(op), 0
-    outer = [pointers[value] for value in (*op.inputs, *op.outputs)]
-    row: ir.Value = begin
+    arguments = [*(step.pointers[value] for value in (*op.inputs, *op.outputs)), step.table, step.scratch]
+    row, end = step.rows
     compaction = RowCompaction.of(op)
     if compaction is not None and sharing is None:
         scratch_bytes = compaction.memory.total
-        function = RowCompactionCode(code, compaction, constants, f"live_rows{index}").function()
-        row = _emit_live_rows(builder, (begin, end), compaction.width, (function, [*outer, constant_table, scratch]))
+        function = RowCompactionCode(code, compaction, step.constants, f"live_rows{step.index}").function()
+        row = _emit_live_rows(builder, step.rows, _TileCall(function, arguments, compaction.width))
     for width in reversed(widths):
         shared = sharing if width in op.schedule.together.by_width else None
-        form = _TileForm(code, op, width, f"tile{index}_w{width}{'_shared' if shared is not None else ''}")
-        function, used = form.function(constants)
+        form = _TileForm(code, op, width, f"tile{step.index}_w{width}{'_shared' if shared is not None else ''}")
+        function, used = form.function(step.constants)
         scratch_bytes = max(scratch_bytes, used)
-        arguments = [*outer, constant_table, scratch]
-        stop = end
-        if shared is not None:
-            arguments += _crew_arguments(builder, op, shared)
-        elif sharing is not None:
-            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, begin)
-        limits = (row, stop, least[width], width)
-        row = _emit_width(builder, limits, (function, arguments, shared))
+        team, stop = [] if shared is None else _team_arguments(builder, op, shared), end
+        if shared is None and sharing is not None:
+            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, step.rows.first)
+        call = _TileCall(function, [*arguments, *team], width)
+        row = _emit_width(builder, RowRange(row, stop), least[width], call, shared)
     return scratch_bytes
 
 
@@ -136,17 +159,14 @@ def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     ]
     if op.dead_rows is not None:
         width, widest = op.dead_rows.width.data, times[-1]
-        time = LIVING_SHARE * widest.serial_us * width / widest.width
+        time = LIVE_SHARE * widest.serial_us * width / widest.width
         times.append(TileTime(width, least_compacted_rows(width), time))
     return tuple(times)
 
 
-def _emit_live_rows(
-    builder: ir.IRBuilder, rows: tuple[ir.Value, ir.Value], width: int, call: tuple[ir.Function, list[ir.Value]]
-) -> ir.Value:
+def _emit_live_rows(builder: ir.IRBuilder, rows: RowRange, call: _TileCall) -> ir.Value:
     """Emit row compaction of as many rows as fill tiles, the last one half at least; return the next row."""
-    begin, end = rows
-    function, arguments = call
+    (begin, end), (function, arguments, width) = rows, call
     count = builder.sub(end, begin)
     whole = builder.sub(count, builder.srem(count, i64(width)))
     enough = builder.icmp_signed(">=", builder.sub(count, whole), i64(least_compacted_rows(width)))
@@ -161,22 +181,19 @@ def least_compacted_rows(width: int) -> int:
     return width // 2 + 1
 
 
-def _crew_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
-    """Return own scratch, the function to meet, its pool, the thread's first piece, and the first no longer its."""
-    pieces = i64(op.schedule.pieces.data)
+def _team_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
+    """Return the thread's scratch, the barrier, its pool, the thread's first share, and the first behind its."""
+    shares = i64(op.schedule.pieces.data)
     numbers = (sharing.number, builder.add(sharing.number, i64(1)))
-    first, end = (builder.sdiv(builder.mul(number, pieces), sharing.threads) for number in numbers)
-    return [sharing.own, sharing.meet, sharing.pool, first, end]
+    first, end = (builder.sdiv(builder.mul(number, shares), sharing.threads) for number in numbers)
+    return [sharing.scratch, sharing.barrier, sharing.pool, first, end]
 
 
 def _emit_width(
-    builder: ir.IRBuilder,
-    rows: tuple[ir.Value, ir.Value, int, int],
-    call: tuple[ir.Function, Sequence[ir.Value], Sharing | None],
+    builder: ir.IRBuilder, rows: RowRange, least: int, call: _TileCall, sharing: Sharing | None
 ) -> ir.Value:
     """Emit tiles of one width while at least `least` rows are left; return the row after the last one."""
-    start, end, least, width = rows
-    function, arguments, sharing = call
+    (start, end), (function, arguments, width) = rows, call
     before = builder.block
     header = builder.append_basic_block("tiles")
     body = builder.append_basic_block("tile")
@@ -194,16 +211,16 @@ def _emit_width(
     if sharing is not None:
         # the next tile uses the same scratch memory
         with builder.if_then(builder.icmp_signed("<", following, end)):
-            _emit_meeting(builder, sharing.meet, sharing.pool)
+            _emit_barrier(builder, sharing.barrier, sharing.pool)
     row.add_incoming(following, builder.block)
     builder.branch(header)
     builder.position_at_end(after)
     return row
 
 
-def _emit_meeting(builder: ir.IRBuilder, meet: ir.Value, pool: ir.Value) -> None:
+def _emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, pool: ir.Value) -> None:
     # a cast between pointers would be none: all are of one type, and only integers lose theirs
-    address = builder.inttoptr(builder.ptrtoint(meet, I64), MEET.as_pointer())
+    address = builder.inttoptr(builder.ptrtoint(barrier, I64), BARRIER.as_pointer())
     builder.call(address, [pool])
 
 
@@ -217,23 +234,23 @@ class _TileForm:
     name: str
 
     def function(self, constants: ConstantTable) -> tuple[ir.Function, int]:
-        """Return `void (operands..., results..., constants, scratch, [crew...,] first row, rows)` and its scratch."""
+        """Return `void (operands..., results..., constants, scratch, [team...,] first row, rows)` and its scratch."""
         op, memory = self.op, plan_tile(self.op, self._columns)
         outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
-            crew = self._crew(builder, memory.spans, rest) if shared else None
+            team = self._team(builder, memory.spans, rest) if shared else None
             first, count = rest[-2:]
             direct = self._leaving(builder, buffers[len(op.inputs) :], first) | self._transposed(
                 builder, buffers, first
             )
             rows, tables = TileRows(self.width, count, direct), (constants, table)
-            tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, crew, rows)
-            self._emit_body(tile, buffers, (first, count))
+            tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, team, rows)
+            self._emit_body(tile, buffers, first, count)
 
-        crew_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
-        arguments = [POINTER] * (outer + 2) + crew_types + [I64, I64]
+        team_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
+        arguments = [POINTER] * (outer + 2) + team_types + [I64, I64]
         return self.code.function(self.name, arguments, body), memory.total
 
     @property
@@ -262,15 +279,15 @@ class _TileForm:
         ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
         return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in transposed}
 
-    def _crew(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> ThreadTeam:
-        own, meet, pool, first, end, *_ = args
+    def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> ThreadTeam:
+        own, barrier, pool, first, end, *_ = args
         private = private_arguments(self.op, spans)
         share_count = self.op.schedule.pieces.data
-        return ThreadTeam(share_count, first, end, own, private, lambda: _emit_meeting(builder, meet, pool))
+        return ThreadTeam(share_count, first, end, own, private, lambda: _emit_barrier(builder, barrier, pool))
 
-    def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], rows: tuple[ir.Value, ir.Value]) -> None:
-        """Emit the rows in, every op, the rows out, and where a crew has to meet."""
-        op, (first, count) = self.op, rows
+    def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
+        """Emit the rows in, every op, the rows out, and the barriers of a team; rows are `count` from `first` on."""
+        op = self.op
         plan = plan_sharing(op, tile.spans, self._columns)
         inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
         for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
