@@ -12,6 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from redpebble.runtime.store.cache import fingerprint_of, source_files
+from redpebble.universe import PASSES
+
 ROOT = Path(__file__).parent.parent
 SOURCE = Path("src/redpebble")
 
@@ -159,6 +162,40 @@ def test_every_error_stands_in_the_tree() -> None:
         and any(isinstance(one, ast.Name) and one.id.endswith(("Error", "Exception")) for one in node.bases)
     }
     assert defined - {"NotCovered"} == {name for _, name, _ in rows}
+
+
+def words_of(class_name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+def test_a_pass_is_one_file_with_a_filecheck_file_that_does_and_one_that_refuses_or_keeps() -> None:
+    defined = {
+        (file.parent.name, file.stem, node.name)
+        for file in FILES
+        if folder_of(file) == "passes"
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(one) == "ModulePass" for one in node.bases)
+    }
+    assert defined == {(stage, words_of(name), name) for stage, names in PASSES.items() for name in names}
+    filecheck, missing = ROOT / "tests" / "filecheck" / "passes", list[str]()
+    for stage, stem, _ in sorted(defined):
+        if not (filecheck / stage / f"{stem}.mlir").exists():
+            missing.append(f"{stage}/{stem}.mlir")
+        if not any((filecheck / stage / f"{stem}_{word}.mlir").exists() for word in ("refused", "kept")):
+            missing.append(f"{stage}/{stem}_refused.mlir")
+    assert not missing
+
+
+def test_the_fingerprint_of_the_compiler_changes_with_every_source_file(tmp_path: Path) -> None:
+    files = source_files()
+    assert {file.resolve() for file in files.values()} == {file.resolve() for file in FILES}
+    chosen = {name: files[name] for name in sorted(files)[:: len(files) // 8]}
+    before = fingerprint_of(chosen)
+    for name, file in chosen.items():
+        changed = tmp_path / "changed.py"
+        changed.write_bytes(file.read_bytes() + b" ")
+        assert fingerprint_of(chosen | {name: changed}) != before
+        assert fingerprint_of({other: path for other, path in chosen.items() if other != name}) != before
 
 
 def test_no_folder_of_sources_is_full() -> None:

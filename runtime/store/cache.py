@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -23,10 +24,15 @@ def default_folder() -> Path:
 @cache
 def compiler_fingerprint() -> bytes:
     """Return a digest of the compiler: its sources, the versions of what it builds on, and Python's."""
+    return fingerprint_of(source_files())
+
+
+def fingerprint_of(files: Mapping[str, Path]) -> bytes:
+    """Return a digest of source files, the versions of what they build on, and Python's."""
     digest = hashlib.sha256(sys.version.encode())
     for name in DEPENDENCIES:
         digest.update(f"{name}={version(name)};".encode())
-    for name, file in sorted(source_files().items()):
+    for name, file in sorted(files.items()):
         digest.update(name.encode())
         digest.update(file.read_bytes())
     return digest.digest()
