@@ -12,9 +12,9 @@ from xdsl.utils.hints import isa
 NODE = "pebble.node"
 VALUES = "pebble.values"
 ORDER = "pebble.order"
-"""Of a module and of its layers: the order that `pebble-reorder-neurons` gave the neurons, and what it gains."""
+"""Order that `pebble-reorder-neurons` gave the neurons, and what it gains; on a module and on its layers."""
 SEARCH = "pebble.search"
-"""Of a module: what `pebble-schedule-network` began with, what it found, and in how many proposals."""
+"""Search of `pebble-schedule-network`, on a module: what it began with, what it found, and in how many proposals."""
 
 
 def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:

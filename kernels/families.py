@@ -27,10 +27,10 @@ _ALL: Final = (
 )
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})
-"""By the names that the IR uses."""
+"""Families by the names that the IR uses."""
 
 OVER_BLOCKS: Final = tuple(family for family in _ALL if family.block_rule is not None)
-"""Those that cut their inputs into blocks."""
+"""Families that cut their inputs into blocks."""
 
 
 def is_dense(name: str) -> bool:

@@ -40,7 +40,7 @@ class GroupedPrices(NamedTuple):
     transposition: float
     transposed_value: float
     ordered_value: float
-    """Of a value that takes another place."""
+    """Time of a value that takes another position."""
 
 
 DENSE: Final[Mapping[int, DensePrices]] = MappingProxyType(

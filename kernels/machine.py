@@ -23,7 +23,7 @@ class Machine:
     l1_bytes: int = 48 << 10
     l2_bytes: int = 2 << 20
     l3_bytes: int = 12 << 20
-    """That one core gets to itself: less than what several cores, or other machines on the same host, share."""
+    """Bytes that one core gets to itself: less than what several cores, or other machines on the same host, share."""
     l3_ns: float = 0.033
     """Time of a byte that is streamed from the last-level cache, by one core."""
     dram_ns: float = 0.066

@@ -17,7 +17,7 @@ STREAM_GBS: Final = 12.0
 NEAR_GBS: Final = 400.0
 
 NEURON_NS: Final = 4.0
-"""Of a neuron beside its connections: where it goes, its bias, and a branch that is not foreseen."""
+"""Time of a neuron beside its connections: where it goes, its bias, and a branch that is not foreseen."""
 
 
 class TileTraffic(NamedTuple):
@@ -28,7 +28,7 @@ class TileTraffic(NamedTuple):
     far_bytes: float
     neurons: int = 0
     scattered_bytes: float = 0.0
-    """Of those from beyond the second-level cache: rows that lie anywhere, which nothing fetches ahead."""
+    """Part of those from beyond the second-level cache: rows that lie anywhere, which nothing fetches ahead."""
 
     @property
     def stream_bytes(self) -> int:

@@ -11,7 +11,7 @@ from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.lowering.cpu_target import CpuTarget
 
 FORMAT_VERSION = 5
-"""Of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
+"""Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
 @dataclass(frozen=True)

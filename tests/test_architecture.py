@@ -131,6 +131,17 @@ def test_a_module_has_a_docstring_and_no_loose_ends() -> None:
     assert not [name_of(file) for file in FILES if loose.search(text_of(file))]
 
 
+def test_a_docstring_begins_with_a_noun_or_a_verb_and_is_no_genitive_fragment() -> None:
+    fragment = re.compile(r"^(?:Of|Who|Whose|That|By|Those|Them|Likewise)\b|^\w+ of (?:them|these|it)\.$")
+    docstrings = (
+        (f"{name_of(file)}:{node.lineno}", node.value.value)
+        for file in EVERY_FILE
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    assert not [(place, text) for place, text in docstrings if fragment.search(text)]
+
+
 def test_every_folder_is_listed_in_pyproject_and_in_the_makefile() -> None:
     setuptools: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     makefile = re.search(r"^LAYERS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)

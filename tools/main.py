@@ -37,7 +37,7 @@ class CpuLevel(StrEnum):
 
 
 class EvictionPolicy(StrEnum):
-    """Who leaves a full memory: what is used again last, or what was not used for longest."""
+    """Value that leaves a full memory: the one used again last, or the one not used for longest."""
 
     MIN = "min"
     LRU = "lru"

@@ -16,7 +16,7 @@ from redpebble.runtime.jit import MachineCode, emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
 
 SAMPLE_SECONDS = 1e-4
-"""Of a call: long beside the clock's own time and the way from Python to native code."""
+"""Time of a sample: long beside the clock's own time and the way from Python to native code."""
 
 FEW_KERNELS = 32
 MOST_COPIES = 1024

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 DEFAULT_SIZE: Final = 8
-"""Of every symbolic dimension but the batch."""
+"""Size of every symbolic dimension but the batch."""
 
 _FLAGS: Final = 2
 """int32 and int64 inputs are masks, token kinds or flags unless a Gather says otherwise: 0 and 1 suit all of them."""

@@ -17,13 +17,13 @@ CHAINS: Final = 4
 """Rows in flight, each with sums of its own, so that no multiply-add waits for the one before."""
 
 WEIGHTS: Final = 12
-"""Of a turn of the loop, which is unrolled so far that counting costs nothing."""
+"""Weights in one pass of the loop, which is unrolled so far that counting costs nothing."""
 
 FEATURES: Final = 64
 """Places from which operands come: 16 KiB with vectors of 16 floats, as scattered as those of a sparse row."""
 
 TURNS: Final = 500
-"""Of the loop over ports: tens of microseconds."""
+"""Passes of the loop over ports: tens of microseconds."""
 
 READ_BYTES: Final = {"L1": 32 << 10, "L2": 1 << 20, "L3": 24 << 20, "DRAM": 1 << 29}
 PASS_BYTES: Final = 1 << 25

@@ -33,7 +33,7 @@ class Footprint:
     first_calls_seconds: float
     growth_bytes: int
     kept_bytes: int
-    """Of the growth, what is left when the allocator has returned free pages to the system."""
+    """Part of the growth that is left when the allocator has returned free pages to the system."""
     packed_bytes: int
 
 

@@ -31,7 +31,7 @@ class Row:
     outputs: int = 0
     sparsity: float = 0.0
     connections: int = 0
-    """Of the layer, or of all layers of a network."""
+    """Connections of the layer, or of all layers of a network."""
 
     @staticmethod
     def of(row: BenchRow, suite: str, connections: int) -> "Row":

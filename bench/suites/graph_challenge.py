@@ -33,7 +33,7 @@ SEED = 0
 MERGING = "pebble-merge-duplicate-neurons"
 
 SLICE_BYTES = 1 << 32
-"""Of images in memory at a time."""
+"""Bytes of images in memory at a time."""
 
 DRAWN = 500
 """Images that are drawn at a time."""

@@ -29,7 +29,7 @@ from redpebble.models.zoo import build, save
 WIDTH: Final = 1024
 DEPTH: Final = 12
 CONNECTIONS: Final = 32
-"""Of a neuron in the deep networks."""
+"""Connections into a neuron of the deep networks."""
 
 PANEL: Final = 16
 """Neurons of a RadiX-Net that share their inputs."""

@@ -62,7 +62,7 @@ SHORTER: Final = ("inputs also transposed", "reordered", "both")
 WALK_COPIES: Final = 5
 
 MOST_LAYERS: Final = 8
-"""Of a model, from the first on: the others are like them."""
+"""Layers of a model that are measured, from the first on: the others are like them."""
 
 
 Known = tuple[LinearOp, Layer]

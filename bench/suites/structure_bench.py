@@ -44,7 +44,7 @@ SHARING_ROWS: Final = 8
 """Outputs that have a part of their inputs in common."""
 
 KERNEL_SECONDS: Final = 1e-3
-"""Of a call of a kernel, repeated: long beside the way from Python to native code."""
+"""Time of repeated calls of a kernel: long beside the way from Python to native code."""
 
 
 def sharing(density: float, share: float) -> MaskMaker:

@@ -32,17 +32,17 @@ class LayerReport:
 
     Where tiles are made, these are the widths of tiles in which the layer runs."""
     predicted_us: Mapping[str, float]
-    """Of a tile; of layers that run depth first together, parts of their group's time by connections."""
+    """Times of a tile; layers that run depth first together have parts of their group's time, by connections."""
     measured_us: Mapping[str, float]
     """The same by the clock, where that was asked."""
     predicted_bytes: Mapping[str, float]
-    """That a tile reads and writes: the weights once, and the values; of layers that run depth first together, only
-    values that come from beyond the second-level cache, or go there."""
+    """Bytes that a tile reads and writes: the weights once, and the values; layers that run depth first together count
+    only values that come from beyond the second-level cache, or go there."""
     at_most: tuple[str, ...]
     """Widths of tiles from which rows of zeros are dropped before the layer: the numbers are of a tile whose rows all
     live, and at most as many tiles come as the rows of the batch would fill."""
     fewest_reads: int | None
-    """Of any order of the connections, in values for a batch of one; likewise the others."""
+    """Reads of any order of the connections, in values for a batch of one; likewise the others."""
     most_reads: int | None
     fewest_writes: int | None
     most_writes: int | None

@@ -1,4 +1,4 @@
-"""Who owns, needs and sends which neurons of a graph: the maps of all parts, from one partition.
+"""Ownership of the neurons of a graph: which part owns, needs and sends which, for all parts of one partition.
 
 A value is cut when its features have owners: the inputs of the network, and the outputs of linear layers. A part
 computes its own columns of a layer and needs the features that these are connected with. Everything else is computed
@@ -28,7 +28,7 @@ class Ownership:
     graph: RowGraph
     part_count: int
     owners: dict[SSAValue, Owners]
-    """Of the features of every cut value, and of the columns of outputs that are no cut value."""
+    """Owners of the features of every cut value, and of the columns of outputs that are no cut value."""
     required: dict[SSAValue, Mask] = field(default_factory=dict[SSAValue, Mask])
     """[parts, features] of every cut value."""
     executed: dict[Operation, Mask] = field(default_factory=dict[Operation, Mask])

@@ -27,7 +27,7 @@ _HEADER: Final = 2 * ALIGNMENT
 
 
 class Sender(NamedTuple):
-    """Who sends along a channel: the rank, and the tag of its messages."""
+    """Sender along a channel: the rank, and the tag of its messages."""
 
     rank: int
     tag: int

@@ -20,7 +20,7 @@ from redpebble.lowering.llvm.builder import ALIGNMENT
 
 MAGIC: Final = b"pebblepart\x00\x01"
 FORMAT_VERSION: Final = 2
-"""Of part files and of plan.json; raised whenever either changes its meaning."""
+"""Version of part files and of plan.json; raised whenever either changes its meaning."""
 
 Array = NDArray[np.generic]
 

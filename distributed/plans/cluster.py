@@ -47,7 +47,7 @@ class Machine:
     products: float = 5e9
     """Connections times samples a second."""
     share: float = 1.0
-    """Of a core that a rank has: the other rates already are those of this share."""
+    """Share of a core that a rank has: the other rates already are those of this share."""
 
     def __post_init__(self) -> None:
         """Check the rates."""

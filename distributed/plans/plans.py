@@ -51,7 +51,7 @@ _MOST_MESSAGE_PARTS: Final = 64
 """Parts up to which the search counts messages: with each move it has to look at all of them."""
 
 _SPARSE_BYTES: Final = 12
-"""Of a stored connection: its value and the number of its input."""
+"""Bytes of a stored connection: its value and the number of its input."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class RankReport:
     flag_bytes_sent: int = 0
     row_bytes_received: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
-    """Of loading, reading, running, waiting for messages (a part of running), writing."""
+    """Times of loading, reading, running, waiting for messages (a part of running), writing."""
 
     def sent(self, rows: int, left_out: int, row_bytes: int, flag_bytes: int) -> None:
         """Count a message: the rows in it and those that are zero, and its bytes."""

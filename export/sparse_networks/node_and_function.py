@@ -23,7 +23,7 @@ OP_TYPE: Final = "SparseNetwork"
 """The first part of the operator's name; networks of equal bodies share the number behind it."""
 
 FORMAT: Final = 1
-"""Of the attribute `network`; raised whenever it changes its meaning."""
+"""Version of the attribute `network`; raised whenever it changes its meaning."""
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""

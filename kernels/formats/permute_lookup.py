@@ -67,7 +67,7 @@ TRANSPOSED: Final = WalkLength(
     (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.09, 1.02, 1.0, 1.0, 1.0, 1.0),
     (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.014, 0.006, 0.003, 0.001, 0.0, 0.0),
 )
-"""Those of x as it is, and of x that is there transposed, too: fitted to random masks as they are packed."""
+"""Lengths of walks over x as it is, and over x that is transposed, too: fitted to random masks as they are packed."""
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]

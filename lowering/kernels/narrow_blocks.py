@@ -22,7 +22,7 @@ MOST_VECTORS: Final = 2
 """Vectors of columns a row has at once: the sums of four rows, their weights and operands fit 16 registers."""
 
 WEIGHT_BYTES, OFFSET_BYTES = FLOAT_BYTES * ROWS, 2 * ROWS
-"""Of a step."""
+"""Bytes of the weights and of the offsets of a step."""
 
 AHEAD: Final = (2048, 1024)
 """Bytes by which weights and offsets are fetched ahead: many weights come from beyond the second-level cache."""

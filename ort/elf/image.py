@@ -87,9 +87,9 @@ class Layout:
     """Where everything lies; offsets in the file and addresses are the same numbers."""
 
     spans: Mapping[str, Span]
-    """By section name."""
+    """Spans by section name."""
     starts: Mapping[str, int]
-    """By kind of content."""
+    """Addresses by kind of content."""
 
 
 def lay_out(request: Request, sizes: Mapping[str, int], alignments: Mapping[str, int]) -> Layout:

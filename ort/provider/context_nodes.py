@@ -42,11 +42,11 @@ OPERATOR: Final = ("com.microsoft", "EPContext")
 PAYLOAD: Final = "ep_cache_context"
 
 LAYOUT: Final = 1
-"""Of what a node holds; raised whenever it changes its meaning."""
+"""Version of what a node holds; raised whenever it changes its meaning."""
 
 SIZE_BYTES: Final = 8
 MOST_BYTES: Final = 1 << 32
-"""Of a network: more than that is no model."""
+"""Bytes of a network: more than that is no model."""
 
 
 def is_context(node: GraphNode) -> bool:

@@ -24,7 +24,7 @@ class EpSettings:
     embeds: bool = False
     """Whether that lies in the model, or beside it."""
     context_path: str = ""
-    """Of that model; empty for onnxruntime's choice."""
+    """Path of that model; empty for onnxruntime's choice."""
     trusts_code: bool = False
 
 

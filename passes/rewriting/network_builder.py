@@ -26,7 +26,7 @@ from redpebble.passes.rewriting.feature_sums import Doubles, Ids, Sums
 from redpebble.sparse.csr import CscMatrix
 
 Features = Ids | Sums
-"""Of a value of the graph: the neurons that they are, in their shape, or sums that are none yet."""
+"""Features of a value of the graph: the neurons that they are, in their shape, or sums that are none yet."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 from redpebble.foundation.atomic_files import replacing
 
 FORMAT_VERSION = 2
-"""Of all that is remembered; raised when its meaning changes."""
+"""Version of all that is remembered; raised when its meaning changes."""
 
 Json = Any
 """What the json module reads and writes."""

@@ -23,11 +23,11 @@ WIDEST_BAND: Final = 8
 
 
 MOST_TOUCHING: Final = 0.7
-"""Of all pairs of a sample of outputs: in a band, twice four eighths of its width is half of all at most."""
+"""Share of all pairs of a sample of outputs: in a band, twice four eighths of its width is half of all at most."""
 
 FEW_CONNECTIONS: Final = 64
 FEWER_CONNECTIONS: Final = 8
-"""Of an output, that show how near the neurons of random masks are to each other, and that these hang together."""
+"""Connections of an output that show how near the neurons of random masks are, and that these hang together."""
 
 
 class Components(NamedTuple):

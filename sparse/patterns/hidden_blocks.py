@@ -21,7 +21,7 @@ LEADERS: Final = 64
 """Rows that are compared with all others at once."""
 
 BITS: Final = 48.0
-"""Of information about each input, by which random ones differ."""
+"""Bits of information about each input, by which random ones differ."""
 
 INPUTS: Final = 2048
 """Inputs on which rows are compared, at most."""
@@ -31,7 +31,7 @@ MOST: Final = 0.9
 """Share of the rows, or of the inputs, that are in classes of multiples of a height: a few may be otherwise."""
 
 LEAST: Final = 0.7
-"""Of the first leaders, below which that cannot be true of all rows: once in a million times it is."""
+"""Share of the first leaders below which that cannot be true of all rows: once in a million times it is."""
 
 
 class Groups(NamedTuple):

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from redpebble.sparse.csr import Indices, Rows
 
 ROWS: Final = 8
-"""Of the sample, for the square root of all rows."""
+"""Rows of the sample, for the square root of all rows."""
 
 LEAST_INPUTS: Final = 1024
 LEAST_CONNECTIONS: Final = 32
@@ -25,7 +25,7 @@ SPARSE: Final = 1 / 64
 """Density below which lists of inputs are faster to compare than ones and zeros."""
 
 DEVIATIONS: Final = 5.5
-"""Of the number of common inputs above that of random rows, from which rows have company."""
+"""Standard deviations of the number of common inputs above that of random rows, from which rows have company."""
 
 FEW: Final = 1.5
 """Added to that: numbers far below 1 do not spread as many do."""

@@ -48,7 +48,7 @@ class Case(NamedTuple):
     part_count: int
     batches: Sequence[int] = BATCHES
     options: Mapping[str, int] = MappingProxyType({})
-    """Of `RunOptions`."""
+    """Fields of `RunOptions`."""
     usual_batch: int = 1
     """What the parts are made for."""
 

@@ -213,4 +213,4 @@ LAYERS: tuple[Layer, ...] = (
     norm_by_parts,
     reduce_mean,
 )
-"""Those that are a model's bulk stand here twice."""
+"""Operators that are a model's bulk stand here twice."""

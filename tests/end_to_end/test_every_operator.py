@@ -23,7 +23,7 @@ from tests.end_to_end.node_cases import highest_opset
 from tests.support.sparse_network_models import network_nodes, with_networks
 
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
-"""Of models that come with the package as files; others would be fetched."""
+"""Kinds of models that come with the package as files; others would be fetched."""
 
 LEAST_RTOL, LEAST_ATOL = 1e-4, 1e-5
 

@@ -38,7 +38,7 @@ SINGLE: tuple[ModulePass, ...] = (
 )
 
 FINAL = tuple(one for one in SINGLE if not isinstance(one, PermuteNeurons))
-"""Those that a second run changes nothing after."""
+"""Passes that a second run changes nothing after."""
 
 PORTABLE: tuple[ModulePass, ...] = (
     CanonicalizePass(),

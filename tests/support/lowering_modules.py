@@ -30,7 +30,7 @@ Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]
 TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
 
 HERE = {name: target for name, target in TARGETS.items() if not missing_features(target)}
-"""Those that this machine can run, the best first."""
+"""Targets that this machine can run, the best first."""
 
 
 def _target(name: str, *marks: pytest.MarkDecorator) -> ParameterSet:

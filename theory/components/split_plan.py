@@ -36,10 +36,10 @@ class Chain:
 
     layers: tuple[LayerSize, ...]
     parts: tuple[LayerParts | None, ...]
-    """Of each layer; None where it is one part, or must not be split."""
+    """Parts of each layer; None where it is one part, or must not be split."""
     rows: tuple[int, ...]
     other_weights: int = 0
-    """Of the network, beside those of the chain."""
+    """Weights of the network beside those of the chain."""
 
     @property
     def dense(self) -> list[Times]:

@@ -28,7 +28,7 @@ BLOCKS: Final = (16, 4096)
 """The least and the most outputs of a block."""
 
 LEVELS: Final = (0, 2, 3, 4, 5)
-"""That run part by part."""
+"""Levels of a block that run part by part."""
 
 MOST_SHIFTED: Final = 4
 """Layers by which a border moves at once."""

@@ -68,12 +68,12 @@ class Connected(Protocol):
 
     @property
     def sources(self) -> Indices:
-        """Of the connections."""
+        """Sources of the connections."""
         ...
 
     @property
     def targets(self) -> Indices:
-        """Of the connections."""
+        """Targets of the connections."""
         ...
 
     @property
@@ -93,7 +93,7 @@ class PlacedGraph(NamedTuple):
     pointers: Indices
     """[neurons + 1]: where the sources of each neuron start."""
     sources: Indices
-    """Of each neuron, in the order of their places."""
+    """Sources of each neuron, in the order of their positions."""
     places: Indices
     """[neurons]"""
     outputs: Indices

@@ -29,10 +29,10 @@ from redpebble.theory.depth_first.lru_cache import row_traffic
 Indices = NDArray[np.int64]
 
 NEAR_SHARE: Final = 0.85
-"""Of the first-level cache that holds rows: lines are in the way of others."""
+"""Share of the first-level cache that holds rows: lines are in the way of others."""
 
 FAR_SHARE: Final = 0.65
-"""Of the second-level cache that holds rows: weights, and rows on their way in and out, pass through it."""
+"""Share of the second-level cache that holds rows: weights, and rows on their way in and out, pass through it."""
 
 PLACES_NS: Final = 250.0
 ORDER_NS: Final = 300.0
@@ -41,7 +41,7 @@ NEAREST_NS: Final = 300.0
 """A connection, of finding places, an order, what moves at one width, and an order of blocks."""
 
 FIXED_NS: Final = 1e6
-"""Of every counting."""
+"""Time of every counting."""
 
 
 class Caches(NamedTuple):
@@ -121,7 +121,7 @@ class ScheduleCosts:
     """The last one: the next group often has the same layers."""
 
     _found: tuple[Group, DepthFirstOrder] | None = None
-    """Likewise: what a group moves is often asked for next."""
+    """Order of the group asked for last: what the group moves is often asked for next."""
 
     def found(self, group: Group) -> DepthFirstOrder:
         """Return the order and the slots of a group."""

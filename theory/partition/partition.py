@@ -133,9 +133,9 @@ class LayerShare(NamedTuple):
     sent: NDArray[np.int64]
     """Values that each part sends to each other, [from, to]."""
     connections: NDArray[np.int64]
-    """Of the outputs that each part owns, [parts]."""
+    """Connections of the outputs that each part owns, [parts]."""
     local: NDArray[np.int64]
-    """Those of them whose input the part owns, too: they need not wait, [parts]."""
+    """Connections whose input the part owns, too: they need not wait, [parts]."""
 
 
 def count_sent(pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int) -> NDArray[np.int64]:

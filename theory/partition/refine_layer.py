@@ -44,7 +44,7 @@ class Seats(NamedTuple):
     """[parts, most groups of a part], the first `counts` of each are taken."""
     counts: NDArray[np.int32]
     place: NDArray[np.int32]
-    """Of each group, in its part's row."""
+    """Position of each group in its part's row."""
 
 
 class Layer(NamedTuple):

@@ -23,7 +23,7 @@ from redpebble.theory.partition.partition import Owners, Partition, Pattern, ran
 from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling, cost_of_parts
 
 _MOST_ENTRIES = 1 << 29
-"""Of the tables of nets and parts that annealing needs, 8 bytes each; networks beyond keep their best start."""
+"""Entries of the tables of nets and parts that annealing needs, 8 bytes each; networks beyond keep their best start."""
 
 _MOST_STEPS = 5_000_000_000
 """Nets and outputs that all proposals visit; a few minutes."""
@@ -53,7 +53,7 @@ class PartitionRequest:
 
     part_count: int
     imbalance: float = 0.03
-    """By how much a part may be above the mean connections of a layer."""
+    """Share by which a part may exceed the mean connections of a layer."""
     seed: int = 0
     proposals: int = 1000
     """For each group, less in networks that would take too long."""

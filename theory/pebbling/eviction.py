@@ -1,4 +1,4 @@
-"""Who leaves a full fast memory: MIN, least recently used, random.
+"""Eviction from a full fast memory: MIN, least recently used, random.
 
 A policy sees every use of a value and names a victim on request. Dead values never reach it: the machine forgets a
 value at its last use, which is free, so that "dead values go first" holds for every policy.

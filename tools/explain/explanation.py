@@ -40,7 +40,7 @@ MOST_SEARCHED: Final = 250_000
 
 CURVE_POINTS: Final = 9
 L1_BYTES: Final = 48 * 1024
-"""Of a usual first-level cache: the memory that is meant where none is given."""
+"""Bytes of a usual first-level cache: the memory that is meant where none is given."""
 
 
 @dataclass(frozen=True)

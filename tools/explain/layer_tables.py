@@ -36,7 +36,7 @@ AT_MOST: Final = (
 
 
 Columns = dict[str, list[list[str]]]
-"""Of a table by their headers: for each row the lines of its cell."""
+"""Columns of a table by their headers: for each row the lines of its cell."""
 
 
 def layer_columns(layers: Sequence[LayerReport], *, moved: bool) -> Columns:

@@ -1,4 +1,4 @@
-"""Who owns inputs when that is chosen last: nobody can own them such that fewer values are sent."""
+"""Owners of inputs, chosen last: no other owners would let fewer values be sent."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -181,7 +181,7 @@ def _part_change(intervals: Intervals, target: int, interval: tuple[int, int], p
 
 @compiled
 def _both_spans(intervals: Intervals, source: int, entry: int, times: Times) -> tuple[Span, Span]:
-    """Of a source of both targets; its mark is the slot of the first, the entry that of the second."""
+    """Return the spans of a source of both targets; its mark is the slot of the first, the entry that of the second."""
     end = wide(intervals.out_starts[source + 1])
     first = Span(wide(intervals.marks[source]), end, times.first_opens, times.first_closes)
     return first, Span(wide(intervals.entries[entry, SLOT]), end, times.second_opens, times.second_closes)

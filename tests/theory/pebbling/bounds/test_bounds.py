@@ -86,7 +86,7 @@ def test_a_network_too_large_for_the_solver_still_gets_a_bound() -> None:
 
 
 def test_parts_that_are_alike_need_what_one_of_them_does_each() -> None:
-    """Of three dense parts two are the same; memory holds the third, so that nothing in it moves twice."""
+    """Two of three dense parts are the same; memory holds the third, so that nothing in it moves twice."""
     one, other = np.ones((12, 12)), np.ones((2, 3))
     alone = instance_bound(from_layers([one]), 7)
     assert alone.excess_rows > 0
