@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Indices = NDArray[np.int64]
+from redpebble.sparse.csr import Indices, stable_order
 
 
 class RowReuse:
@@ -56,8 +56,3 @@ class RowReuse:
     def random_missed(self, capacity: float) -> float:
         """Return the share that would miss if the same number of rows were read at random."""
         return max(0.0, 1.0 - capacity / self._row_count) if self._row_count else 0.0
-
-
-def stable_order(keys: Indices, count: int) -> Indices:
-    """Return the order that sorts `keys`, all below `count`, fast where `count` is small; equal ones stay in order."""
-    return np.argsort(keys.astype(np.uint16) if count <= 1 << 16 else keys, kind="stable")

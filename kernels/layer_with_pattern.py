@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from redpebble.kernels.input_blocks import BlockRule
-from redpebble.kernels.input_reuse import RowReuse, stable_order
+from redpebble.kernels.input_reuse import RowReuse
 from redpebble.kernels.work import Layer, Tile
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CsrPattern, stable_order
 
 Indices = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ Measured on layers of 16384 and 32768 outputs over 1 to 14 blocks."""
 class LayerWithPattern(Layer):
     """A layer with what each output reads, outputs and inputs as they stand."""
 
-    rows: Rows | None = None
+    rows: CsrPattern | None = None
     piece_factor: float = 1.0
     """Times as many pieces as there are: what they cost shows in the difference."""
 
@@ -49,14 +49,14 @@ class LayerWithPattern(Layer):
         return {}
 
     @override
-    def of_pattern(self, fact: Callable[[Rows], float], otherwise: float) -> float:
+    def of_pattern(self, fact: Callable[[CsrPattern], float], otherwise: float) -> float:
         """Return what a function finds in the inputs of each output, which is found once."""
         if fact not in self._facts:
             self._facts[fact] = fact(self._rows)
         return self._facts[fact]
 
     @cached_property
-    def _facts(self) -> dict[Callable[[Rows], float], float]:
+    def _facts(self) -> dict[Callable[[CsrPattern], float], float]:
         return {}
 
     @override
@@ -67,14 +67,14 @@ class LayerWithPattern(Layer):
         return min(1.0, reuse.missed(capacity) / random) if random > 0 else 1.0
 
     @property
-    def _rows(self) -> Rows:
+    def _rows(self) -> CsrPattern:
         assert self.rows is not None
         return self.rows
 
     @cached_property
     def reuse(self) -> RowReuse:
         """The reuse of rows of x where outputs are computed one after the other."""
-        return RowReuse(self._rows.inputs)
+        return RowReuse(self._rows.indices)
 
     @cached_property
     def _reuse_by_count(self) -> RowReuse:
@@ -83,7 +83,7 @@ class LayerWithPattern(Layer):
         order = np.argsort(self.counts, kind="stable")
         lengths = self.counts[order]
         starts = np.repeat(self._rows.pointers[order] - (np.cumsum(lengths) - lengths), lengths)
-        return RowReuse(self._rows.inputs[starts + np.arange(len(starts))])
+        return RowReuse(self._rows.indices[starts + np.arange(len(starts))])
 
     def piece_reuse(self, blocks: int) -> RowReuse:
         """Return the reuse of rows of y where inputs are cut into so many blocks."""
@@ -100,7 +100,7 @@ class LayerWithPattern(Layer):
         """Return cells, row * blocks + block of inputs, that have connections, ascending, and how many they have."""
         rows = self._rows
         borders = np.arange(1, blocks + 1) * self.inputs // blocks
-        block = np.searchsorted(borders, np.arange(self.inputs), side="right")[rows.inputs]
+        block = np.searchsorted(borders, np.arange(self.inputs), side="right")[rows.indices]
         keys = np.repeat(np.arange(self.outputs), np.diff(rows.pointers)) * blocks + block
         # rows ascend, and so do the inputs of each: equal keys follow each other
         firsts = np.flatnonzero(np.append(True, np.diff(keys) != 0)) if len(keys) else np.zeros(0, dtype=np.int64)

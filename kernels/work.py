@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.input_blocks import BlockRule
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CsrPattern
 
 Counts = NDArray[np.int64]
 Stored = Literal["dense", "sparse", "panels"]
@@ -65,7 +65,7 @@ class Layer:
         """The share of connections among all that there could be; 0 where there could be none."""
         return self.connections / max(1, self.inputs * self.outputs)
 
-    def of_pattern(self, fact: Callable[[Rows], float], otherwise: float) -> float:
+    def of_pattern(self, fact: Callable[[CsrPattern], float], otherwise: float) -> float:
         """Return what a function finds in the inputs of each output, or another number where these are not known."""
         del fact
         return otherwise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from redpebble.theory.partition.partition import Pattern
+from redpebble.sparse.csr import CsrPattern
 
 if TYPE_CHECKING:
     from redpebble.models.radixnet import RadixNet
@@ -21,12 +21,12 @@ def base_layer_count(neurons: int) -> int:
     return (neurons // COPIES).bit_length() - 1
 
 
-def radixnet_patterns(recipe: RadixNet, rng: np.random.Generator) -> tuple[Pattern, ...]:
+def radixnet_patterns(recipe: RadixNet, rng: np.random.Generator) -> tuple[CsrPattern[np.int32], ...]:
     """The layers of the model that the recipe builds with the same `rng`."""
     return tuple(layer_patterns(recipe, rng))
 
 
-def layer_patterns(recipe: RadixNet, rng: np.random.Generator) -> Iterator[Pattern]:
+def layer_patterns(recipe: RadixNet, rng: np.random.Generator) -> Iterator[CsrPattern[np.int32]]:
     """The same, one layer after the other."""
     neurons, base_count = recipe.neurons, base_layer_count(recipe.neurons)
     class_count = neurons // COPIES
@@ -39,4 +39,4 @@ def layer_patterns(recipe: RadixNet, rng: np.random.Generator) -> Iterator[Patte
             # input i of the layer is input permutation[i] of the base layer
             inputs = np.argsort(rng.permutation(neurons))[inputs]
         ascending = np.sort(inputs.reshape(neurons, 2 * COPIES), axis=1)
-        yield Pattern(neurons, pointers, ascending.astype(np.int32).reshape(-1))
+        yield CsrPattern(pointers, ascending.astype(np.int32).reshape(-1), neurons)

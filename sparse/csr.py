@@ -1,22 +1,29 @@
-"""Sparse matrices in compressed form, with their values and without."""
+"""Sparse matrices in compressed form: where their entries are, and the same with values."""
 
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 Indices = NDArray[np.int64]
+Index_co = TypeVar("Index_co", bound=np.integer, default=np.int64, covariant=True)
 
 CONNECTION_BYTES: Final = 6
 """Bytes that kernels read for a connection, about: a weight of four, and in two where its input is."""
 
 
-class Rows(NamedTuple):
-    """The inputs of each row: row n reads `inputs[pointers[n] : pointers[n + 1]]`, ascending, of `input_count`."""
+class CsrPattern(NamedTuple, Generic[Index_co]):
+    """Where a matrix [rows, columns] has entries: in row n the columns `indices[pointers[n] : pointers[n + 1]]`.
+
+    The pattern of a layer has a row for each output and a column for each input. Compiled loops take it as it is.
+    """
 
     pointers: Indices
-    inputs: Indices
-    input_count: int
+    """[rows + 1], ascending from 0."""
+    indices: NDArray[Index_co]
+    """[entries], ascending inside a row."""
+    column_count: int
 
     @property
     def row_count(self) -> int:
@@ -25,35 +32,78 @@ class Rows(NamedTuple):
 
     @property
     def lengths(self) -> Indices:
-        """How many inputs each row reads."""
+        """Entries of each row, [rows]."""
         return np.diff(self.pointers)
 
-    def of(self, row: int) -> Indices:
-        """Return the inputs of one row."""
-        return self.inputs[self.pointers[row] : self.pointers[row + 1]]
+    @property
+    def rows(self) -> Indices:
+        """The row of each entry, [entries]."""
+        return np.repeat(np.arange(self.row_count), self.lengths)
 
-    def entries(self, chosen: Indices) -> tuple[Indices, Indices]:
-        """Return the connections of the `chosen` rows, one after the other: which of them has it, and its input."""
+    def of(self, row: int) -> NDArray[Index_co]:
+        """Return the columns of one row, ascending."""
+        return self.indices[self.pointers[row] : self.pointers[row + 1]]
+
+    def entries(self, chosen: Indices) -> tuple[Indices, NDArray[Index_co]]:
+        """Return the entries of the `chosen` rows, one after the other: which of them has it, and its column."""
         lengths = self.pointers[chosen + 1] - self.pointers[chosen]
         owner = np.repeat(np.arange(len(chosen)), lengths)
         starts = np.cumsum(lengths) - lengths
-        return owner, self.inputs[np.repeat(self.pointers[chosen] - starts, lengths) + np.arange(len(owner))]
+        return owner, self.indices[np.repeat(self.pointers[chosen] - starts, lengths) + np.arange(len(owner))]
+
+    def taken(self, chosen: Indices) -> "CsrPattern[Index_co]":
+        """Return the pattern of the `chosen` rows alone."""
+        ends = np.cumsum(self.pointers[chosen + 1] - self.pointers[chosen])
+        return CsrPattern(np.append(0, ends), self.entries(chosen)[1], self.column_count)
+
+    def thinned(self, most: int) -> "CsrPattern[Index_co]":
+        """Return the pattern with at most so many entries of each row, evenly spaced."""
+        lengths = np.minimum(self.lengths, most)
+        pointers = np.append(0, np.cumsum(lengths))
+        owner = np.repeat(np.arange(self.row_count), lengths)
+        rank = np.arange(len(owner)) - pointers[owner]
+        chosen = self.pointers[owner] + rank * self.lengths[owner] // lengths[owner]
+        return CsrPattern(pointers, self.indices[chosen], self.column_count)
+
+    def transposed(self) -> "CsrPattern[Index_co]":
+        """Return the pattern [columns, rows]."""
+        ends = np.cumsum(np.bincount(self.indices, minlength=self.column_count))
+        order = stable_order(self.indices, self.column_count)
+        return CsrPattern(np.append(0, ends), self.rows[order].astype(self.indices.dtype), self.row_count)
 
     def dense(self, chosen: Indices) -> NDArray[np.float32]:
-        """Return the `chosen` rows as ones and zeros [chosen, inputs]."""
-        owner, inputs = self.entries(chosen)
-        grid = np.zeros((len(chosen), self.input_count), dtype=np.float32)
-        grid[owner, inputs] = 1
+        """Return the `chosen` rows as ones and zeros [chosen, columns]."""
+        owner, columns = self.entries(chosen)
+        grid = np.zeros((len(chosen), self.column_count), dtype=np.float32)
+        grid[owner, columns] = 1
         return grid
+
+    def check(self) -> None:
+        """Check that the arrays fit each other.
+
+        Raises:
+            ValueError: pointers or the columns of a row do not ascend, or a column is out of range.
+        """
+        pointers, indices = self.pointers, self.indices.astype(np.int64, copy=False)
+        if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != len(indices) or np.any(np.diff(pointers) < 0):
+            raise ValueError(f"pointers do not ascend from 0 to {len(indices)} entries")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < self.column_count:
+            wrong = indices.max() if indices.min() >= 0 else indices.min()
+            raise ValueError(f"an entry in column {wrong}, outside 0 .. {self.column_count - 1}")
+        is_first = np.zeros(len(indices) + 1, dtype=np.bool_)
+        is_first[pointers] = True
+        falls = np.flatnonzero((np.diff(indices) <= 0) & ~is_first[1:-1]) + 1
+        if len(falls):
+            raise ValueError(f"the columns of row {self.rows[falls[0]]} do not ascend")
 
 
 class CscMatrix(NamedTuple):
     """A sparse matrix of `shape` [inputs, outputs]; column n holds the entries `pointers[n]` to `pointers[n + 1]`."""
 
     shape: tuple[int, int]
-    pointers: NDArray[np.int64]
+    pointers: Indices
     """[outputs + 1], ascending from 0."""
-    rows: NDArray[np.int64]
+    rows: Indices
     """[nonzeros], ascending inside a column."""
     values: NDArray[np.float32]
     """[nonzeros]."""
@@ -73,12 +123,22 @@ class CscMatrix(NamedTuple):
         return matrix
 
     @property
-    def columns(self) -> NDArray[np.int64]:
+    def pattern(self) -> CsrPattern:
+        """Where the entries are: the same arrays, read as rows of outputs [outputs, inputs]."""
+        return CsrPattern(self.pointers, self.rows, self.shape[0])
+
+    @property
+    def columns(self) -> Indices:
         """The column of every entry, [nonzeros]."""
-        return np.repeat(np.arange(self.shape[1]), np.diff(self.pointers))
+        return self.pattern.rows
 
     @property
     def density(self) -> float:
         """The share of entries that are stored; 0 for an empty matrix."""
         size = self.shape[0] * self.shape[1]
         return len(self.values) / size if size else 0.0
+
+
+def stable_order(keys: Indices, count: int) -> Indices:
+    """Return the order that sorts `keys`, all below `count`, fast where `count` is small; equal ones stay in order."""
+    return np.argsort(keys.astype(np.uint16) if count <= 1 << 16 else keys, kind="stable")

@@ -14,8 +14,8 @@ import numpy as np
 from rich.table import Table
 
 from redpebble.bench.results.console import console
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 
@@ -29,7 +29,7 @@ class OrderCase:
     density: float
     memory: int
 
-    def network(self) -> Network:
+    def network(self) -> NeuronGraph:
         """Return the network, always the same one."""
         return random_layers([self.width] * 4, self.density, np.random.default_rng(0))
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.foundation.atomic_files import replacing
-from redpebble.theory.partition.hypergraph import LayerHypergraph, Lists
+from redpebble.sparse.csr import CsrPattern
+from redpebble.theory.partition.hypergraph import LayerHypergraph
 from redpebble.theory.partition.partition import Owners
 
 PROBLEM = "problem.npz"
@@ -55,7 +56,7 @@ def write_task(folder: Path, task: Task) -> None:
         "limits": np.array(task.most_connections, dtype=np.int64),
     }
     for number, layer in enumerate(task.layers):
-        lists = (*layer.members, *layer.group_nets, *layer.net_groups)
+        lists = (array for one in (layer.members, layer.group_nets, layer.net_groups) for array in one[:2])
         for index, array in enumerate((*lists, layer.weights, layer.net_of, layer.net_sizes)):
             arrays[f"{number}.{index}"] = array
     np.savez(folder / PROBLEM, allow_pickle=False, **arrays)
@@ -69,7 +70,12 @@ def read_task(folder: Path) -> Task:
         layers: list[LayerHypergraph] = []
         for number in range(len(limits)):
             a = [file[f"{number}.{index}"] for index in range(9)]
-            layers.append(LayerHypergraph(Lists(a[0], a[1]), a[6], Lists(a[2], a[3]), Lists(a[4], a[5]), a[7], a[8]))
+            groups, nets = len(a[6]), len(a[8])
+            members, group_nets, net_groups = (
+                CsrPattern(pointers, indices, columns)
+                for pointers, indices, columns in zip(a[0:6:2], a[1:6:2], (len(a[1]), nets, groups), strict=True)
+            )
+            layers.append(LayerHypergraph(members, a[6], group_nets, net_groups, a[7], a[8]))
         return Task(layers, limits, file["owners"], part_count, first, seed, threads)
 
 
@@ -104,9 +110,7 @@ def problem_of(layer: LayerHypergraph, owners: Owners, balance: Balance) -> Prob
     nets, parts = np.nonzero(owned)
     free = layer.net_sizes - owned.sum(axis=1)
     loose = np.flatnonzero((free > 0) & (np.diff(layer.net_groups.pointers) > 1))
-    groups = [
-        layer.net_groups.items[slice(*layer.net_groups.pointers[net : net + 2])].tolist() for net in (*nets, *loose)
-    ]
+    groups = [layer.net_groups.of(net).tolist() for net in (*nets, *loose)]
     fixed = [*([layer.group_count + part] for part in parts.tolist()), *([] for _ in loose)]
     # Mt-KaHyPar 1.7 dies of vertices of weight 0
     weights = np.maximum(layer.weights, 1)

@@ -38,7 +38,7 @@ from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
 from redpebble.passes.analysis.partitioned_layers import layer_shares, partition_module
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import LayerShare, Owners, Partition, Pattern, traffic_of
+from redpebble.theory.partition.partition import LayerPattern, LayerShare, Owners, Partition, traffic_of
 from redpebble.theory.partition.search import PartitionRequest, find_partition, no_starts
 from redpebble.theory.partition.stages import stage_partition
 
@@ -266,14 +266,14 @@ class _Planner:
         return VALUE_BYTES * (shape_of(self._layers[0].weight)[0] + shape_of(self._layers[-1].weight)[1])
 
     def _connections(self) -> list[int]:
-        return _covered(lambda: [pattern.connection_count for pattern in patterns_of(self._layers)])
+        return _covered(lambda: [len(pattern.indices) for pattern in patterns_of(self._layers)])
 
     def _connection_bytes(self) -> list[int]:
         weights = [weight_of(layer.weight) for layer in self._layers]
         return [_SPARSE_BYTES if isinstance(weight, CscMatrix) else VALUE_BYTES for weight in weights]
 
 
-def _one_part(patterns: Sequence[Pattern], owners: Owners) -> Partition:
+def _one_part(patterns: Sequence[LayerPattern], owners: Owners) -> Partition:
     return find_partition(patterns, PartitionRequest(1), owners)
 
 

@@ -23,7 +23,7 @@ from redpebble.kernels.formats.permute_lookup_search import (
     placing_of,
 )
 from redpebble.kernels.work import Layer, Tile, Work
-from redpebble.sparse.csr import CscMatrix, Rows
+from redpebble.sparse.csr import CscMatrix, CsrPattern
 
 FIELD_BITS: Final = 5
 
@@ -234,40 +234,40 @@ def visits_exponent(layer: Layer) -> float:
     return TRANSPOSED_EXPONENT if is_transposed(layer) else VISITS_EXPONENT
 
 
-def panels_of(rows: Rows) -> Ids:
+def panels_of(rows: CsrPattern) -> Ids:
     """Return the panel of each row, [rows]: those of most connections come first."""
     panels = np.empty(rows.row_count, dtype=np.int64)
     panels[np.argsort(-rows.lengths, kind="stable")] = np.arange(rows.row_count) // PANEL_ROWS
     return panels
 
 
-def visits_of(rows: Rows) -> float:
+def visits_of(rows: CsrPattern) -> float:
     """Return the visits of all panels' walks to blocks, those that few rows need in part.
 
     A walk goes to a block as often as the rows of a panel need it: where n rows of a panel have c or more connections
     in a block, the c-th of them costs the panel 1 - exp(-n / 3) of half a visit, as what few rows need is gathered
     beside the walk.
     """
-    blocks = -(-rows.input_count // BLOCK)
+    blocks = -(-rows.column_count // BLOCK)
     row = np.repeat(np.arange(rows.row_count), rows.lengths)
-    keys = row * blocks + rows.inputs // BLOCK
+    keys = row * blocks + rows.indices // BLOCK
     firsts = np.flatnonzero(np.append(True, np.diff(keys) != 0))
     # the c-th connection of a row in a block has the level c
     level = np.arange(len(keys)) - np.repeat(firsts, np.diff(np.append(firsts, len(keys))))
-    cell = (panels_of(rows)[row] * blocks + rows.inputs // BLOCK) * BLOCK + level
+    cell = (panels_of(rows)[row] * blocks + rows.indices // BLOCK) * BLOCK + level
     _, reached = np.unique(cell, return_counts=True)
     return float(-np.expm1(-reached / FEW_ROWS).sum()) / 2
 
 
-def _visits_over_random(rows: Rows) -> float:
+def _visits_over_random(rows: CsrPattern) -> float:
     """Return the visits over their expectation for random inputs.
 
     A row of n connections among K inputs has c or more in a block with the probability q of a binomial distribution
     with 16 trials of n / K; of 32 such rows E[exp(-reached / 3)] is the product of 1 - q (1 - exp(-1 / 3)).
     """
-    if rows.row_count == 0 or len(rows.inputs) == 0:
+    if rows.row_count == 0 or len(rows.indices) == 0:
         return 1.0
-    chance = np.minimum(1.0, np.sort(rows.lengths)[::-1] / rows.input_count)
+    chance = np.minimum(1.0, np.sort(rows.lengths)[::-1] / rows.column_count)
     chance = np.pad(chance, (0, -len(chance) % PANEL_ROWS)).reshape(-1, PANEL_ROWS)
     total, exactly = 0.0, (1 - chance) ** BLOCK
     reach = 1 - exactly
@@ -277,7 +277,7 @@ def _visits_over_random(rows: Rows) -> float:
             odds = np.where(chance < 1, chance / (1 - chance), 0.0)
         exactly = exactly * odds * (BLOCK - count + 1) / count
         reach = np.where(chance < 1, np.maximum(0.0, reach - exactly), 1.0 if count < BLOCK else 0.0)
-    expected = total * -(-rows.input_count // BLOCK) / 2
+    expected = total * -(-rows.column_count // BLOCK) / 2
     return visits_of(rows) / expected if expected > 0 else 1.0
 
 

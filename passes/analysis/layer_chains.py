@@ -13,7 +13,7 @@ from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import Pattern, dense_pattern
+from redpebble.theory.partition.partition import LayerPattern, dense_pattern
 
 
 def layer_chains(module: ModuleOp) -> tuple[tuple[LinearOp, ...], ...]:
@@ -49,7 +49,7 @@ def _behind(value: SSAValue) -> SSAValue | None:
     return None
 
 
-def pattern_of(layer: LinearOp) -> Pattern:
+def pattern_of(layer: LinearOp) -> LayerPattern:
     """Return the connections of a layer; the zeros of a dense weight are some, because 0 * NaN is NaN.
 
     Raises:
@@ -61,14 +61,14 @@ def pattern_of(layer: LinearOp) -> Pattern:
     return pattern_of_weight(weight)
 
 
-def pattern_of_weight(weight: Weight) -> Pattern:
+def pattern_of_weight(weight: Weight) -> LayerPattern:
     """Return the connections of a weight."""
     if isinstance(weight, CscMatrix):
-        return Pattern(weight.shape[0], weight.pointers, weight.rows)
+        return weight.pattern
     return dense_pattern(*weight.shape)
 
 
-def patterns_of(layers: Sequence[LinearOp]) -> tuple[Pattern, ...]:
+def patterns_of(layers: Sequence[LinearOp]) -> tuple[LayerPattern, ...]:
     """Return the connections of layers.
 
     Raises:

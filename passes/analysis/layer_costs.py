@@ -14,7 +14,6 @@ from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CONNECTION_BYTES, CscMatrix
-from redpebble.sparse.patterns.similar_rows import Rows
 
 OTHER_BYTES_UNIT: Final = 1 << 19
 """Other layers are told apart by powers of two of this size: a measured time is for about the same surroundings."""
@@ -101,7 +100,7 @@ def _layer(value: SSAValue, other_bytes: float) -> Layer:
     if not isinstance(weight, CscMatrix):
         return Layer(weight.shape[0], np.count_nonzero(weight, axis=0).astype(np.int64), other_bytes, "dense")
     counts = np.diff(weight.pointers)
-    rows = Rows(weight.pointers, weight.rows, weight.shape[0])
+    rows = weight.pattern
     panels = value.owner.panels if isinstance(value.owner, SparseConstantOp) else None
     if panels is None:
         return LayerWithPattern(weight.shape[0], counts, other_bytes, rows=rows)

@@ -3,13 +3,13 @@
 import numpy as np
 
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 
-def network_of_op(op: NetworkOp) -> Network:
+def network_of_op(op: NetworkOp) -> NeuronGraph:
     """Return the graph of an op; neurons and connections keep their numbers."""
     arrays = op.arrays
-    return Network(
+    return NeuronGraph(
         neuron_count=op.input_count + len(arrays.biases),
         sources=arrays.sources,
         targets=arrays.targets,

@@ -13,7 +13,6 @@ from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.passes.analysis.permutation_groups import PermutationGroup, permutation_groups
 from redpebble.passes.analysis.weights import Indices, weight_of
-from redpebble.sparse.patterns.similar_rows import Rows
 from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
 
 
@@ -67,7 +66,7 @@ def _grouped(value: SSAValue, axes: dict[tuple[SSAValue, int], list[Run]], count
     assert isinstance(owner, SparseConstantOp)
     weight = owner.weight
     inputs, outputs = (_axis(shape_of(value)[axis], axes.get((value, axis), []), count) for axis in (0, 1))
-    return GroupedWeight(Rows(weight.pointers, weight.rows, weight.shape[0]), inputs, outputs)
+    return GroupedWeight(weight.pattern, inputs, outputs)
 
 
 def _axis(size: int, runs: list[Run], count: int) -> Axis:

@@ -14,11 +14,11 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.layer_chains import layer_chains, pattern_of, patterns_of, source_of
 from redpebble.theory.partition.input_owners import free_inputs, owners_of_inputs
 from redpebble.theory.partition.partition import (
+    LayerPattern,
     LayerShare,
     LayerTraffic,
     Owners,
     Partition,
-    Pattern,
     all_sent,
     connections_of_parts,
     count_sent,
@@ -27,7 +27,7 @@ from redpebble.theory.partition.partition import (
     traffic_of,
 )
 
-Search = Callable[[Sequence[Pattern], Owners], Partition]
+Search = Callable[[Sequence[LayerPattern], Owners], Partition]
 """Finds a partition of a chain, for the owners of its inputs, which it chooses where they are `FREE`."""
 
 
@@ -45,7 +45,7 @@ def partition_module(module: ModuleOp, part_count: int, search: Search) -> Parti
     owners: list[Owners] = []
     for chain in layer_chains(module):
         patterns = patterns_of(chain)
-        source, width = source_of(chain[0].x), patterns[0].input_count
+        source, width = source_of(chain[0].x), patterns[0].column_count
         # owners of what is needed as a whole make no difference
         given = inputs.get(source, free_inputs(width) if source in widths else slices(width, part_count))
         found = search(patterns, given)
@@ -71,7 +71,7 @@ def layer_shares(module: ModuleOp, partition: Partition) -> Iterator[LayerShare]
             owners = next(levels)
             own = np.zeros(count, dtype=np.int64)
             if given is None:
-                sent = all_sent(pattern.input_count, count)
+                sent = all_sent(pattern.column_count, count)
             else:
                 sent = count_sent(pattern, given, owners, count)
                 own = local_connections(pattern, given, owners, count)

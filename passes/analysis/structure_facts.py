@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.structure_facts import FactAttr
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.patterns.bands_and_components import Connectivity
 from redpebble.sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
 from redpebble.sparse.patterns.n_of_m import n_of_m
@@ -28,9 +28,9 @@ class Found(NamedTuple):
     groups: Groups | None
 
 
-def facts_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Generator) -> Found:
+def facts_of(rows: CsrPattern, alike: Indices, company: Company, rng: np.random.Generator) -> Found:
     """Return what is remarkable about a pattern; `alike` says which rows are, and `company` is a sample of them."""
-    if len(rows.inputs) < FEWEST:
+    if len(rows.indices) < FEWEST:
         return Found([], None)
     height = usual_height(alike, np.flatnonzero(rows.lengths))
     groups = row_groups(rows, company, rng) if height == 1 else None
@@ -38,7 +38,7 @@ def facts_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Genera
     return Found(list(facts), groups)
 
 
-def _repeats(rows: Rows, outputs: Indices, groups: Groups | None) -> Iterator[FactAttr]:
+def _repeats(rows: CsrPattern, outputs: Indices, groups: Groups | None) -> Iterator[FactAttr]:
     """Yield blocks, groups, and how many inputs and outputs are dead or like others; `outputs` are the first alike."""
     read, filled = np.flatnonzero(_is_read(rows)), np.flatnonzero(rows.lengths)
     inputs = alike_inputs(rows)
@@ -49,30 +49,30 @@ def _repeats(rows: Rows, outputs: Indices, groups: Groups | None) -> Iterator[Fa
     if groups is not None:
         yield FactAttr.of("groups", outputs=groups.height, percent=round(100 * groups.fill))
     alike = [int(np.count_nonzero(first[some] != some)) for first, some in ((inputs, read), (outputs, filled))]
-    dead = rows.input_count - len(read), rows.row_count - len(filled)
+    dead = rows.column_count - len(read), rows.row_count - len(filled)
     if any(dead):
         yield FactAttr.of("dead", inputs=dead[0], outputs=dead[1])
     if any(alike) and not in_blocks:
         yield FactAttr.of("alike", inputs=alike[0], outputs=alike[1])
 
 
-def _is_read(rows: Rows) -> NDArray[np.bool_]:
+def _is_read(rows: CsrPattern) -> NDArray[np.bool_]:
     """Return which inputs any row reads; in most patterns some of the connections show that all are."""
-    found = np.zeros(rows.input_count, dtype=np.bool_)
-    for start in range(0, len(rows.inputs), LOOKED_AT):
-        found[rows.inputs[start : start + LOOKED_AT]] = True
+    found = np.zeros(rows.column_count, dtype=np.bool_)
+    for start in range(0, len(rows.indices), LOOKED_AT):
+        found[rows.indices[start : start + LOOKED_AT]] = True
         if found.all():
             break
     return found
 
 
-def _counts(rows: Rows) -> Iterator[FactAttr]:
+def _counts(rows: CsrPattern) -> Iterator[FactAttr]:
     found = n_of_m(rows)
     if found is not None:
         yield FactAttr.of("shuffled_n_of_m" if found.is_shuffled else "n_of_m", kept=found.kept, of=found.of)
 
 
-def _strides(rows: Rows) -> Iterator[FactAttr]:
+def _strides(rows: CsrPattern) -> Iterator[FactAttr]:
     found = strides_of(rows)
     if found is not None and found.kind == "exchange":
         yield FactAttr.of("exchange", stride=found.stride)
@@ -81,7 +81,7 @@ def _strides(rows: Rows) -> Iterator[FactAttr]:
         yield FactAttr.of("circulant", **numbers)
 
 
-def _connectivity(rows: Rows, company: Company) -> Iterator[FactAttr]:
+def _connectivity(rows: CsrPattern, company: Company) -> Iterator[FactAttr]:
     graph = Connectivity(rows, company)
     components, band = graph.components(), graph.band()
     if components.parts > 1:

@@ -42,7 +42,7 @@ from redpebble.passes.analysis.weights import Floats, Indices, Weight
 from redpebble.passes.rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
 from redpebble.passes.rewriting.neuron_edits import is_partial
 from redpebble.passes.rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
-from redpebble.sparse.csr import CscMatrix, Rows
+from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.components.joint_parts import LayerParts, layer_parts
 from redpebble.theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
 
@@ -108,7 +108,7 @@ def _parts(weight: Weight) -> LayerParts | None:
     matrix = weight if isinstance(weight, CscMatrix) else CscMatrix.from_dense(weight)
     if not matrix.values.all():
         matrix = CscMatrix.from_dense(matrix.to_dense())
-    return layer_parts(Rows(matrix.pointers, matrix.rows, matrix.shape[0]))
+    return layer_parts(matrix.pattern)
 
 
 def _row_count(x: SSAValue) -> int | None:

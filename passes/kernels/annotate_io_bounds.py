@@ -34,9 +34,9 @@ from redpebble.dialect.ops.network import NetworkOp
 from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, Policy
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 
 
@@ -64,7 +64,7 @@ class AnnotateIoBounds(ModulePass):
             elif isinstance(found, NetworkOp) and self.memory is not None:
                 found.bound = self._instance_bound(network_of_op(found), self.memory)
 
-    def _instance_bound(self, network: Network, memory: int) -> InstanceBoundAttr:
+    def _instance_bound(self, network: NeuronGraph, memory: int) -> InstanceBoundAttr:
         # loads a compiler, which nothing else here needs
         from redpebble.theory.pebbling.machine_compiled import count_transfers
 
@@ -89,11 +89,11 @@ def bounds_of(weight: Weight) -> IoBoundsAttr:
     return IoBoundsAttr.of((lower.reads, upper.reads), (lower.writes, upper.writes))
 
 
-def network_of(weight: Weight) -> Network:
+def network_of(weight: Weight) -> NeuronGraph:
     """Return the network of one layer: inputs are the first neurons, outputs those behind them."""
     matrix = weight if isinstance(weight, CscMatrix) else CscMatrix.from_dense(weight)
     inputs, outputs = matrix.shape
-    return Network(
+    return NeuronGraph(
         neuron_count=inputs + outputs,
         sources=matrix.rows.astype(np.int64),
         targets=matrix.columns + inputs,

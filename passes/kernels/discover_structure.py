@@ -27,7 +27,7 @@ from xdsl.passes import ModulePass
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.passes.analysis.structure_facts import facts_of
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.row_overlap import Company
 from redpebble.sparse.patterns.similar_rows import Panel, first_alike, panels_of, panels_of_groups
 
@@ -47,7 +47,7 @@ class DiscoverStructure(ModulePass):
         for constant in op.walk():
             if isinstance(constant, SparseConstantOp):
                 weight = constant.weight
-                rows = Rows(weight.pointers, weight.rows, weight.shape[0])
+                rows = weight.pattern
                 alike, company = first_alike(rows), Company.of(rows, np.random.default_rng(self.seed))
                 facts, groups = facts_of(rows, alike, company, np.random.default_rng(self.seed))
                 panels = panels_of(rows, alike, company, np.random.default_rng(self.seed))
@@ -58,9 +58,9 @@ class DiscoverStructure(ModulePass):
                 constant.facts = ArrayAttr(facts) if facts else None
 
 
-def _shared(rows: Rows, panels: Sequence[Panel]) -> float:
+def _shared(rows: CsrPattern, panels: Sequence[Panel]) -> float:
     """Return the share of the connections that go to inputs which a whole panel reads."""
-    return sum(len(panel.rows) * panel.shared for panel in panels) / max(1, len(rows.inputs))
+    return sum(len(panel.rows) * panel.shared for panel in panels) / max(1, len(rows.indices))
 
 
 LEAST_SHARED = 0.5

@@ -43,9 +43,10 @@ from redpebble.dialect.provenance import SEARCH
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.tile_widths import widths_in_use
 from redpebble.passes.analysis.tile_costs import transpose_us
+from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.depth_first_order import BLOCK
-from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, SparseLayer
+from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts
 
 WIDTHS: Final = (64, 32, 16)
 """Batch columns of tiles that may run depth first: the weights are streamed once for each tile."""
@@ -137,10 +138,10 @@ class ScheduleNetwork(ModulePass):
         return 4 * USUAL * most > self.l2_bytes
 
 
-def _sparse_layer(layer: LinearOp) -> SparseLayer:
+def _sparse_layer(layer: LinearOp) -> CsrPattern:
     constant = layer.weight.owner
     assert isinstance(constant, SparseConstantOp)
-    return SparseLayer(shape_of(layer.weight)[0], constant.weight.pointers, constant.weight.rows)
+    return constant.weight.pattern
 
 
 def _features(layers: Sequence[LinearOp]) -> int:
@@ -275,5 +276,5 @@ class _Groups:
 
     def _tried(self, start: int, end: int) -> Group | None:
         group = Group(start, end, BLOCK)
-        connected = any(len(layer.sources) for layer in self.costs.layers[start:end])  # not biases alone
+        connected = any(len(layer.indices) for layer in self.costs.layers[start:end])  # not biases alone
         return group if connected and self.costs.slots(group) <= self.slots else None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, reverse_cuthill_mckee
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.patterns.row_overlap import Company
 
 WIDEST_BAND: Final = 8
@@ -47,19 +47,19 @@ class Band(NamedTuple):
 class Connectivity:
     """The graph of inputs, numbered first, and outputs; most questions need some connections of each output only."""
 
-    def __init__(self, rows: Rows, company: Company) -> None:
+    def __init__(self, rows: CsrPattern, company: Company) -> None:
         """Take a pattern and a sample of its rows; graphs are built when they are needed."""
         self._rows, self._company = rows, company
 
     def components(self) -> Components:
         """Return the parts that have connections."""
         filled = np.flatnonzero(self._rows.lengths)
-        _, thin = connected_components(_lists_of(self._thin(FEWER_CONNECTIONS)), directed=False)
-        if len(np.unique(thin[self._rows.input_count + filled])) <= 1:
+        _, thin = connected_components(_lists_of(self._rows.thinned(FEWER_CONNECTIONS)), directed=False)
+        if len(np.unique(thin[self._rows.column_count + filled])) <= 1:
             return Components(min(1, len(filled)), float(min(1, len(filled))))  # more connections part nothing
         count, labels = connected_components(_lists_of(self._rows), directed=False)
-        connections = np.bincount(labels[self._rows.inputs], minlength=count)
-        return Components(int(np.count_nonzero(connections)), float(connections.max()) / len(self._rows.inputs))
+        connections = np.bincount(labels[self._rows.indices], minlength=count)
+        return Components(int(np.count_nonzero(connections)), float(connections.max()) / len(self._rows.indices))
 
     def band(self) -> Band | None:
         """Return the band that an order of the inputs and one of the outputs makes, where it is narrow."""
@@ -67,16 +67,7 @@ class Connectivity:
             return None
         order = reverse_cuthill_mckee(_graph_of(self._rows), symmetric_mode=True)
         band = Band(self._reach(np.arange(len(order))), self._reach(np.argsort(order)))
-        return band if band.after * WIDEST_BAND <= self._rows.input_count else None
-
-    def _thin(self, most: int) -> Rows:
-        """Return the rows with at most so many connections of each output, evenly spaced."""
-        lengths = np.minimum(self._rows.lengths, most)
-        pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        rank = np.arange(len(owner)) - pointers[owner]
-        chosen = self._rows.pointers[owner] + rank * self._rows.lengths[owner] // np.maximum(1, lengths[owner])
-        return Rows(pointers, self._rows.inputs[chosen], self._rows.input_count)
+        return band if band.after * WIDEST_BAND <= self._rows.column_count else None
 
     def _is_hopeless(self) -> bool:
         """Return whether all neurons that can be reached are so near that no order is a narrow band.
@@ -84,41 +75,41 @@ class Connectivity:
         What few connections reach in some steps, all of them reach in no more.
         """
         rows = self._rows
-        if len(rows.inputs) == 0 or rows.lengths.max() * WIDEST_BAND > 2 * rows.input_count:
+        if len(rows.indices) == 0 or rows.lengths.max() * WIDEST_BAND > 2 * rows.column_count:
             return True
         filled = int(np.count_nonzero(rows.lengths))
         if self._company.touching * filled > MOST_TOUCHING * rows.row_count:
             return True
-        start = rows.input_count + int(rows.lengths.argmax())
-        reached, before = breadth_first_order(_lists_of(self._thin(FEW_CONNECTIONS)), start, directed=False)
+        start = rows.column_count + int(rows.lengths.argmax())
+        reached, before = breadth_first_order(_lists_of(self._rows.thinned(FEW_CONNECTIONS)), start, directed=False)
         steps, neuron = 0, int(reached[-1])
         while neuron != start:
             neuron = int(before[neuron])
             steps += 1
         # in a band of b, so many steps reach 2 b + 1 inputs each, and as many outputs in proportion
-        return (len(reached) - 1) * WIDEST_BAND > 2 * max(1, steps) * (rows.input_count + rows.row_count)
+        return (len(reached) - 1) * WIDEST_BAND > 2 * max(1, steps) * (rows.column_count + rows.row_count)
 
     def _reach(self, places: NDArray[np.int64]) -> int:
         """Return how far connections reach at these places of neurons; outputs are spread as wide as inputs."""
-        ranks = _ranks(places[: self._rows.input_count]), _ranks(places[self._rows.input_count :])
-        scaled = ranks[1] * (self._rows.input_count / max(1, self._rows.row_count))
-        apart = np.abs(ranks[0][self._rows.inputs] - np.repeat(scaled, self._rows.lengths))
+        ranks = _ranks(places[: self._rows.column_count]), _ranks(places[self._rows.column_count :])
+        scaled = ranks[1] * (self._rows.column_count / max(1, self._rows.row_count))
+        apart = np.abs(ranks[0][self._rows.indices] - np.repeat(scaled, self._rows.lengths))
         return int(np.ceil(apart.max(initial=0)))
 
 
-def _lists_of(rows: Rows) -> csr_array:
+def _lists_of(rows: CsrPattern) -> csr_array:
     """Return the graph of a pattern, from outputs to inputs only."""
-    pointers = np.concatenate((np.zeros(rows.input_count, dtype=np.int64), rows.pointers))
-    size = rows.input_count + rows.row_count
-    return csr_array((np.ones(len(rows.inputs), dtype=np.int8), rows.inputs, pointers), shape=(size, size))
+    pointers = np.concatenate((np.zeros(rows.column_count, dtype=np.int64), rows.pointers))
+    size = rows.column_count + rows.row_count
+    return csr_array((np.ones(len(rows.indices), dtype=np.int8), rows.indices, pointers), shape=(size, size))
 
 
-def _graph_of(rows: Rows) -> csr_array:
+def _graph_of(rows: CsrPattern) -> csr_array:
     """Return the graph of a pattern, both ways."""
-    outputs = rows.input_count + np.repeat(np.arange(rows.row_count), rows.lengths)
-    size = rows.input_count + rows.row_count
-    ends = np.concatenate([rows.inputs, outputs]), np.concatenate([outputs, rows.inputs])
-    return csr_array((np.ones(2 * len(rows.inputs), dtype=np.int8), ends), shape=(size, size))
+    outputs = rows.column_count + rows.rows
+    size = rows.column_count + rows.row_count
+    ends = np.concatenate([rows.indices, outputs]), np.concatenate([outputs, rows.indices])
+    return csr_array((np.ones(2 * len(rows.indices), dtype=np.int8), ends), shape=(size, size))
 
 
 def _ranks(places: Indices) -> Indices:

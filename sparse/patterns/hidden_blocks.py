@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.patterns.row_overlap import DEVIATIONS, Company
 
 FEWEST_ROWS: Final = 32
@@ -53,7 +53,7 @@ def usual_height(first: Indices, chosen: Indices) -> int:
     return next((height for height in HEIGHTS if np.mean(sizes % height == 0) >= MOST), 1) if len(chosen) else 1
 
 
-def alike_inputs(rows: Rows) -> Indices:
+def alike_inputs(rows: CsrPattern) -> Indices:
     """Return for each input the first one that the same rows read, [inputs].
 
     Sums of one random number a row tell inputs apart: equal lists give equal bits, as they are added in one order.
@@ -61,21 +61,21 @@ def alike_inputs(rows: Rows) -> Indices:
     for chosen in (_few(rows), np.arange(rows.row_count)):
         owner, inputs = rows.entries(chosen)
         numbers = np.random.default_rng(0).random(len(chosen))
-        sums = np.bincount(inputs, weights=numbers[owner], minlength=rows.input_count)
+        sums = np.bincount(inputs, weights=numbers[owner], minlength=rows.column_count)
         _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
-        if len(first) == rows.input_count:
+        if len(first) == rows.column_count:
             break  # different in a few rows already
     return first[inverse]
 
 
-def _few(rows: Rows) -> Indices:
+def _few(rows: CsrPattern) -> Indices:
     """Return rows that tell random inputs apart: how many depends on the information of one about an input."""
-    density = min(max(len(rows.inputs) / max(1, rows.row_count * rows.input_count), 1e-6), 1 - 1e-6)
+    density = min(max(len(rows.indices) / max(1, rows.row_count * rows.column_count), 1e-6), 1 - 1e-6)
     bits = -density * np.log2(density) - (1 - density) * np.log2(1 - density)
     return np.arange(0, rows.row_count, max(1, int(rows.row_count * bits / BITS)))
 
 
-def row_groups(rows: Rows, company: Company, rng: np.random.Generator) -> Groups | None:
+def row_groups(rows: CsrPattern, company: Company, rng: np.random.Generator) -> Groups | None:
     """Return groups of rows with more inputs in common than chance has, if nearly all rows are in one."""
     filled = np.flatnonzero(rows.lengths)
     if not FEWEST_ROWS <= len(filled) <= MOST_ROWS or company.is_chance(filled):
@@ -104,9 +104,9 @@ class _Compared(NamedTuple):
     """[inputs]: the share of rows that read each."""
 
     @staticmethod
-    def of(rows: Rows, filled: Indices, rng: np.random.Generator) -> "_Compared":
-        chosen = np.sort(rng.choice(rows.input_count, min(INPUTS, rows.input_count), replace=False))
-        place = np.full(rows.input_count, -1)
+    def of(rows: CsrPattern, filled: Indices, rng: np.random.Generator) -> "_Compared":
+        chosen = np.sort(rng.choice(rows.column_count, min(INPUTS, rows.column_count), replace=False))
+        place = np.full(rows.column_count, -1)
         place[chosen] = np.arange(len(chosen))
         owner, inputs = rows.entries(filled)
         seen = place[inputs] >= 0
@@ -123,13 +123,13 @@ class _Compared(NamedTuple):
         return common > chance + DEVIATIONS * deviation + 0.5
 
 
-def _fill(rows: Rows, labels: Indices) -> float:
+def _fill(rows: CsrPattern, labels: Indices) -> float:
     """Return the share of connections among all pairs of a group's rows and the inputs that any of them reads."""
     order = np.argsort(labels, kind="stable")
-    read, pairs = np.zeros(rows.input_count, dtype=np.bool_), 0
+    read, pairs = np.zeros(rows.column_count, dtype=np.bool_), 0
     for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         read[:] = False
         for row in members.tolist():
             read[rows.of(row)] = True
         pairs += len(members) * int(np.count_nonzero(read))
-    return len(rows.inputs) / max(1, pairs)
+    return len(rows.indices) / max(1, pairs)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 
 Counts = NDArray[np.float32]
 
@@ -47,43 +47,43 @@ class NOfM(NamedTuple):
         return not np.array_equal(self.groups.ravel(), np.arange(self.groups.size))
 
 
-def n_of_m(rows: Rows) -> NOfM | None:
+def n_of_m(rows: CsrPattern) -> NOfM | None:
     """Return the smallest groups of which every row that reads anything reads equally many, if there are any."""
     filled = np.flatnonzero(rows.lengths)
-    for size in range(2, min(LARGEST, rows.input_count // FEWEST_GROUPS) + 1):
-        groups = rows.input_count // size
-        if rows.input_count % size or len(filled) * groups < FEWEST_COUNTS:
+    for size in range(2, min(LARGEST, rows.column_count // FEWEST_GROUPS) + 1):
+        groups = rows.column_count // size
+        if rows.column_count % size or len(filled) * groups < FEWEST_COUNTS:
             continue
-        natural = np.arange(rows.input_count).reshape(groups, size)
+        natural = np.arange(rows.column_count).reshape(groups, size)
         kept = _kept(rows, filled[:SAMPLE], natural)
         if 0 < kept < size and _kept(rows, filled, natural) == kept:
             return NOfM(kept, natural)
     return _hidden(rows, filled)
 
 
-def _kept(rows: Rows, chosen: Indices, groups: Indices) -> int:
+def _kept(rows: CsrPattern, chosen: Indices, groups: Indices) -> int:
     """Return how many inputs of every group each of the rows reads; 0 where that differs."""
-    group_of = np.empty(rows.input_count, dtype=np.int64)
+    group_of = np.empty(rows.column_count, dtype=np.int64)
     group_of[groups.ravel()] = np.repeat(np.arange(len(groups)), groups.shape[1])
     owner, inputs = rows.entries(chosen)
     counts = np.bincount(owner * len(groups) + group_of[inputs], minlength=len(chosen) * len(groups))
     return int(counts[0]) if counts.min() == counts.max() else 0
 
 
-def _hidden(rows: Rows, filled: Indices) -> NOfM | None:
+def _hidden(rows: CsrPattern, filled: Indices) -> NOfM | None:
     """Return groups of inputs that are no neighbours; there are none unless all rows read equally many."""
     lengths = rows.lengths[filled]
     if not len(filled) or lengths.min() != lengths.max():
         return None
     company: Counts | None = None
     grid: Counts | None = None
-    for size in range(2, min(LARGEST, rows.input_count // FEWEST_GROUPS) + 1):
-        kept, rest = divmod(int(lengths[0]) * size, rows.input_count)
+    for size in range(2, min(LARGEST, rows.column_count // FEWEST_GROUPS) + 1):
+        kept, rest = divmod(int(lengths[0]) * size, rows.column_count)
         if (
-            rows.input_count % size
+            rows.column_count % size
             or rest
             or not 0 < kept < size
-            or len(filled) * rows.input_count < FEWEST_COUNTS * size
+            or len(filled) * rows.column_count < FEWEST_COUNTS * size
         ):
             continue
         grid = rows.dense(filled[:COMPANY_ROWS]) if grid is None else grid

@@ -11,19 +11,19 @@ from typing import Final
 import numpy as np
 from scipy.sparse import csr_array
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 
 MOST_PAIRS: Final = 1 << 23
 """Pairs of panels with an input in common above which all panels have some in common, and any order does."""
 
 
-def shared_inputs_order(rows: Rows, members: Indices) -> Indices:
+def shared_inputs_order(rows: CsrPattern, members: Indices) -> Indices:
     """Return the order of panels in which neighbours share inputs, [panels]; `members` are one row of each."""
     owner, inputs = rows.entries(members)
-    readers = np.bincount(inputs, minlength=rows.input_count)
+    readers = np.bincount(inputs, minlength=rows.column_count)
     if int(np.square(readers).sum()) > MOST_PAIRS:
         return np.arange(len(members))
-    reads = csr_array((np.ones(len(inputs), np.int32), (owner, inputs)), shape=(len(members), rows.input_count))
+    reads = csr_array((np.ones(len(inputs), np.int32), (owner, inputs)), shape=(len(members), rows.column_count))
     common = reads @ reads.T
     panel = np.repeat(np.arange(len(members)), np.diff(common.indptr))
     most_first = np.lexsort((common.indices, -common.data, panel))

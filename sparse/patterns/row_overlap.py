@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 
 ROWS: Final = 8
 """Rows of the sample, for the square root of all rows."""
@@ -52,7 +52,7 @@ class Company(NamedTuple):
     """Pairs below which company is chance: none where no rows were left out, which are so few that all are compared."""
 
     @staticmethod
-    def of(rows: Rows, rng: np.random.Generator) -> "Company":
+    def of(rows: CsrPattern, rng: np.random.Generator) -> "Company":
         """Draw a sample and compare its rows; time: a few passes over the connections of the sample."""
         filled = np.flatnonzero(rows.lengths)
         chosen = np.sort(rng.permutation(filled)[: round(ROWS * rows.row_count**0.5)])
@@ -71,21 +71,21 @@ class Company(NamedTuple):
         return int(np.count_nonzero(self.together[np.ix_(inside, inside)])) < 2 * self.fewest
 
 
-def _common(rows: Rows, chosen: Indices, rng: np.random.Generator) -> tuple[NDArray[np.float32], Indices, float]:
+def _common(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> tuple[NDArray[np.float32], Indices, float]:
     """Return how many inputs any two rows share [chosen, chosen] and each has, and the chance of two to be one.
 
     Counted are the inputs looked at.
     """
-    density = float(rows.lengths[chosen].sum()) / max(1, len(chosen) * rows.input_count)
+    density = float(rows.lengths[chosen].sum()) / max(1, len(chosen) * rows.column_count)
     if density < SPARSE:
         owner, inputs = rows.entries(chosen)
-        readers = np.bincount(inputs, minlength=rows.input_count).astype(np.float64)
-        lists = csr_array((np.ones(len(inputs), np.float32), (owner, inputs)), shape=(len(chosen), rows.input_count))
+        readers = np.bincount(inputs, minlength=rows.column_count).astype(np.float64)
+        lists = csr_array((np.ones(len(inputs), np.float32), (owner, inputs)), shape=(len(chosen), rows.column_count))
         return (lists @ lists.T).toarray(), rows.lengths[chosen], _chance(readers)
-    wanted = min(rows.input_count, max(LEAST_INPUTS, round(LEAST_CONNECTIONS / density)))
-    places = rng.permutation(rows.input_count)[:wanted]
+    wanted = min(rows.column_count, max(LEAST_INPUTS, round(LEAST_CONNECTIONS / density)))
+    places = rng.permutation(rows.column_count)[:wanted]
     shape = [-(-count // BLOCK) * BLOCK for count in (len(chosen), wanted)]
-    grid, line = np.zeros(shape, dtype=np.float32), np.empty(rows.input_count, dtype=np.float32)
+    grid, line = np.zeros(shape, dtype=np.float32), np.empty(rows.column_count, dtype=np.float32)
     for number, row in enumerate(chosen.tolist()):
         line[:] = 0
         line[rows.of(row)] = 1

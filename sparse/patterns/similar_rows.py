@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.fingerprints import equal_lists, first_equal, scrambled, sums_between
 from redpebble.sparse.patterns.panel_order import shared_inputs_order
 from redpebble.sparse.patterns.row_overlap import Company
@@ -48,7 +48,7 @@ class Panel(NamedTuple):
     shared: int
 
 
-def panels_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Generator) -> list[Panel]:
+def panels_of(rows: CsrPattern, alike: Indices, company: Company, rng: np.random.Generator) -> list[Panel]:
     """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none.
 
     Equal rows, which `alike` of `first_alike` tells, are always found, others where a sample, `company`, shows that
@@ -66,7 +66,7 @@ def panels_of(rows: Rows, alike: Indices, company: Company, rng: np.random.Gener
     return ordered
 
 
-def panels_of_groups(rows: Rows, labels: Indices) -> list[Panel]:
+def panels_of_groups(rows: CsrPattern, labels: Indices) -> list[Panel]:
     """Return a panel for each group of rows that read anything, up to a multiple of `LEAST_GROUPED`, the tallest first.
 
     labels [rows] says which group a row is in.
@@ -80,7 +80,7 @@ def panels_of_groups(rows: Rows, labels: Indices) -> list[Panel]:
     return sorted(panels, key=lambda panel: (-len(panel.rows), panel.rows))
 
 
-def _panels_of_equal_rows(rows: Rows, chosen: Indices, leaders: Indices) -> tuple[list[Panel], Indices]:
+def _panels_of_equal_rows(rows: CsrPattern, chosen: Indices, leaders: Indices) -> tuple[list[Panel], Indices]:
     """Return panels of the tallest height of `chosen` rows with one leader each, and the rows that are left."""
     height = HEIGHTS[0]
     order = np.lexsort((chosen, leaders))
@@ -98,7 +98,7 @@ def _are_in_groups(labels: Indices, size: int) -> NDArray[np.bool_]:
     return rank < np.repeat(counts - counts % size, counts)
 
 
-def _cut(classes: list[Indices], rows: Rows) -> list[Panel]:
+def _cut(classes: list[Indices], rows: CsrPattern) -> list[Panel]:
     """Return panels of neighbours in each of some classes, as tall as rows share enough."""
     members = np.concatenate([np.zeros(0, dtype=np.int64), *classes])
     labels = np.repeat(np.arange(len(classes)), [len(one) for one in classes])
@@ -115,38 +115,38 @@ def _cut(classes: list[Indices], rows: Rows) -> list[Panel]:
     return panels
 
 
-def _shared_counts(rows: Rows, panels: Indices) -> Indices:
+def _shared_counts(rows: CsrPattern, panels: Indices) -> Indices:
     """Return how many inputs all rows of each panel read, [panels]; panels are row numbers [panels, height]."""
     count, height = panels.shape
     owner, inputs = rows.entries(panels.ravel())
-    read, times = np.unique(owner // height * rows.input_count + inputs, return_counts=True)
-    return np.bincount(read[times == height] // rows.input_count, minlength=count)
+    read, times = np.unique(owner // height * rows.column_count + inputs, return_counts=True)
+    return np.bincount(read[times == height] // rows.column_count, minlength=count)
 
 
-def shared_inputs(rows: Rows, members: Indices) -> Indices:
+def shared_inputs(rows: CsrPattern, members: Indices) -> Indices:
     """Return the inputs that all of `members` read, ascending."""
     together = np.concatenate([rows.of(int(row)) for row in members])
     inputs, counts = np.unique(together, return_counts=True)
     return inputs[counts == len(members)]
 
 
-def first_alike(rows: Rows) -> Indices:
+def first_alike(rows: CsrPattern[np.integer]) -> Indices:
     """Return for each row the first one that reads the same inputs, [rows]."""
-    words = scrambled(rows.input_count)
+    words = scrambled(rows.column_count)
     # the number of inputs is a part of the fingerprint; some of the inputs tell most rows apart
     prints = rows.lengths.astype(np.uint64)
     filled = np.flatnonzero(rows.lengths)
     places = rows.pointers[filled, None] + (rows.lengths[filled, None] - 1) * np.arange(LOOKED_AT) // (LOOKED_AT - 1)
-    prints[filled] += words[rows.inputs[places]] @ scrambled(LOOKED_AT)
+    prints[filled] += words[rows.indices[places]] @ scrambled(LOOKED_AT)
     _, inverse, counts = np.unique(prints, return_inverse=True, return_counts=True)
     candidates = np.flatnonzero(counts[inverse] > 1)
     _, inputs = rows.entries(candidates)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.lengths[candidates])))
     prints[candidates] += sums_between(ends, words[inputs])
-    return first_equal(prints, candidates, lambda pairs: equal_lists(rows.pointers, [rows.inputs], pairs))
+    return first_equal(prints, candidates, lambda pairs: equal_lists(rows.pointers, [rows.indices], pairs))
 
 
-def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[Indices]:
+def similar_rows(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> list[Indices]:
     """Return classes of two or more of the `chosen` rows: each row is similar to another one of its class."""
     if len(chosen) < 2:
         return []
@@ -168,13 +168,13 @@ def similar_rows(rows: Rows, chosen: Indices, rng: np.random.Generator) -> list[
     return [members for members in _classes(labels, chosen) if len(members) > 1]
 
 
-def random_similarity(rows: Rows) -> float:
+def random_similarity(rows: CsrPattern) -> float:
     """Return the J of two random rows of this density d: d^2 over 2 d - d^2."""
-    density = len(rows.inputs) / max(1, rows.row_count * rows.input_count)
+    density = len(rows.indices) / max(1, rows.row_count * rows.column_count)
     return min(max(density / (2 - density), 1e-6), 0.99)
 
 
-def nearest_together(rows: Rows, members: Indices) -> Indices:
+def nearest_together(rows: CsrPattern, members: Indices) -> Indices:
     """Return the members of a class in an order in which the rows of a panel share many inputs.
 
     The first row left and those nearest to it come next, as many as the tallest panel has.
@@ -184,7 +184,7 @@ def nearest_together(rows: Rows, members: Indices) -> Indices:
         return members
     owner, inputs = rows.entries(members)
     by_input = np.argsort(inputs, kind="stable")
-    readers, ends = owner[by_input], np.searchsorted(inputs[by_input], np.arange(rows.input_count + 1))
+    readers, ends = owner[by_input], np.searchsorted(inputs[by_input], np.arange(rows.column_count + 1))
     lengths, is_left, order = rows.lengths[members], np.ones(count, dtype=np.bool_), list[Indices]()
     first = 0
     for _ in range((count - 1) // height):
@@ -202,22 +202,22 @@ def nearest_together(rows: Rows, members: Indices) -> Indices:
     return members[np.concatenate([*order, np.flatnonzero(is_left)])]
 
 
-def _signatures(rows: Rows, chosen: Indices, rng: np.random.Generator) -> NDArray[np.int32]:
+def _signatures(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> NDArray[np.int32]:
     """Return the signatures [chosen, SIGNATURE]; a range without inputs takes the entry of the next one that has some.
 
     Rows without any inputs are alike.
     """
-    places = rng.permutation(rows.input_count)
+    places = rng.permutation(rows.column_count)
     owner, inputs = rows.entries(chosen)
     place = places[inputs]
-    cell = owner * SIGNATURE + place * SIGNATURE // rows.input_count
-    signatures = np.full(len(chosen) * SIGNATURE, rows.input_count, dtype=np.int32)
+    cell = owner * SIGNATURE + place * SIGNATURE // rows.column_count
+    signatures = np.full(len(chosen) * SIGNATURE, rows.column_count, dtype=np.int32)
     # the last write wins: the smallest place is written last
     order = np.argsort(-place, kind="stable")
     signatures[cell[order]] = place[order]
     entries_of = signatures.reshape(len(chosen), SIGNATURE)
     for entry in (*range(SIGNATURE - 1, -1, -1), *range(SIGNATURE - 1, -1, -1)):
-        empty = entries_of[:, entry] == rows.input_count
+        empty = entries_of[:, entry] == rows.column_count
         entries_of[empty, entry] = entries_of[empty, (entry + 1) % SIGNATURE]
     return entries_of
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 
 FEWEST_ROWS: Final = 4
 
@@ -23,17 +23,17 @@ class Strides(NamedTuple):
     radix: int
 
 
-def strides_of(rows: Rows) -> Strides | None:
+def strides_of(rows: CsrPattern) -> Strides | None:
     """Return the strides of a square pattern, where it has some; a look at a few rows refuses most patterns."""
     count = rows.row_count
     width = len(rows.of(0)) if count else 0
-    if count != rows.input_count or count < FEWEST_ROWS or not 0 < width < count:
+    if count != rows.column_count or count < FEWEST_ROWS or not 0 < width < count:
         return None
     if np.any(rows.lengths != width):
         return None
     ring = exchange = None
     for number in (FEWEST_ROWS, count):
-        inputs, numbers = rows.inputs[: number * width].reshape(number, width), np.arange(number)[:, None]
+        inputs, numbers = rows.indices[: number * width].reshape(number, width), np.arange(number)[:, None]
         ring, exchange = _common((numbers - inputs) % count), _common(numbers ^ inputs)
         if ring is None and exchange is None:
             return None

@@ -13,8 +13,8 @@ import pytest
 
 from redpebble.bench.suites.hidden_networks import HiddenNetwork, band, onnx_model
 from redpebble.models import zoo
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.tools import main as cli
 
 COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"
@@ -50,7 +50,7 @@ def test_a_saved_order_counts_as_it_says(
         memory = Memory(int(file["memory"]), "min" if file["policy"] == "min" else "lru")
         reads, writes = int(file["reads"]), int(file["writes"])
     neurons = int(max(array.max() for array in (sources, targets, inputs, outputs))) + 1
-    network = Network(neurons, sources, targets, inputs, outputs)
+    network = NeuronGraph(neurons, sources, targets, inputs, outputs)
     count = count_transfers(network, np.arange(len(sources)), memory)
     assert (memory.capacity, memory.policy) == (16, policy)
     assert (count.reads, count.writes) == (reads, writes)

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from redpebble.models.zoo import build
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.compact_growth import grow_layers
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
 from redpebble.tools.explain.neuron_graphs import flat_model
@@ -26,14 +26,14 @@ each_model = pytest.mark.parametrize(("widths", "density", "memory", "seed"), GR
 
 
 @cache
-def network_of_model(widths: tuple[int, ...], density: float, memory: int, seed: int) -> Network:
+def network_of_model(widths: tuple[int, ...], density: float, memory: int, seed: int) -> NeuronGraph:
     """The graph of the ONNX model, as every other model becomes one."""
     model = build(f"compact(widths={widths}, density={density}, memory={memory})", seed=seed)
     (network,) = flat_model(model).networks
     return network
 
 
-def grown_order(network: Network, grown: Network) -> NDArray[np.int64]:
+def grown_order(network: NeuronGraph, grown: NeuronGraph) -> NDArray[np.int64]:
     """The connections of `network` in the order in which those between the same neurons grew."""
     keys = network.sources * network.neuron_count + network.targets
     by_key = np.argsort(keys)

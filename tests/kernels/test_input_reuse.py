@@ -5,7 +5,8 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from redpebble.kernels.input_reuse import RowReuse, stable_order
+from redpebble.kernels.input_reuse import RowReuse
+from redpebble.sparse.csr import stable_order
 
 
 def simulated(rows: list[int], capacity: int) -> float:

@@ -89,7 +89,7 @@ def test_wide_networks_are_read_connection_by_connection(compact: bool, tmp_path
     (weight,) = (op.weight for op in module.walk() if isinstance(op, SparseConstantOp))
     (pattern,) = radixnet_patterns(RadixNet(65536, 1), np.random.default_rng(0))
     np.testing.assert_array_equal(weight.pointers, pattern.pointers)
-    np.testing.assert_array_equal(weight.rows, pattern.inputs)
+    np.testing.assert_array_equal(weight.rows, pattern.indices)
     assert set(weight.values.tolist()) == {1 / 16}
 
 
@@ -117,5 +117,5 @@ def test_patterns_without_weights_are_those_of_the_challenge() -> None:
     patterns = radixnet_patterns(RadixNet(NEURONS, 9), np.random.default_rng(2))
     for pattern, weight in zip(patterns, challenge_layers(9, 2), strict=True):
         outputs, inputs = np.nonzero(weight.T)
-        np.testing.assert_array_equal(pattern.outputs, outputs)
-        np.testing.assert_array_equal(pattern.inputs, inputs)
+        np.testing.assert_array_equal(pattern.rows, outputs)
+        np.testing.assert_array_equal(pattern.indices, inputs)

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 
 @dataclass(frozen=True, order=True)
@@ -22,7 +22,7 @@ class State:
     dirty: frozenset[int]
 
 
-def fewest_transfers(network: Network, capacity: int) -> int:
+def fewest_transfers(network: NeuronGraph, capacity: int) -> int:
     """Values moved by the best run. Loading just before use and evicting only for room loses nothing."""
     everything = (1 << network.connection_count) - 1
     only_bias_outputs = frozenset(np.flatnonzero(network.is_output & (network.in_degrees == 0)).tolist())
@@ -45,7 +45,7 @@ def fewest_transfers(network: Network, capacity: int) -> int:
     raise AssertionError("every network can be run")
 
 
-def all_orders(network: Network) -> Iterator[NDArray[np.int64]]:
+def all_orders(network: NeuronGraph) -> Iterator[NDArray[np.int64]]:
     """Every topological connection order."""
 
     def extend(prefix: list[int], done: int) -> Iterator[NDArray[np.int64]]:
@@ -57,14 +57,14 @@ def all_orders(network: Network) -> Iterator[NDArray[np.int64]]:
     return extend([], 0)
 
 
-def _ready(network: Network, done: int) -> Iterator[int]:
+def _ready(network: NeuronGraph, done: int) -> Iterator[int]:
     for c in range(network.connection_count):
         into_source = network.incoming.of(int(network.sources[c])).tolist()
         if not done >> c & 1 and all(done >> d & 1 for d in into_source):
             yield c
 
 
-def _steps(network: Network, capacity: int, state: State) -> Iterator[tuple[int, State]]:
+def _steps(network: NeuronGraph, capacity: int, state: State) -> Iterator[tuple[int, State]]:
     for c in _ready(network, state.done):
         source, target = int(network.sources[c]), int(network.targets[c])
         ends = frozenset((source, target))
@@ -77,7 +77,7 @@ def _steps(network: Network, capacity: int, state: State) -> Iterator[tuple[int,
             yield _settle(network, State(done, resident, state.dirty | {target}), loads)
 
 
-def _settle(network: Network, state: State, cost: int) -> tuple[int, State]:
+def _settle(network: NeuronGraph, state: State, cost: int) -> tuple[int, State]:
     """Write what left memory and is still needed; forget dead values."""
     resident, dirty = set(state.resident), set(state.dirty)
     for neuron in state.resident | state.dirty:

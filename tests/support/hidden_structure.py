@@ -12,17 +12,16 @@ from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.patterns.similar_rows import Rows
+from redpebble.sparse.csr import CscMatrix, CsrPattern
 from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
 
 Mask = NDArray[np.bool_]
 
 
-def rows_of(mask: Mask) -> Rows:
+def rows_of(mask: Mask) -> CsrPattern:
     """What the outputs of a mask [inputs, outputs] read."""
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(mask.sum(axis=0))))
-    return Rows(pointers, np.nonzero(mask.T)[1], mask.shape[0])
+    return CsrPattern(pointers, np.nonzero(mask.T)[1], mask.shape[0])
 
 
 def band(width: int, reach: int, each: int, rng: np.random.Generator) -> Mask:

@@ -3,20 +3,20 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.row_overlap import Company
 
 Mask = NDArray[np.bool_]
 
 
-def rows_of(mask: Mask) -> Rows:
+def rows_of(mask: Mask) -> CsrPattern:
     """The rows of a mask [rows, inputs]."""
     _, inputs = np.nonzero(mask)
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(mask.sum(axis=1))))
-    return Rows(pointers, inputs, mask.shape[1])
+    return CsrPattern(pointers, inputs, mask.shape[1])
 
 
-def company_of(rows: Rows) -> Company:
+def company_of(rows: CsrPattern) -> Company:
     """A sample of the rows."""
     return Company.of(rows, np.random.default_rng(0))
 

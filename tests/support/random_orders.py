@@ -7,13 +7,13 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Policy
-from redpebble.theory.pebbling.neuron_graph import Network
 
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
-def random_order(network: Network, rng: np.random.Generator) -> NDArray[np.int64]:
+def random_order(network: NeuronGraph, rng: np.random.Generator) -> NDArray[np.int64]:
     """A topological connection order, shape [W]; every one can be drawn."""
     waiting = network.in_degrees.copy()
     ready = [c for c in range(network.connection_count) if waiting[network.sources[c]] == 0]

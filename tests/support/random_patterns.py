@@ -8,16 +8,17 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from redpebble.theory.partition.partition import Owners, Pattern
+from redpebble.sparse.csr import CsrPattern
+from redpebble.theory.partition.partition import Owners
 
 Matrix = NDArray[np.bool_]
 """[inputs, outputs]."""
 
 
-def pattern_of_matrix(matrix: Matrix) -> Pattern:
+def pattern_of_matrix(matrix: Matrix) -> CsrPattern:
     outputs, inputs = np.nonzero(matrix.T)
     counts = np.bincount(outputs, minlength=matrix.shape[1])
-    return Pattern(matrix.shape[0], np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))), inputs)
+    return CsrPattern(np.append(0, np.cumsum(counts)), inputs, matrix.shape[0])
 
 
 def random_chain(widths: list[int], density: float, seed: int) -> list[Matrix]:

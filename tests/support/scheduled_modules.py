@@ -13,25 +13,25 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import counts_of
 from redpebble.passes.pipeline import context, run_passes
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.simple_orders import topological_places
 from tests.support.lowering_modules import function
 
 ACTIVATIONS = (ActivationAttr.of("relu"), ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
 
 
-def numbered(network: Network) -> Network:
+def numbered(network: NeuronGraph) -> NeuronGraph:
     """The same graph, inputs first, and every connection from a smaller to a larger number."""
     places = topological_places(network)
     by_number = np.lexsort((places, ~network.is_input))
     number = np.empty(network.neuron_count, dtype=np.int64)
     number[by_number] = np.arange(network.neuron_count)
     ends = number[network.sources], number[network.targets]
-    return Network(network.neuron_count, *ends, np.sort(number[network.inputs]), number[network.outputs])
+    return NeuronGraph(network.neuron_count, *ends, np.sort(number[network.inputs]), number[network.outputs])
 
 
-def arrays_for(network: Network, rng: np.random.Generator) -> NetworkArrays:
+def arrays_for(network: NeuronGraph, rng: np.random.Generator) -> NetworkArrays:
     """Random weights, biases and activations for a graph that `numbered` returned."""
     inner = network.neuron_count - len(network.inputs)
     return NetworkArrays(
@@ -62,7 +62,7 @@ def network_op(module: ModuleOp) -> NetworkOp:
     return op
 
 
-def set_order(module: ModuleOp, network: Network, order: NDArray[np.int64], memory: Memory) -> NetworkOp:
+def set_order(module: ModuleOp, network: NeuronGraph, order: NDArray[np.int64], memory: Memory) -> NetworkOp:
     """Write an order, as the reference machine counts it, and its steps on the one network of a module."""
     op = network_op(module)
     count = count_transfers(network, order, memory)

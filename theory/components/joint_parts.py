@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from redpebble.sparse.csr import Indices, Rows
+from redpebble.sparse.csr import CsrPattern, Indices
 
 NOWHERE: Final = -1
 """The part of a neuron of the first level that nothing reads, and what a group holds where it holds no neuron."""
@@ -33,26 +33,23 @@ class LayerParts(NamedTuple):
         return int(max(self.inputs.max(initial=-1), self.outputs.max(initial=-1))) + 1
 
 
-def layer_parts(rows: Rows) -> LayerParts | None:
+def layer_parts(rows: CsrPattern) -> LayerParts | None:
     """Return the parts of a layer, or None where one part has all connections."""
     filled = rows.lengths > 0
     # where a few connections of each output leave no parts, more of them do not make any
-    few = np.minimum(rows.lengths, FEW_CONNECTIONS)
-    owner = np.repeat(np.arange(rows.row_count), few)
-    rank = np.arange(len(owner)) - np.repeat(np.cumsum(few) - few, few)
-    thin = _parts(rows.inputs[rows.pointers[owner] + rank * rows.lengths[owner] // few[owner]], owner, rows)
+    thin = _parts(rows.thinned(FEW_CONNECTIONS))
     if len(np.unique(thin.outputs[filled])) < 2:
         return None
-    parts = _parts(rows.inputs, np.repeat(np.arange(rows.row_count), rows.lengths), rows)
+    parts = _parts(rows)
     return parts if len(np.unique(parts.outputs[filled])) > 1 else None
 
 
-def _parts(inputs: Indices, outputs: Indices, rows: Rows) -> LayerParts:
-    """Return the parts that connections from `inputs` to `outputs` make."""
-    size = rows.input_count + rows.row_count
-    graph = csr_array((np.ones(len(inputs)), (inputs, rows.input_count + outputs)), shape=(size, size))
+def _parts(rows: CsrPattern) -> LayerParts:
+    """Return the parts that the connections of a pattern make."""
+    size = rows.column_count + rows.row_count
+    graph = csr_array((np.ones(len(rows.indices)), (rows.indices, rows.column_count + rows.rows)), shape=(size, size))
     _, labels = connected_components(graph, directed=False)
-    return LayerParts(*np.split(labels.astype(np.int64), [rows.input_count]))
+    return LayerParts(*np.split(labels.astype(np.int64), [rows.column_count]))
 
 
 def joint_parts(layers: Sequence[LayerParts]) -> list[Indices]:

@@ -92,7 +92,7 @@ class Prices:
 
     def _edge_us(self, comes_in: bool, leaves: bool, width: int) -> float:
         layers = self.costs.layers
-        return self.transpose_us(comes_in * layers[0].inputs + leaves * layers[-1].outputs, width)
+        return self.transpose_us(comes_in * layers[0].column_count + leaves * layers[-1].row_count, width)
 
 
 def anneal_schedule(

@@ -59,7 +59,7 @@ class DepthFirstOrder(NamedTuple):
 
 
 class Connected(Protocol):
-    """What is needed of a network: `redpebble.theory.pebbling.neuron_graph.Network` has it, and checks it."""
+    """What is needed of a network: `redpebble.sparse.neuron_graph.Network` has it, and checks it."""
 
     @property
     def neuron_count(self) -> int:

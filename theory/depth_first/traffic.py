@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.tile_traffic import TileTraffic
+from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.depth_first.block_orders import nearest_next
 from redpebble.theory.depth_first.depth_first_order import (
@@ -65,19 +66,6 @@ class Group(NamedTuple):
     levels: int = 0
 
 
-class SparseLayer(NamedTuple):
-    """The connections of a layer: those of output n come from `sources[pointers[n]:pointers[n + 1]]`."""
-
-    inputs: int
-    pointers: Indices
-    sources: NDArray[np.int64] | NDArray[np.int32]
-
-    @property
-    def outputs(self) -> int:
-        """The number of outputs."""
-        return len(self.pointers) - 1
-
-
 class TransposedEnds(NamedTuple):
     """Whether a group transposes the rows that come in, and those that leave, by itself."""
 
@@ -107,7 +95,7 @@ class _Slice(NamedTuple):
 class ScheduleCosts:
     """The costs of groups of layers of a chain, for caches and tiles of some widths in batch columns."""
 
-    layers: Sequence[SparseLayer]
+    layers: Sequence[CsrPattern]
     caches: Caches
     widths: Sequence[int]
     counted_ns: float = 0.0
@@ -138,12 +126,12 @@ class ScheduleCosts:
 
     def block_count(self, group: Group) -> int:
         """Return the number of blocks of a group."""
-        return -(-self.layers[group.end - 1].outputs // group.block)
+        return -(-self.layers[group.end - 1].row_count // group.block)
 
     def slots(self, group: Group) -> int:
         """Return the slots that a group needs, which is known sooner than what it moves."""
         if group not in self._slots:
-            self.counted_ns += ORDER_NS * sum(len(layer.sources) for layer in self.layers[group.first : group.end])
+            self.counted_ns += ORDER_NS * sum(len(layer.indices) for layer in self.layers[group.first : group.end])
             self._slots[group] = self.found(group).slot_count
         return self._slots[group]
 
@@ -161,8 +149,8 @@ class ScheduleCosts:
     def _transposed(self, group: Group, found: DepthFirstOrder) -> TransposedEnds:
         first, last = self.layers[group.first], self.layers[group.end - 1]
         return TransposedEnds(
-            found.inputs_together and group.first == 0 and first.inputs % NEIGHBOURS == 0,
-            found.outputs_together and group.end == len(self.layers) and last.outputs % NEIGHBOURS == 0,
+            found.inputs_together and group.first == 0 and first.column_count % NEIGHBOURS == 0,
+            found.outputs_together and group.end == len(self.layers) and last.row_count % NEIGHBOURS == 0,
         )
 
     def one_by_one(self, first: int, end: int) -> Mapping[int, TileTraffic]:
@@ -170,7 +158,7 @@ class ScheduleCosts:
         if (first, end) not in self._alone:
             whole = self._slice(first, end)
             layers = self.layers[first:end]
-            sizes = [layers[0].inputs, *(layer.outputs for layer in layers)]
+            sizes = [layers[0].column_count, *(layer.row_count for layer in layers)]
             self._alone[first, end] = self._traffic(_layer_accesses(whole, sizes), 0)
         return self._alone[first, end]
 
@@ -195,16 +183,16 @@ class ScheduleCosts:
 
     def _slice(self, first: int, end: int) -> _Slice:
         layers = self.layers[first:end]
-        starts = np.cumsum([0, *(layer.inputs for layer in layers)])
-        sources = [layer.sources + start for layer, start in zip(layers, starts, strict=False)]
+        starts = np.cumsum([0, *(layer.column_count for layer in layers)])
+        sources = [layer.indices + start for layer, start in zip(layers, starts, strict=False)]
         targets = [
-            np.repeat(np.arange(layer.outputs), np.diff(layer.pointers)) + start
+            np.repeat(np.arange(layer.row_count), np.diff(layer.pointers)) + start
             for layer, start in zip(layers, starts[1:], strict=True)
         ]
         last = int(starts[-1])
-        outputs = np.arange(last, last + layers[-1].outputs)
+        outputs = np.arange(last, last + layers[-1].row_count)
         sources, targets = (np.concatenate(parts).astype(np.int64, copy=False) for parts in (sources, targets))
-        return _Slice(last + len(outputs), sources, targets, np.arange(layers[0].inputs), outputs)
+        return _Slice(last + len(outputs), sources, targets, np.arange(layers[0].column_count), outputs)
 
 
 class _Accesses(NamedTuple):

@@ -16,7 +16,7 @@ from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, piece_us, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
-from redpebble.sparse.patterns.similar_rows import Rows
+from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.neuron_order.neuron_groups import GroupedWeight, NeuronGroups
 from redpebble.theory.neuron_order.views import View
 
@@ -110,8 +110,8 @@ def _starts(weight: GroupedWeight, groups: NeuronGroups, group: int) -> list[int
     return np.unique(weight.inputs.starts[groups.group_of[neurons] == group]).tolist()
 
 
-def _between(rows: Rows, start: int, end: int) -> Rows:
+def _between(rows: CsrPattern, start: int, end: int) -> CsrPattern:
     """Return what rows read between two inputs, counted from the first."""
-    kept = (rows.inputs >= start) & (rows.inputs < end)
+    kept = (rows.indices >= start) & (rows.indices < end)
     ends = np.append(0, np.cumsum(kept))
-    return Rows(ends[rows.pointers], rows.inputs[kept] - start, end - start)
+    return CsrPattern(ends[rows.pointers], rows.indices[kept] - start, end - start)

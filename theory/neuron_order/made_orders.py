@@ -10,11 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.input_reuse import stable_order
-from redpebble.sparse.patterns.similar_rows import Rows, nearest_together, similar_rows
-from redpebble.theory.neuron_order.neuron_groups import GroupedWeight, NeuronGroups
-
-Indices = NDArray[np.int64]
+from redpebble.sparse.csr import CsrPattern, Indices, stable_order
+from redpebble.sparse.patterns.similar_rows import nearest_together, similar_rows
+from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
 
 SAMPLED: Final = 16
 """Rows from which `locality` looks at their neighbours."""
@@ -26,28 +24,28 @@ SMOOTHINGS: Final = 30
 """Steps of the power iteration of `spectral_numbers`: it starts near its end."""
 
 
-def locality(rows: Rows, rng: np.random.Generator) -> float:
+def locality(rows: CsrPattern, rng: np.random.Generator) -> float:
     """Return how many other rows share an input with a row, over what a random mask of the same counts would give.
 
     Row r and row s share no input of a random mask with probability exp(-n_s S_r / W), where n are the counts of rows,
     W is their sum, and S_r the number of other readers of r's inputs. 1 is a random mask, less a mask that has an
     order; also 1 where any two rows meet anyway. Time: a few milliseconds.
     """
-    counts = np.diff(rows.pointers)
+    counts = rows.lengths
     full = np.flatnonzero(counts > 0)
     if len(full) == 0:
         return 1.0
-    readers = np.bincount(rows.inputs, minlength=rows.input_count)
-    by_input = stable_order(rows.inputs, rows.input_count)
+    readers = np.bincount(rows.indices, minlength=rows.column_count)
+    by_input = stable_order(rows.indices, rows.column_count)
     ends = np.cumsum(readers)
-    row_of = np.repeat(np.arange(rows.row_count), counts)
+    row_of = rows.rows
     found = expected = 0.0
     left = MOST_LOOKED_AT
     for row in rng.choice(full, min(SAMPLED, len(full)), replace=False).tolist():
         inputs = rows.of(row)
         met = np.unique(np.concatenate([row_of[by_input[ends[k] - readers[k] : ends[k]]] for k in inputs.tolist()]))
         others = int(readers[inputs].sum()) - len(inputs)
-        chances = -np.expm1(-counts * (others / len(rows.inputs)))
+        chances = -np.expm1(-counts * (others / len(rows.indices)))
         expected += float(chances.sum() - chances[row])
         found += len(met) - 1
         left -= others
@@ -89,23 +87,14 @@ def support_numbers(groups: NeuronGroups, rng: np.random.Generator) -> Indices:
     numbers = np.arange(groups.neuron_count)
     placed = np.zeros(groups.neuron_count, dtype=np.bool_)
     for weight in groups.weights:
-        for neurons, rows in ((weight.outputs.neurons, weight.rows), (weight.inputs.neurons, transposed(weight))):
-            rest = np.flatnonzero(~placed[neurons] & (np.diff(rows.pointers) > 0))
+        for neurons, rows in ((weight.outputs.neurons, weight.rows), (weight.inputs.neurons, weight.rows.transposed())):
+            rest = np.flatnonzero(~placed[neurons] & (rows.lengths > 0))
             for members in similar_rows(rows, rest, rng):
                 together = neurons[nearest_together(rows, members)]
                 # all of a class get the number of its first neuron, and a fraction of one by their order
                 numbers[together] = together.min()
                 placed[together] = True
     return numbers
-
-
-def transposed(weight: GroupedWeight) -> Rows:
-    """Return the outputs that each input of a weight feeds."""
-    rows = weight.rows
-    outputs = np.repeat(np.arange(rows.row_count), np.diff(rows.pointers))
-    order = stable_order(rows.inputs, rows.input_count)
-    ends = np.cumsum(np.bincount(rows.inputs, minlength=rows.input_count))
-    return Rows(np.append(0, ends).astype(np.int64), outputs[order], rows.row_count)
 
 
 def spectral_numbers(groups: NeuronGroups, start: NDArray[np.int64]) -> NDArray[np.float64]:

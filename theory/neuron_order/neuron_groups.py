@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.patterns.similar_rows import Rows
-
-Indices = NDArray[np.int64]
+from redpebble.sparse.csr import CsrPattern, Indices
 
 
 class Axis(NamedTuple):
@@ -33,30 +31,29 @@ class Axis(NamedTuple):
 class GroupedWeight:
     """The connections of a weight: row n of `rows` is what output n reads."""
 
-    rows: Rows
+    rows: CsrPattern
     inputs: Axis
     outputs: Axis
 
     @cached_property
     def connections(self) -> tuple[Indices, Indices]:
         """The neurons that each connection joins, from and to."""
-        outputs = np.repeat(np.arange(self.rows.row_count), np.diff(self.rows.pointers))
-        return self.inputs.neurons[self.rows.inputs], self.outputs.neurons[outputs]
+        return self.inputs.neurons[self.rows.indices], self.outputs.neurons[self.rows.rows]
 
-    def ordered(self, places: Indices) -> Rows:
+    def ordered(self, places: Indices) -> CsrPattern:
         """Return the rows as they are when the neurons have `places`."""
-        lengths = np.diff(self.rows.pointers)
+        lengths = self.rows.lengths
         where, target = self.inputs.indices(places), self.outputs.indices(places)
         pointers = np.zeros(len(lengths) + 1, dtype=np.int64)
         pointers[1 + target] = lengths
         np.cumsum(pointers, out=pointers)
         shift = pointers[target] - self.rows.pointers[:-1]
-        inputs = np.empty(len(self.rows.inputs), dtype=np.int64)
-        inputs[np.arange(len(inputs)) + np.repeat(shift, lengths)] = where[self.rows.inputs]
+        inputs = np.empty(len(self.rows.indices), dtype=np.int64)
+        inputs[np.arange(len(inputs)) + np.repeat(shift, lengths)] = where[self.rows.indices]
         # one sort of all rows: a row's number decides before the input
-        keys = np.repeat(np.arange(len(lengths)), np.diff(pointers)) * self.rows.input_count + inputs
+        keys = np.repeat(np.arange(len(lengths)), np.diff(pointers)) * self.rows.column_count + inputs
         keys.sort()
-        return Rows(pointers, keys % max(1, self.rows.input_count), self.rows.input_count)
+        return CsrPattern(pointers, keys % max(1, self.rows.column_count), self.rows.column_count)
 
 
 @dataclass(frozen=True, eq=False)

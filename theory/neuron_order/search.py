@@ -200,7 +200,7 @@ def _made_orders(groups: NeuronGroups, request: Request) -> list[tuple[str, Numb
 
 def _suitable(groups: NeuronGroups, request: Request, rng: np.random.Generator) -> tuple[str, ...]:
     suitable: list[str] = []
-    if request.seconds == 0 and sum(len(weight.rows.inputs) for weight in groups.weights) > MOST_ORDERED:
+    if request.seconds == 0 and sum(len(weight.rows.indices) for weight in groups.weights) > MOST_ORDERED:
         return ()
     if any(locality(weight.rows, rng) < LOCAL for weight in groups.weights):
         small = len(groups.connections[0]) <= MOST_TRIED or request.seconds > 0
@@ -217,7 +217,7 @@ def _anneal(best: _Best, request: Request) -> None:
     """Anneal one free group after the other, each for its share of the time."""
     groups = best.costs.groups
     views = {group: best.costs.views(group, best.places) for group in np.flatnonzero(groups.free).tolist()}
-    sizes = {group: sum(len(view.rows.inputs) for view in own) for group, own in views.items()}
+    sizes = {group: sum(len(view.rows.indices) for view in own) for group, own in views.items()}
     for group, size in sizes.items():
         if size == 0:
             continue

@@ -61,7 +61,7 @@ class PlacesState:
 
     def __init__(self, views: Sequence[View], size: int) -> None:
         """Start from the neurons as they stand; views that are too large are left out."""
-        self._views = [view for view in views if view.cell_count <= MOST_CELLS and len(view.rows.inputs)]
+        self._views = [view for view in views if view.cell_count <= MOST_CELLS and len(view.rows.indices)]
         self._entries, self._rows, self._table = _tables(self._views, size)
         self._order = np.arange(size)
         self._counts = _counts(self._views, self._order)
@@ -133,7 +133,7 @@ def _places(order: Indices) -> Indices:
 def _tables(views: Sequence[View], size: int) -> tuple[Entries, RowTable, ViewTable]:
     row_count = np.array([view.rows.row_count for view in views], dtype=np.int64)
     first_row = np.cumsum(row_count) - row_count
-    members = [view.rows.inputs for view in views]
+    members = [view.rows.indices for view in views]
     rows = [
         first + np.repeat(np.arange(view.rows.row_count), np.diff(view.rows.pointers))
         for first, view in zip(first_row.tolist(), views, strict=True)

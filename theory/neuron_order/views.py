@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.formats.permute_lookup import FEW_ROWS, PANEL_ROWS
-from redpebble.sparse.patterns.similar_rows import Rows
+from redpebble.sparse.csr import CsrPattern
 
 Indices = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class View(NamedTuple):
     that of a piece, or of half a visit.
     """
 
-    rows: Rows
+    rows: CsrPattern
     start: int
     block: int
     panels: Indices
@@ -44,7 +44,7 @@ class View(NamedTuple):
     @property
     def block_count(self) -> int:
         """The number of blocks up to the last one that the group touches."""
-        return -(-(self.start + self.rows.input_count) // self.block)
+        return -(-(self.start + self.rows.column_count) // self.block)
 
     @property
     def cell_count(self) -> int:
@@ -58,13 +58,13 @@ class View(NamedTuple):
         """Return the price of a cell by its connections, or of a level of a panel's block by its rows."""
         if self.shares_visits:
             return np.rint(-self.price * np.expm1(-np.arange(PANEL_ROWS + 1) / FEW_ROWS)).astype(np.int64)
-        return self.price * -(-np.arange(min(self.block, self.rows.input_count) + 2) // self.most)
+        return self.price * -(-np.arange(min(self.block, self.rows.column_count) + 2) // self.most)
 
 
 def cells(view: View, places: Indices) -> Indices:
     """Return the connections that each row has in each block, [rows, blocks], for places [neurons of the group]."""
     row = np.repeat(np.arange(view.rows.row_count), np.diff(view.rows.pointers))
-    block = (view.start + places[view.rows.inputs]) // view.block
+    block = (view.start + places[view.rows.indices]) // view.block
     counts = np.bincount(row * view.block_count + block, minlength=view.rows.row_count * view.block_count)
     return counts.reshape(view.rows.row_count, view.block_count)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.partition.balance import dealt_by_weight
-from redpebble.theory.partition.hypergraph import LayerHypergraph, Lists
+from redpebble.theory.partition.hypergraph import LayerHypergraph
 from redpebble.theory.partition.partition import Owners
 
 _MOST_COMPARED = 16384
@@ -20,7 +21,7 @@ def grow_parts(layer: LayerHypergraph, part_count: int, most_connections: int) -
     parts = np.full(count, -1, dtype=np.int32)
     loads = np.zeros(part_count, dtype=np.int64)
     sizes = np.zeros(count, dtype=np.int64)
-    np.add.at(sizes, layer.group_nets.owners, layer.net_sizes[layer.group_nets.items])
+    np.add.at(sizes, layer.group_nets.rows, layer.net_sizes[layer.group_nets.indices])
     waiting, scores = np.arange(count, dtype=np.int32), np.zeros((2, count), dtype=np.float64)
     entered = np.full(layer.net_count, -1, dtype=np.int32)
     work = (waiting, scores, entered, np.maximum(sizes, 1))
@@ -38,7 +39,7 @@ def grow_parts(layer: LayerHypergraph, part_count: int, most_connections: int) -
 
 @compiled
 def _grow(
-    lists: tuple[Lists, Lists],
+    lists: tuple[CsrPattern[np.int32], CsrPattern[np.int32]],
     sizes: tuple[NDArray[np.int64], NDArray[np.int64]],
     work: tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]],
     result: tuple[Owners, NDArray[np.int64], int],
@@ -77,7 +78,7 @@ def _grow(
 
 @compiled
 def _enter(
-    lists: tuple[Lists, Lists],
+    lists: tuple[CsrPattern[np.int32], CsrPattern[np.int32]],
     net_sizes: NDArray[np.int64],
     work: tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]],
     what: tuple[int, int],
@@ -87,13 +88,13 @@ def _enter(
     _, scores, entered, _ = work
     group, part = what
     for place in range(group_nets.pointers[group], group_nets.pointers[group + 1]):
-        net = group_nets.items[place]
+        net = group_nets.indices[place]
         if entered[net] == part:
             continue
         is_new = entered[net] < 0
         entered[net] = part
         for pin in range(net_groups.pointers[net], net_groups.pointers[net + 1]):
-            other = net_groups.items[pin]
+            other = net_groups.indices[pin]
             scores[0, other] += net_sizes[net]
             if is_new:
                 scores[1, other] += net_sizes[net]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redpebble.theory.partition.partition import Owners, Pattern, slices
+from redpebble.theory.partition.partition import LayerPattern, Owners, slices
 
 FREE = -1
 """In place of an owner: who owns the input is chosen afterwards, by `owners_of_inputs`."""
@@ -18,16 +18,16 @@ def free_inputs(width: int) -> Owners:
     return np.full(width, FREE, dtype=np.int32)
 
 
-def owners_of_inputs(pattern: Pattern, output_owners: Owners, part_count: int) -> Owners:
+def owners_of_inputs(pattern: LayerPattern, output_owners: Owners, part_count: int) -> Owners:
     """Return for each input of a layer a part that uses it; of several the one that owns fewest so far.
 
     Where every part uses every input the inputs are contiguous slices.
     """
-    uses = np.zeros((pattern.input_count, part_count), dtype=np.bool_)
-    uses[pattern.inputs, output_owners[pattern.outputs]] = True
+    uses = np.zeros((pattern.column_count, part_count), dtype=np.bool_)
+    uses[pattern.indices, output_owners[pattern.rows]] = True
     users = uses.sum(axis=1)
     if np.all(users == part_count):
-        return slices(pattern.input_count, part_count)
+        return slices(pattern.column_count, part_count)
     owners = np.argmax(uses, axis=1).astype(np.int32)
     loads = np.bincount(owners[users == 1], minlength=part_count)
     uses[users == 0] = True

@@ -14,59 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern
+
 Owners = NDArray[np.int32]
 """The part of every neuron of a level."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """Which inputs each output of a layer is connected with: those of n are `inputs[pointers[n]:pointers[n + 1]]`.
-
-    Raises:
-        ValueError: pointers or the inputs of an output do not ascend, or an input is out of range.
-    """
-
-    input_count: int
-    pointers: NDArray[np.int64]
-    """[outputs + 1]."""
-    inputs: NDArray[np.int64] | NDArray[np.int32]
-    """[connections], ascending for each output."""
-
-    def __post_init__(self) -> None:
-        """Check that the arrays fit each other."""
-        pointers = self.pointers
-        if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != len(self.inputs) or np.any(np.diff(pointers) < 0):
-            raise ValueError(f"pointers do not ascend from 0 to {len(self.inputs)} connections")
-        if len(self.inputs) and not 0 <= self.inputs.min() <= self.inputs.max() < self.input_count:
-            wrong = self.inputs.max() if self.inputs.min() >= 0 else self.inputs.min()
-            raise ValueError(f"a connection to input {wrong}, outside 0 .. {self.input_count - 1}")
-        is_first = np.zeros(len(self.inputs) + 1, dtype=np.bool_)
-        is_first[pointers] = True
-        inputs = self.inputs.astype(np.int64, copy=False)
-        falls = np.flatnonzero((np.diff(inputs) <= 0) & ~is_first[1:-1]) + 1
-        if len(falls):
-            output = int(self.outputs[falls[0]])
-            raise ValueError(f"the inputs of output {output} do not ascend")
-
-    @property
-    def output_count(self) -> int:
-        """Outputs of the layer."""
-        return len(self.pointers) - 1
-
-    @property
-    def connection_counts(self) -> NDArray[np.int64]:
-        """Connections of each output, [outputs]."""
-        return np.diff(self.pointers)
-
-    @property
-    def connection_count(self) -> int:
-        """Connections of the layer."""
-        return len(self.inputs)
-
-    @property
-    def outputs(self) -> NDArray[np.int64]:
-        """The output of each connection, [connections]."""
-        return np.repeat(np.arange(self.output_count), self.connection_counts)
+LayerPattern = CsrPattern[np.integer]
+"""The connections of a layer, [outputs, inputs]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +93,9 @@ class LayerShare(NamedTuple):
     """Connections whose input the part owns, too: they need not wait, [parts]."""
 
 
-def count_sent(pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int) -> NDArray[np.int64]:
+def count_sent(
+    pattern: LayerPattern, input_owners: Owners, output_owners: Owners, part_count: int
+) -> NDArray[np.int64]:
     """Return how many values each part sends to each other part, [from, to]; the diagonal is 0.
 
     Raises:
@@ -153,28 +110,28 @@ def count_sent(pattern: Pattern, input_owners: Owners, output_owners: Owners, pa
     return sent
 
 
-def used_by(pattern: Pattern, output_owners: Owners, part_count: int) -> NDArray[np.bool_]:
+def used_by(pattern: LayerPattern, output_owners: Owners, part_count: int) -> NDArray[np.bool_]:
     """Return whether an output of each part uses each input, [inputs, parts]."""
-    used = np.zeros((pattern.input_count, part_count), dtype=np.bool_)
-    used[pattern.inputs, np.repeat(output_owners, pattern.connection_counts)] = True
+    used = np.zeros((pattern.column_count, part_count), dtype=np.bool_)
+    used[pattern.indices, np.repeat(output_owners, pattern.lengths)] = True
     return used
 
 
-def connections_of_parts(pattern: Pattern, output_owners: Owners, part_count: int) -> NDArray[np.int64]:
+def connections_of_parts(pattern: LayerPattern, output_owners: Owners, part_count: int) -> NDArray[np.int64]:
     """Return the connections of the outputs of each part, [parts]."""
-    weights = pattern.connection_counts.astype(np.float64)
+    weights = pattern.lengths.astype(np.float64)
     return np.bincount(output_owners, weights=weights, minlength=part_count).astype(np.int64)
 
 
 def local_connections(
-    pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int
+    pattern: LayerPattern, input_owners: Owners, output_owners: Owners, part_count: int
 ) -> NDArray[np.int64]:
     """Return the connections of each part whose input it owns as well, [parts]."""
-    of_outputs = np.repeat(output_owners, pattern.connection_counts)
-    return np.bincount(of_outputs[input_owners[pattern.inputs] == of_outputs], minlength=part_count).astype(np.int64)
+    of_outputs = np.repeat(output_owners, pattern.lengths)
+    return np.bincount(of_outputs[input_owners[pattern.indices] == of_outputs], minlength=part_count).astype(np.int64)
 
 
-def layer_traffic(pattern: Pattern, input_owners: Owners, output_owners: Owners, part_count: int) -> LayerTraffic:
+def layer_traffic(pattern: LayerPattern, input_owners: Owners, output_owners: Owners, part_count: int) -> LayerTraffic:
     """Return what a layer costs.
 
     Raises:
@@ -198,10 +155,10 @@ def traffic_of(sent: NDArray[np.int64], connections: NDArray[np.int64]) -> Layer
     )
 
 
-def dense_pattern(input_count: int, output_count: int) -> Pattern:
+def dense_pattern(input_count: int, output_count: int) -> LayerPattern:
     """Return the connections of a layer that has all of them."""
     every: NDArray[np.int64] = np.arange(input_count * output_count, dtype=np.int64) % max(input_count, 1)
-    return Pattern(input_count, np.arange(output_count + 1, dtype=np.int64) * input_count, every)
+    return CsrPattern(np.arange(output_count + 1) * input_count, every, input_count)
 
 
 def all_sent(width: int, part_count: int) -> NDArray[np.int64]:
@@ -218,7 +175,7 @@ def imbalance_of(connections: NDArray[np.int64]) -> float:
     return float(connections.max()) * len(connections) / total - 1 if total else 0.0
 
 
-def traffic(patterns: Sequence[Pattern], partition: Partition) -> tuple[LayerTraffic, ...]:
+def traffic(patterns: Sequence[LayerPattern], partition: Partition) -> tuple[LayerTraffic, ...]:
     """Return what each layer of a chain costs.
 
     Raises:
@@ -232,9 +189,9 @@ def traffic(patterns: Sequence[Pattern], partition: Partition) -> tuple[LayerTra
     )
 
 
-def random_rows(patterns: Sequence[Pattern], part_count: int, rng: np.random.Generator) -> Partition:
+def random_rows(patterns: Sequence[LayerPattern], part_count: int, rng: np.random.Generator) -> Partition:
     """Return a partition that deals the neurons of each level to the parts at random, as evenly as possible."""
-    widths = [patterns[0].input_count, *(pattern.output_count for pattern in patterns)]
+    widths = [patterns[0].column_count, *(pattern.row_count for pattern in patterns)]
     owners = [rng.permutation(np.arange(width, dtype=np.int32) % np.int32(part_count)) for width in widths]
     return Partition(part_count, tuple(owners))
 
@@ -244,10 +201,10 @@ def slices(width: int, part_count: int) -> Owners:
     return (np.arange(width, dtype=np.int64) * part_count // max(width, 1)).astype(np.int32)
 
 
-def _check_lengths(pattern: Pattern, input_owners: Owners, output_owners: Owners) -> None:
+def _check_lengths(pattern: LayerPattern, input_owners: Owners, output_owners: Owners) -> None:
     for name, owners, count in (
-        ("inputs", input_owners, pattern.input_count),
-        ("outputs", output_owners, pattern.output_count),
+        ("inputs", input_owners, pattern.column_count),
+        ("outputs", output_owners, pattern.row_count),
     ):
         if len(owners) != count:
             raise ValueError(f"owners of {len(owners)} {name} for a layer of {count}")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.partition.hypergraph import Lists
 from redpebble.theory.partition.partition import Owners
 
 DRAWS = 6
@@ -53,9 +53,9 @@ class Layer(NamedTuple):
     seats: Seats
     weights: NDArray[np.int64]
     """Connections of each group."""
-    group_nets: Lists
+    group_nets: CsrPattern[np.int32]
     nets: Nets
-    member_nets: Lists
+    member_nets: CsrPattern[np.int32]
     """The next layer's nets that the outputs of each group are inputs of."""
     next_nets: Nets
 
@@ -120,7 +120,7 @@ def aim(layer: Layer, group: int, row: NDArray[np.float64]) -> int:
     first, end = lists.pointers[group], lists.pointers[group + 1]
     if kind == 3 or first == end:
         return part
-    net = lists.items[first + int(row[2] * (end - first))]
+    net = lists.indices[first + int(row[2] * (end - first))]
     if net < 0:
         return part
     table = layer.nets.users if kind == 0 else layer.nets.owned if kind == 1 else layer.next_nets.users
@@ -172,7 +172,7 @@ def put(layer: Layer, message_values: float, move: Move) -> float:
     sizes, users, owned, sent = layer.nets
     change = 0.0
     for place in range(layer.group_nets.pointers[group], layer.group_nets.pointers[group + 1]):
-        net = layer.group_nets.items[place]
+        net = layer.group_nets.indices[place]
         users[net, source] -= 1
         if users[net, source] == 0:
             change -= sizes[net] - owned[net, source]
@@ -193,7 +193,7 @@ def own(layer: Layer, message_values: float, move: Move) -> float:
     _, users, owned, sent = layer.next_nets
     change = 0.0
     for place in range(layer.member_nets.pointers[group], layer.member_nets.pointers[group + 1]):
-        net = layer.member_nets.items[place]
+        net = layer.member_nets.indices[place]
         if net < 0:
             continue
         owned[net, source] -= 1

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.partition.hypergraph import LayerHypergraph, Lists
+from redpebble.sparse.csr import CsrPattern
+from redpebble.theory.partition.hypergraph import LayerHypergraph
 from redpebble.theory.partition.partition import Owners
 from redpebble.theory.partition.refine_layer import DRAWS, Layer, Nets, Rule, Seats, run_proposals
 
@@ -129,15 +130,15 @@ def _layer(chain: Chain, number: int, parts: Owners, nets: Sequence[Nets]) -> La
     layer = chain.layers[number]
     members = layer.members
     if number + 1 < len(chain.layers):
-        items = chain.layers[number + 1].net_of[members.items]
+        items, following = chain.layers[number + 1].net_of[members.indices], chain.layers[number + 1].net_count
     else:
-        items = np.full(len(members.items), -1, dtype=np.int32)
+        items, following = np.full(len(members.indices), -1, dtype=np.int32), 0
     return Layer(
         seats=_seats(parts, layer.weights, chain.part_count),
         weights=layer.weights,
         group_nets=layer.group_nets,
         nets=nets[number],
-        member_nets=Lists(members.pointers, items),
+        member_nets=CsrPattern(members.pointers, items, following),
         next_nets=nets[number + 1],
     )
 

@@ -19,7 +19,7 @@ from redpebble.theory.partition.grow_parts import grow_parts
 from redpebble.theory.partition.hypergraph import layer_hypergraph
 from redpebble.theory.partition.input_owners import FREE, owners_of_inputs
 from redpebble.theory.partition.match_parts import match_parts
-from redpebble.theory.partition.partition import Owners, Partition, Pattern, random_rows, slices, traffic
+from redpebble.theory.partition.partition import LayerPattern, Owners, Partition, random_rows, slices, traffic
 from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling, cost_of_parts
 
 _MOST_ENTRIES = 1 << 29
@@ -75,7 +75,7 @@ class PartitionRequest:
 
 
 def find_partition(
-    patterns: Sequence[Pattern], request: PartitionRequest, input_owners: Owners | None = None
+    patterns: Sequence[LayerPattern], request: PartitionRequest, input_owners: Owners | None = None
 ) -> Partition:
     """Return a partition of a chain; the inputs are contiguous slices unless their owners are given.
 
@@ -86,13 +86,13 @@ def find_partition(
     """
     _check_chain(patterns)
     count = request.part_count
-    owners = slices(patterns[0].input_count, count) if input_owners is None else input_owners
-    if len(owners) != patterns[0].input_count:
-        raise ValueError(f"owners of {len(owners)} inputs for a network of {patterns[0].input_count}")
+    owners = slices(patterns[0].column_count, count) if input_owners is None else input_owners
+    if len(owners) != patterns[0].column_count:
+        raise ValueError(f"owners of {len(owners)} inputs for a network of {patterns[0].column_count}")
     if count == 1:
-        widths = [patterns[0].input_count, *(pattern.output_count for pattern in patterns)]
+        widths = [patterns[0].column_count, *(pattern.row_count for pattern in patterns)]
         return Partition(1, tuple(np.zeros(width, dtype=np.int32) for width in widths))
-    limits = [most_connections(pattern.connection_counts, count, request.imbalance) for pattern in patterns]
+    limits = [most_connections(pattern.lengths, count, request.imbalance) for pattern in patterns]
     with ThreadPoolExecutor(request.threads) as pool:
         layers = list(pool.map(layer_hypergraph, patterns, repeat(count), limits))
     chain = Chain(layers, owners, count, limits)
@@ -102,7 +102,7 @@ def find_partition(
     return _cheaper(patterns, found, request, (owners, limits))
 
 
-def _chosen(owners: Owners, pattern: Pattern, output_owners: Owners, part_count: int) -> Owners:
+def _chosen(owners: Owners, pattern: LayerPattern, output_owners: Owners, part_count: int) -> Owners:
     return owners_of_inputs(pattern, output_owners, part_count) if np.all(owners == FREE) else owners
 
 
@@ -116,11 +116,13 @@ def named_parts(chain: Chain, parts: Sequence[Owners]) -> list[Owners]:
     return named
 
 
-def _check_chain(patterns: Sequence[Pattern]) -> None:
+def _check_chain(patterns: Sequence[LayerPattern]) -> None:
     if not patterns:
         raise ValueError("a chain needs at least one layer")
+    for pattern in patterns:
+        pattern.check()
     for number in range(1, len(patterns)):
-        before, here = patterns[number - 1].output_count, patterns[number].input_count
+        before, here = patterns[number - 1].row_count, patterns[number].column_count
         if before != here:
             raise ValueError(f"layer {number} takes {here} values, the layer before it gives {before}")
 
@@ -162,7 +164,7 @@ def _annealed(chain: Chain, start: list[Owners], request: PartitionRequest) -> l
 
 
 def _cheaper(
-    patterns: Sequence[Pattern], found: Partition, request: PartitionRequest, given: tuple[Owners, list[int]]
+    patterns: Sequence[LayerPattern], found: Partition, request: PartitionRequest, given: tuple[Owners, list[int]]
 ) -> Partition:
     """Return random rows instead where they are cheaper, and no part of them is too full."""
     (owners, limits), count = given, request.part_count

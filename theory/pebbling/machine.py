@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.eviction import EvictionPolicy, FarthestNextUse, LeastRecentlyUsed, RandomChoice, Use
-from redpebble.theory.pebbling.neuron_graph import Network
 
 Policy = Literal["min", "lru", "random"]
 
@@ -78,7 +78,7 @@ class TransferCount:
 
 
 def count_transfers(
-    network: Network, order: NDArray[np.int64], memory: Memory, rng: np.random.Generator | None = None
+    network: NeuronGraph, order: NDArray[np.int64], memory: Memory, rng: np.random.Generator | None = None
 ) -> TransferCount:
     """Run the order and count.
 
@@ -106,13 +106,13 @@ def count_transfers(
 
 
 def count_levels(
-    network: Network, order: NDArray[np.int64], memories: Sequence[Memory], rng: np.random.Generator | None = None
+    network: NeuronGraph, order: NDArray[np.int64], memories: Sequence[Memory], rng: np.random.Generator | None = None
 ) -> tuple[TransferCount, ...]:
     """Count the traffic below each level of a hierarchy, each level as if it were the only fast memory."""
     return tuple(count_transfers(network, order, memory, rng) for memory in memories)
 
 
-def check_order(network: Network, order: NDArray[np.int64]) -> None:
+def check_order(network: NeuronGraph, order: NDArray[np.int64]) -> None:
     """Refuse an order that is not a permutation of the connections or not topological.
 
     Raises:
@@ -142,7 +142,7 @@ def check_order(network: Network, order: NDArray[np.int64]) -> None:
 class _Machine:
     """Residents, dirty values and counts while an order runs."""
 
-    def __init__(self, network: Network, memory: Memory, policy: EvictionPolicy) -> None:
+    def __init__(self, network: NeuronGraph, memory: Memory, policy: EvictionPolicy) -> None:
         self._policy = policy
         self._free = memory.capacity - 1
         self._resident = bytearray(network.neuron_count)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.pebbling.machine import Memory, TransferCount, check_order
 from redpebble.theory.pebbling.max_tree import PlaceSet, clear, empty_place_set, is_marked, largest, mark
-from redpebble.theory.pebbling.neuron_graph import Network
 
 Ids = NDArray[np.int64]
 
@@ -49,7 +49,7 @@ class Moved(NamedTuple):
 
 
 def count_transfers(
-    network: Network, order: NDArray[np.int64], memory: Memory, rng: np.random.Generator | None = None
+    network: NeuronGraph, order: NDArray[np.int64], memory: Memory, rng: np.random.Generator | None = None
 ) -> TransferCount:
     """Run the order and count, as `theory.memory.count_transfers` does.
 
@@ -66,7 +66,7 @@ def count_transfers(
 
 
 def count_levels(
-    network: Network, order: NDArray[np.int64], memories: Sequence[Memory], rng: np.random.Generator | None = None
+    network: NeuronGraph, order: NDArray[np.int64], memories: Sequence[Memory], rng: np.random.Generator | None = None
 ) -> tuple[TransferCount, ...]:
     """Count for several memories, each as if it were the only one; the order is prepared once.
 
@@ -267,7 +267,7 @@ def _drop(used: Ids, places: Ids, used_count: int, neuron: int) -> int:
     return used_count - 1
 
 
-def initial_values(network: Network) -> Ids:
+def initial_values(network: NeuronGraph) -> Ids:
     """What slow memory has of each neuron before the first step, shape [N]."""
     without_incoming = network.in_degrees == 0
     values = np.where(network.is_output, _IS_OUTPUT, 0)
@@ -277,7 +277,7 @@ def initial_values(network: Network) -> Ids:
     return values.astype(np.int64)
 
 
-def _count(network: Network, uses: Uses, memory: Memory, rng: np.random.Generator | None) -> TransferCount:
+def _count(network: NeuronGraph, uses: Uses, memory: Memory, rng: np.random.Generator | None) -> TransferCount:
     values, slots, neuron_count = initial_values(network), memory.capacity - 1, network.neuron_count
     match memory.policy:
         case "min":

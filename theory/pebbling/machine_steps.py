@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.eviction import EvictionPolicy, FarthestNextUse, LeastRecentlyUsed, Use
 from redpebble.theory.pebbling.machine import Memory, check_order
-from redpebble.theory.pebbling.neuron_graph import Network
 
 
 class StepKind(IntEnum):
@@ -41,7 +41,7 @@ class _Step(NamedTuple):
     number: int
 
 
-def plan_steps(network: Network, order: NDArray[np.int64], memory: Memory) -> NDArray[np.int64]:
+def plan_steps(network: NeuronGraph, order: NDArray[np.int64], memory: Memory) -> NDArray[np.int64]:
     """The steps of an order, shape [steps, 4]: `StepKind`, slot, other slot (0 if there is none), number.
 
     Loads, connections and stores are as many as `count_transfers` counts for the same order and memory. A value without
@@ -71,7 +71,7 @@ def plan_steps(network: Network, order: NDArray[np.int64], memory: Memory) -> ND
 class _Planner:
     """Slots, what slow memory lacks, and the steps so far."""
 
-    def __init__(self, network: Network, slot_count: int, policy: EvictionPolicy) -> None:
+    def __init__(self, network: NeuronGraph, slot_count: int, policy: EvictionPolicy) -> None:
         self._policy = policy
         self._free = list(range(slot_count))[::-1]
         self._slots: dict[int, int] = {}
@@ -100,7 +100,7 @@ class _Planner:
             if self._uses[neuron] == 0:
                 self._release(neuron)
 
-    def finish_lone_outputs(self, network: Network) -> None:
+    def finish_lone_outputs(self, network: NeuronGraph) -> None:
         """Move the outputs that have no connection."""
         lone = network.is_output & (network.in_degrees + network.out_degrees == 0)
         for neuron in np.flatnonzero(lone).tolist():
@@ -132,7 +132,7 @@ class _Planner:
         self._free.append(slot)
 
 
-def _next_uses(network: Network, order: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+def _next_uses(network: NeuronGraph, order: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     """The step of the next use of each step's source and target, W where there is none."""
     count = len(order)
     neurons = np.concatenate((network.sources[order], network.targets[order]))

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from redpebble.dialect.reports.layer_report import Report
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_levels
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.rolling_orders import sliding_window_order
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
@@ -21,7 +21,7 @@ from redpebble.tools.explain.saved_orders import FoundSchedule, ScheduleRequest,
 
 Order = NDArray[np.int64]
 Policy = Literal["min", "lru"]
-QUICK_ORDERS: Final[Mapping[str, Callable[[Network, int], Order]]] = MappingProxyType(
+QUICK_ORDERS: Final[Mapping[str, Callable[[NeuronGraph, int], Order]]] = MappingProxyType(
     {
         "pull": lambda network, _: pull_order(network),
         "push": lambda network, _: push_order(network),
@@ -100,7 +100,7 @@ class Curve:
 class NetworkExplanation:
     """The graphs of a model together, run one after the other; transfers are values for the batch tile."""
 
-    network: Network
+    network: NeuronGraph
     graph_line: str
     lower: Transfers
     upper: Transfers
@@ -170,7 +170,7 @@ def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplan
     )
 
 
-def _memories(networks: tuple[Network, ...], memory: int) -> list[int]:
+def _memories(networks: tuple[NeuronGraph, ...], memory: int) -> list[int]:
     """Return sizes from 3 to where everything fits, about evenly spread by their logarithm, `memory` among them."""
     largest = max(memory, 2 + max(network.neuron_count for network in networks))
     spread = np.geomspace(3, largest, CURVE_POINTS).round().astype(np.int64).tolist()
@@ -178,7 +178,7 @@ def _memories(networks: tuple[Network, ...], memory: int) -> list[int]:
 
 
 def _count(
-    networks: tuple[Network, ...], orders: list[Order], memories: list[int], policy: Policy = "min"
+    networks: tuple[NeuronGraph, ...], orders: list[Order], memories: list[int], policy: Policy = "min"
 ) -> list[TransferCount]:
     """Return the transfers of graphs run one after the other, for each memory."""
     wanted = [Memory(memory, policy) for memory in memories]
@@ -186,7 +186,7 @@ def _count(
     return [add_counts(list(counts)) for counts in zip(*counted, strict=True)]
 
 
-def _bounds(network: Network, memories: list[int], here: int) -> list[InstanceBound]:
+def _bounds(network: NeuronGraph, memories: list[int], here: int) -> list[InstanceBound]:
     """Return a bound for each memory, worked out for a few of them: what binds a larger memory binds a smaller one."""
     chosen = sorted({0, here // 2, here, min(here + 1, len(memories) - 1), len(memories) - 1})
     known = dict(zip(chosen, instance_bounds(network, [memories[place] for place in chosen]), strict=True))

@@ -17,7 +17,7 @@ from redpebble.frontend.import_model import Source
 from redpebble.options import Options
 from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.pipeline import build, run_stages
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 GRAPHS: Final = Options("neurons")
 
@@ -26,7 +26,7 @@ GRAPHS: Final = Options("neurons")
 class FlatModel:
     """A model after the simplifying passes: its graphs, and how often what cuts it into them occurs."""
 
-    networks: tuple[Network, ...]
+    networks: tuple[NeuronGraph, ...]
     cuts: dict[str, int]
 
     @property
@@ -62,7 +62,7 @@ def _cuts(module: ModuleOp) -> dict[str, int]:
     return dict(Counter(names).most_common())
 
 
-def join(networks: tuple[Network, ...]) -> Network:
+def join(networks: tuple[NeuronGraph, ...]) -> NeuronGraph:
     """Return the graphs as one, the neurons of each numbered behind those of the one before.
 
     Run one after the other they transfer what they transfer alone, because nothing stays in fast memory between them.
@@ -72,7 +72,7 @@ def join(networks: tuple[Network, ...]) -> Network:
     def numbered(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         return np.concatenate([part + first for part, first in zip(parts, firsts, strict=False)]).astype(np.int64)
 
-    return Network(
+    return NeuronGraph(
         int(firsts[-1]),
         numbered([network.sources for network in networks]),
         numbered([network.targets for network in networks]),
@@ -81,7 +81,7 @@ def join(networks: tuple[Network, ...]) -> Network:
     )
 
 
-def join_orders(networks: tuple[Network, ...], orders: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def join_orders(networks: tuple[NeuronGraph, ...], orders: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return the orders of graphs, run one after the other, as one of the joined graph. Shape [W]."""
     firsts = np.cumsum([0, *(network.connection_count for network in networks)])
     return np.concatenate([order + first for order, first in zip(orders, firsts, strict=False)]).astype(np.int64)

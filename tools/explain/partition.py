@@ -44,7 +44,7 @@ def explain_partition(module: ModuleOp, request: PartitionRequest) -> tuple[Part
     costs = zip(module_traffic(module, found), module_traffic(module, random), strict=True)
     names = [node_name(layer) or f"linear_{index}" for index, layer in enumerate(layers)]
     return tuple(
-        PartitionedLayer(name, pattern.connection_count, *cost)
+        PartitionedLayer(name, len(pattern.indices), *cost)
         for name, pattern, cost in zip(names, patterns, costs, strict=True)
     )
 

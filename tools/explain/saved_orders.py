@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from redpebble.foundation.atomic_files import replacing
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import TransferCount
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
 
@@ -34,7 +34,7 @@ class ScheduleRequest:
 class FoundSchedule:
     """The graphs of a model, and the order found for each."""
 
-    networks: tuple[Network, ...]
+    networks: tuple[NeuronGraph, ...]
     found: tuple[FoundOrder, ...]
 
     @property

@@ -11,22 +11,22 @@ from redpebble.dialect.ops.network import NetworkArrays
 from redpebble.dialect.semantics.activations import activate
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import dense_indices, indices_of
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.neuron_graph import Network
 from tests.dialect.pebble_text import parse
 from tests.support.network_strategies import SEEDS, networks
 from tests.support.random_orders import random_order
 from tests.support.scheduled_modules import arrays_for, network_module, network_op, numbered, set_order
 
 
-def drawn(network: Network, seed: int) -> tuple[Network, NetworkArrays]:
+def drawn(network: NeuronGraph, seed: int) -> tuple[NeuronGraph, NetworkArrays]:
     graph = numbered(network)
     return graph, arrays_for(graph, np.random.default_rng(seed))
 
 
 @settings(max_examples=30, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), seed=SEEDS)
-def test_it_computes_one_neuron_after_the_other(network: Network, seed: int) -> None:
+def test_it_computes_one_neuron_after_the_other(network: NeuronGraph, seed: int) -> None:
     graph, arrays = drawn(network, seed)
     x = np.random.default_rng(seed).standard_normal((5, len(graph.inputs)))
     values = {number: x[:, number] for number in range(len(graph.inputs))}
@@ -44,7 +44,7 @@ def test_it_computes_one_neuron_after_the_other(network: Network, seed: int) -> 
 
 @settings(max_examples=30, deadline=None)
 @given(network=networks().filter(lambda one: one.connection_count > 1 and len(one.inputs) > 0), seed=SEEDS)
-def test_counts_do_not_survive_another_order_or_another_count(network: Network, seed: int) -> None:
+def test_counts_do_not_survive_another_order_or_another_count(network: NeuronGraph, seed: int) -> None:
     graph, arrays = drawn(network, seed)
     rng = np.random.default_rng(seed)
     order = random_order(graph, rng)
@@ -67,7 +67,7 @@ def test_counts_do_not_survive_another_order_or_another_count(network: Network, 
 @settings(max_examples=70, deadline=None)
 @given(network=networks().filter(lambda one: one.connection_count > 0), seed=SEEDS, data=st.data())
 def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(
-    network: Network, seed: int, data: st.DataObject
+    network: NeuronGraph, seed: int, data: st.DataObject
 ) -> None:
     assume(len(network.inputs) > 0)
     graph, arrays = drawn(network, seed)
@@ -91,7 +91,7 @@ def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(
 
 def test_the_text_of_a_schedule_reads_back() -> None:
     rng = np.random.default_rng(0)
-    graph = numbered(Network(4, *(np.array(ends) for ends in ([0, 1, 2], [2, 2, 3], [0, 1], [3]))))
+    graph = numbered(NeuronGraph(4, *(np.array(ends) for ends in ([0, 1, 2], [2, 2, 3], [0, 1], [3]))))
     module = network_module(arrays_for(graph, rng), [2], [1])
     set_order(module, graph, np.arange(3), Memory(3, "lru"))
     again = parse(str(module))

@@ -17,8 +17,8 @@ from redpebble.distributed.parts.steps import Receive, Send
 from redpebble.models.graph_builder import GraphBuilder
 from redpebble.models.zoo import build
 from redpebble.pipeline import build as build_module
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import Partition, Pattern, traffic
+from redpebble.sparse.csr import CscMatrix, CsrPattern
+from redpebble.theory.partition.partition import Partition, traffic
 from tests.distributed.simple_partitions import contiguous_rows, layer_groups
 
 NOTHING = np.zeros(0, dtype=np.int64)
@@ -88,11 +88,7 @@ def test_every_needed_value_is_sent_once_and_nothing_else(chain: Chain) -> None:
 @settings(deadline=None, max_examples=20)
 def test_the_volume_is_connectivity_minus_one(chain: Chain) -> None:
     patterns = [
-        Pattern(
-            len(weight),
-            np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.count_nonzero(weight, axis=0)))),
-            np.nonzero(weight.T)[1],
-        )
+        CsrPattern(np.append(0, np.cumsum(np.count_nonzero(weight, axis=0))), np.nonzero(weight.T)[1], len(weight))
         for weight in chain.weights
     ]
     expected = sum(layer.volume for layer in traffic(patterns, chain.partition))

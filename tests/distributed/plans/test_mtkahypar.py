@@ -23,7 +23,7 @@ DYING = str(Path(__file__).parent / "dying_solver.py")
 
 def chain() -> Chain:
     patterns = [pattern_of_matrix(matrix) for matrix in random_chain([40, 36, 30, 33, 20], 0.1, 0)]
-    limits = [most_connections(pattern.connection_counts, PARTS, 0.1) for pattern in patterns]
+    limits = [most_connections(pattern.lengths, PARTS, 0.1) for pattern in patterns]
     layers = [layer_hypergraph(pattern, PARTS, most) for pattern, most in zip(patterns, limits, strict=True)]
     return Chain(layers, slices(40, PARTS), PARTS, limits)
 
@@ -49,14 +49,14 @@ def test_the_library_sends_less_than_dealing_by_weight() -> None:
 
 def test_its_hypergraph_counts_the_values_that_are_sent() -> None:
     pattern = pattern_of_matrix(random_chain([30, 25], 0.15, 1)[0])
-    layer = layer_hypergraph(pattern, PARTS, pattern.connection_count)
+    layer = layer_hypergraph(pattern, PARTS, len(pattern.indices))
     owners = np.random.default_rng(0).integers(0, PARTS, 30).astype(np.int32)
-    problem = problem_of(layer, owners, Balance(PARTS, pattern.connection_count))
+    problem = problem_of(layer, owners, Balance(PARTS, len(pattern.indices)))
     parts = np.random.default_rng(1).integers(0, PARTS, layer.group_count).astype(np.int32)
     blocks = [*parts.tolist(), *range(PARTS)]
     connectivity = [len({blocks[pin] for pin in net}) for net in problem.nets]
     assert sum((n - 1) * weight for n, weight in zip(connectivity, problem.net_weights, strict=True)) == cost_of_parts(
-        Chain([layer], owners, PARTS, [pattern.connection_count]), [parts], 0.0
+        Chain([layer], owners, PARTS, [len(pattern.indices)]), [parts], 0.0
     )
 
 

@@ -15,8 +15,8 @@ from redpebble.lowering.neurons.connection_stream import pack_stream, working_ro
 from redpebble.passes.pipeline import context, run_passes
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.random_network import random_dag
 from tests.support.lowering_modules import each_target, native
 from tests.support.network_strategies import SEEDS, networks
@@ -30,7 +30,7 @@ ENTRY_WORDS = {LOAD_BIASES: 2, LOAD_ROWS: 3, STORE_ROWS: 3, SUM: 2, SPREAD: 2}
 MEMORIES = st.builds(Memory, st.integers(3, 10), st.sampled_from(("min", "lru")))
 
 
-def scheduled(network: Network, memory: Memory, seed: int, *, halves: bool = False) -> tuple[ModuleOp, Network]:
+def scheduled(network: NeuronGraph, memory: Memory, seed: int, *, halves: bool = False) -> tuple[ModuleOp, NeuronGraph]:
     """A function of one network in a tile, with a random order; its operands and results are cut in two on request."""
     rng = np.random.default_rng(seed)
     graph = numbered(network)
@@ -58,7 +58,7 @@ def moved(stream: NDArray[np.uint32]) -> Counter[int]:
 @settings(max_examples=50, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), memory=MEMORIES, seed=SEEDS)
 def test_loads_and_stores_in_the_stream_are_those_that_the_machine_counts(
-    network: Network, memory: Memory, seed: int
+    network: NeuronGraph, memory: Memory, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     graph = numbered(network)
@@ -76,7 +76,7 @@ def test_loads_and_stores_in_the_stream_are_those_that_the_machine_counts(
 @settings(max_examples=5, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), memory=MEMORIES, seed=SEEDS, halves=st.booleans())
 def test_native_code_computes_what_the_interpreter_computes(
-    network: Network, memory: Memory, seed: int, *, halves: bool
+    network: NeuronGraph, memory: Memory, seed: int, *, halves: bool
 ) -> None:
     module, _ = scheduled(network, memory, seed, halves=halves)
     check(module, host_target(), (0, 1, 7, 70))

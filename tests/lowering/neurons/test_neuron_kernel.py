@@ -20,8 +20,8 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, placed_graph
-from redpebble.theory.pebbling.neuron_graph import Network
 from tests.support.lowering_modules import each_target, native, tiled
 
 ACTIVATIONS = (ActivationAttr.of("relu"), None, ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
@@ -53,7 +53,7 @@ def run_depth_first(module: ModuleOp, blocks: Blocks) -> None:
     chain = chain_of(tile.body.block)
     arrays = chain_arrays(chain)
     count, inputs = len(arrays.biases), module_inputs(chain[0])
-    network = Network(inputs + count, arrays.sources, arrays.targets, np.arange(inputs), arrays.outputs)
+    network = NeuronGraph(inputs + count, arrays.sources, arrays.targets, np.arange(inputs), arrays.outputs)
     found = order_neurons(placed_graph(network), blocks)
     order = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
     group = LayerGroupAttr.of((0, len(chain) - 1), "by the test", order, NOT_TRANSPOSED)

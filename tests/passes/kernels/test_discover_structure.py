@@ -20,7 +20,7 @@ from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.simplify.sparsify import Sparsify
 from redpebble.passes.tiles.form_tiles import FormTiles
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.bands_and_components import Components, Connectivity
 from redpebble.sparse.patterns.similar_rows import first_alike
 from tests.support.lowering_modules import function, linear_layer
@@ -31,12 +31,12 @@ def facts(mask: Mask) -> dict[str, dict[str, int]]:
     return facts_of_rows(rows_of(mask))
 
 
-def facts_of_rows(rows: Rows) -> dict[str, dict[str, int]]:
+def facts_of_rows(rows: CsrPattern) -> dict[str, dict[str, int]]:
     found, _ = facts_of(rows, first_alike(rows), company_of(rows), np.random.default_rng(0))
     return {fact.kind.data: fact.by_name for fact in found}
 
 
-def connectivity(rows: Rows) -> Connectivity:
+def connectivity(rows: CsrPattern) -> Connectivity:
     return Connectivity(rows, company_of(rows))
 
 
@@ -106,7 +106,7 @@ def test_random_masks_have_no_facts(density: float) -> None:
 def test_a_radixnet_is_exact_panels_of_its_classes_without_being_told() -> None:
     patterns = radixnet_patterns(RadixNet(1024, 8), np.random.default_rng(0))
     for layer, pattern in enumerate(patterns):
-        rows = Rows(pattern.pointers, pattern.inputs.astype(np.int64), 1024)
+        rows = CsrPattern(pattern.pointers, pattern.indices.astype(np.int64), 1024)
         kinds = facts_of_rows(rows)
         # stride 32 of 64 classes: 0 and 32 are each other's neighbours, so that twice as many neurons are alike
         height = 32 if layer % 6 == 5 else 16

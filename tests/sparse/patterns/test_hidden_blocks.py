@@ -15,7 +15,7 @@ from tests.support.patterns import company_of, rows_of, shuffled
 def test_shuffled_blocks_are_found(outputs: int, inputs: int) -> None:
     rows = rows_of(shuffled(blocks(outputs, inputs, 0.2)(256, np.random.default_rng(0)), seed=1))
     assert usual_height(first_alike(rows), np.flatnonzero(rows.lengths)) == outputs
-    assert usual_height(alike_inputs(rows), np.unique(rows.inputs)) == inputs
+    assert usual_height(alike_inputs(rows), np.unique(rows.indices)) == inputs
 
 
 def test_shuffled_groups_of_v_n_m_are_found_with_their_rows() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from redpebble.models.radixnet import RadixNet
 from redpebble.models.radixnet_patterns import radixnet_patterns
-from redpebble.sparse.csr import Rows
+from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.strides import Strides, strides_of
 from tests.support.patterns import rows_of, shuffled
 
@@ -46,7 +46,7 @@ def test_partners_of_a_butterfly_are_found() -> None:
 
 def test_layers_of_a_radixnet_have_the_strides_of_their_classes() -> None:
     patterns = radixnet_patterns(RadixNet(1024, 6), np.random.default_rng(0))
-    found = [strides_of(Rows(one.pointers, one.inputs.astype(np.int64), 1024)) for one in patterns]
+    found = [strides_of(CsrPattern(one.pointers, one.indices.astype(np.int64), 1024)) for one in patterns]
     assert found == [Strides("circulant", 64, 0, 1 << layer, 2) for layer in range(5)] + [
         # 0 and 32 modulo 64 are the same as 0 modulo 32
         Strides("circulant", 32, 0, 0, 1)

@@ -6,28 +6,29 @@ import numpy as np
 import pytest
 
 from redpebble.kernels.tile_traffic import TileTraffic
+from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.lru_cache import row_traffic
-from redpebble.theory.depth_first.traffic import FAR_SHARE, NEAR_SHARE, Caches, Group, ScheduleCosts, SparseLayer
+from redpebble.theory.depth_first.traffic import FAR_SHARE, NEAR_SHARE, Caches, Group, ScheduleCosts
 
 WIDTH = 256
 WIDTHS = (64, 32, 16)
 CACHES = Caches(1 << 12, 1 << 15)
 
 
-def butterfly(depth: int) -> list[SparseLayer]:
+def butterfly(depth: int) -> list[CsrPattern]:
     own = np.arange(WIDTH)
     reads = [np.sort(np.stack([own, own ^ (1 << layer % 8)], axis=1)) for layer in range(depth)]
-    return [SparseLayer(WIDTH, np.arange(0, 2 * WIDTH + 1, 2), read.ravel()) for read in reads]
+    return [CsrPattern(np.arange(0, 2 * WIDTH + 1, 2), read.ravel(), WIDTH) for read in reads]
 
 
-def band(depth: int, rng: np.random.Generator) -> list[SparseLayer]:
+def band(depth: int, rng: np.random.Generator) -> list[CsrPattern]:
     orders = [rng.permutation(WIDTH) for _ in range(depth + 1)]
-    layers: list[SparseLayer] = []
+    layers: list[CsrPattern] = []
     for before, after in pairwise(orders):
         reads = np.empty((WIDTH, 5), dtype=np.int64)
         reads[after] = np.sort(before[(np.arange(WIDTH)[:, None] + np.arange(5)) % WIDTH], axis=1)
-        layers.append(SparseLayer(WIDTH, np.arange(0, 5 * WIDTH + 1, 5), reads.ravel()))
+        layers.append(CsrPattern(np.arange(0, 5 * WIDTH + 1, 5), reads.ravel(), WIDTH))
     return layers
 
 
@@ -35,18 +36,18 @@ def transpose_us(features: int, width: int) -> float:
     return 1e-3 * features * width**0.5
 
 
-def prices(layers: list[SparseLayer]) -> Prices:
+def prices(layers: list[CsrPattern]) -> Prices:
     return Prices(ScheduleCosts(layers, CACHES, WIDTHS), transpose_us, 4096)
 
 
-def one_by_one(layers: list[SparseLayer], width: int) -> TileTraffic:
+def one_by_one(layers: list[CsrPattern], width: int) -> TileTraffic:
     """What the layers move one after the other, between two places, neuron by neuron."""
     rows: list[int] = []
     changed: list[bool] = []
     for number, layer in enumerate(layers):
         here, there = (number % 2) * WIDTH, (number + 1) % 2 * WIDTH
-        for output in range(layer.outputs):
-            own: list[int] = layer.sources[layer.pointers[output] : layer.pointers[output + 1]].tolist()
+        for output in range(layer.row_count):
+            own: list[int] = layer.of(output).tolist()
             rows += [*(here + source for source in own), there + output]
             changed += [False] * len(own) + [True]
     accesses = np.array(rows, dtype=np.int32), np.array(changed)

@@ -3,25 +3,26 @@
 import numpy as np
 import pytest
 
+from redpebble.sparse.csr import CsrPattern
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.block_orders import nearest_next
 from redpebble.theory.depth_first.depth_first_order import Blocks, PlacedGraph, order_neurons, placed_graph
-from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, SparseLayer
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts
 
 WIDTH, DEPTH, BLOCK = 96, 4, 8
 
 
-def chain(reads: int, seed: int, width: int = WIDTH) -> tuple[list[SparseLayer], Network]:
+def chain(reads: int, seed: int, width: int = WIDTH) -> tuple[list[CsrPattern], NeuronGraph]:
     """Layers in which a neuron reads some of those around it, on a ring, and the network of all of them."""
     rng = np.random.default_rng(seed)
     own = np.arange(width)[:, None]
     sources = [np.sort((own + rng.permutation(reads)[: reads // 2 + 1]) % width, axis=1) for _ in range(DEPTH)]
-    layers = [SparseLayer(width, np.arange(0, one.size + 1, one.shape[1]), one.ravel()) for one in sources]
+    layers = [CsrPattern(np.arange(0, one.size + 1, one.shape[1]), one.ravel(), width) for one in sources]
     targets = [np.repeat(np.arange(width), one.shape[1]) + (n + 1) * width for n, one in enumerate(sources)]
     joined = np.concatenate([one.ravel() + n * width for n, one in enumerate(sources)])
     last = np.arange(DEPTH * width, (DEPTH + 1) * width)
-    return layers, Network((DEPTH + 1) * width, joined, np.concatenate(targets), np.arange(width), last)
+    return layers, NeuronGraph((DEPTH + 1) * width, joined, np.concatenate(targets), np.arange(width), last)
 
 
 def cones(graph: PlacedGraph) -> list[set[int]]:
@@ -59,7 +60,7 @@ def test_where_all_depends_on_all_there_is_no_order() -> None:
     rng = np.random.default_rng(0)
     sources = np.concatenate([rng.permutation(512)[:128] for _ in range(512)])
     targets = np.repeat(np.arange(512), 128) + 512
-    network = Network(1024, sources, targets, np.arange(512), np.arange(512, 1024))
+    network = NeuronGraph(1024, sources, targets, np.arange(512), np.arange(512, 1024))
     assert nearest_next(placed_graph(network), 4, 0) is None
 
 

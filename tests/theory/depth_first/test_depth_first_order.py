@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.depth_first.depth_first_order import BLOCK, Blocks, DepthFirstOrder, order_neurons, placed_graph
-from redpebble.theory.pebbling.neuron_graph import Network
 from tests.support.network_strategies import networks
 
 Indices = NDArray[np.int64]
 
 
-def layered(source_of: list[Indices], width: int, rng: np.random.Generator) -> Network:
+def layered(source_of: list[Indices], width: int, rng: np.random.Generator) -> NeuronGraph:
     """Layers in which neuron n reads the neurons `source_of[layer][n]` of the layer before, shuffled by layer."""
     orders = [rng.permutation(width) for _ in range(len(source_of) + 1)]
     sources = [orders[layer][reads.ravel()] + layer * width for layer, reads in enumerate(source_of)]
@@ -23,18 +23,18 @@ def layered(source_of: list[Indices], width: int, rng: np.random.Generator) -> N
     ]
     count = width * (len(source_of) + 1)
     last = np.arange(count - width, count)
-    return Network(count, np.concatenate(sources), np.concatenate(targets), np.arange(width), last)
+    return NeuronGraph(count, np.concatenate(sources), np.concatenate(targets), np.arange(width), last)
 
 
 def band(width: int, reach: int, layers: int) -> list[Indices]:
     return [(np.arange(width)[:, None] + np.arange(reach)) % width for _ in range(layers)]
 
 
-def ordered(network: Network, block: int) -> DepthFirstOrder:
+def ordered(network: NeuronGraph, block: int) -> DepthFirstOrder:
     return order_neurons(placed_graph(network), Blocks(block))
 
 
-def replay(network: Network, found: DepthFirstOrder) -> None:
+def replay(network: NeuronGraph, found: DepthFirstOrder) -> None:
     """Run the order on slots that hold the number of the neuron they belong to."""
     slots = np.full(found.slot_count, -1, dtype=np.int64)
     inputs = set(network.inputs.tolist())
@@ -52,7 +52,7 @@ def replay(network: Network, found: DepthFirstOrder) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(network=networks())
-def test_every_value_is_in_its_slot_when_it_is_read(network: Network) -> None:
+def test_every_value_is_in_its_slot_when_it_is_read(network: NeuronGraph) -> None:
     for block in (1, 3, 256):
         found = ordered(network, block)
         assert len(np.unique(found.order)) == len(found.order)
@@ -63,7 +63,7 @@ def test_every_value_is_in_its_slot_when_it_is_read(network: Network) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(network=networks(), seed=st.integers(0, 99), levels=st.sampled_from([0, 1, 2, 4]))
-def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: Network, seed: int, levels: int) -> None:
+def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: NeuronGraph, seed: int, levels: int) -> None:
     blocks = np.random.default_rng(seed).permutation(-(-len(network.outputs) // 2)).tolist()
     found = order_neurons(placed_graph(network), Blocks(2, blocks, levels, seed % 2 == 0))
     assert sorted(found.order) == sorted(ordered(network, 2).order)
@@ -105,7 +105,7 @@ def test_a_random_network_keeps_whole_layers_alive() -> None:
 
 @pytest.mark.parametrize("block", [1, 100])
 def test_what_no_output_depends_on_is_not_computed(block: int) -> None:
-    network = Network(5, np.array([0, 0, 1]), np.array([2, 3, 4]), np.array([0, 1]), np.array([2]))
+    network = NeuronGraph(5, np.array([0, 0, 1]), np.array([2, 3, 4]), np.array([0, 1]), np.array([2]))
     found = ordered(network, block)
     assert found.order.tolist() == [2]
     assert (found.slots >= 0).tolist() == [True, False, True, False, False]

@@ -52,7 +52,7 @@ def test_neurons_that_read_the_same_come_together() -> None:
     mask = np.repeat(rng.random((200, 25)) < 0.1, 8, axis=1)
     groups = chain_groups([*shuffled([mask], rng), np.ones((200, 2), dtype=bool)])
     order = groups.order_of(1, groups.places_by(support_numbers(groups, rng)))
-    columns = mask_columns(groups.weights[0].rows.inputs, groups.weights[0].rows.pointers, order)
+    columns = mask_columns(groups.weights[0].rows.indices, groups.weights[0].rows.pointers, order)
     assert sum(first != second for first, second in itertools.pairwise(columns)) == 24
 
 

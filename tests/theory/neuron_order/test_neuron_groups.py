@@ -25,7 +25,7 @@ def test_an_order_permutes_the_rows_and_columns_of_every_weight(
         inputs, outputs = (groups.order_of(group, places) for group in (number, number + 1))
         expected = mask[inputs][:, outputs]
         assert np.array_equal(np.diff(rows.pointers), expected.sum(axis=0))
-        assert np.array_equal(rows.inputs, np.nonzero(expected.T)[1])
+        assert np.array_equal(rows.indices, np.nonzero(expected.T)[1])
     for pinned in (0, 3):
         assert np.array_equal(groups.order_of(pinned, places), np.arange(sizes[pinned]))
 

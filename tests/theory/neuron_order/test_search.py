@@ -49,7 +49,7 @@ def test_annealing_is_the_same_for_the_same_seed_and_better_with_time() -> None:
 
 def found(groups: NeuronGroups, **options: object) -> Reordering:
     layers = [
-        Layer(weight.rows.input_count, np.diff(weight.rows.pointers).astype(np.int64)) for weight in groups.weights
+        Layer(weight.rows.column_count, np.diff(weight.rows.pointers).astype(np.int64)) for weight in groups.weights
     ]
     return reorder(groups, layers, Request(**options))  # pyright: ignore[reportArgumentType]
 
@@ -59,7 +59,7 @@ def spans(groups: NeuronGroups, places: np.ndarray) -> float:
     means: list[float] = []
     for weight in groups.weights[1:-1]:
         rows = weight.ordered(places)
-        means.append(float(np.mean(rows.inputs[rows.pointers[1:] - 1] - rows.inputs[rows.pointers[:-1]])))
+        means.append(float(np.mean(rows.indices[rows.pointers[1:] - 1] - rows.indices[rows.pointers[:-1]])))
     return float(np.mean(means))
 
 
@@ -119,7 +119,7 @@ def test_a_shuffled_butterfly_runs_in_passes() -> None:
     assert numbers is not None
     places = groups.places_by(numbers)
     rows = groups.weights[3].ordered(places)
-    assert np.abs(rows.inputs[::2] - np.arange(width)).max() <= MOST_IN_PASS
+    assert np.abs(rows.indices[::2] - np.arange(width)).max() <= MOST_IN_PASS
 
 
 def sparse_pairs(read: np.ndarray) -> np.ndarray:
@@ -128,7 +128,7 @@ def sparse_pairs(read: np.ndarray) -> np.ndarray:
 
 
 def chain_of_pairs(layers: list[np.ndarray], rng: np.random.Generator) -> NeuronGroups:
-    from redpebble.sparse.patterns.similar_rows import Rows
+    from redpebble.sparse.csr import CsrPattern
     from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight
 
     width = len(layers[0])
@@ -140,7 +140,7 @@ def chain_of_pairs(layers: list[np.ndarray], rng: np.random.Generator) -> Neuron
         place = np.argsort(orders[at])
         inputs = np.sort(place[reads[orders[at + 1]]], axis=1)
         pointers = 2 * np.arange(width + 1)
-        weights.append(GroupedWeight(Rows(pointers, inputs.ravel(), width), axes[at], axes[at + 1]))
+        weights.append(GroupedWeight(CsrPattern(pointers, inputs.ravel(), width), axes[at], axes[at + 1]))
     return NeuronGroups(starts, np.ones(len(layers) + 1, dtype=bool), tuple(weights))
 
 

@@ -8,8 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redpebble.sparse.csr import CsrPattern
+from redpebble.sparse.patterns.similar_rows import first_alike
 from redpebble.theory.partition.balance import most_connections
-from redpebble.theory.partition.hypergraph import Lists, identical_lists, layer_hypergraph, transposed
+from redpebble.theory.partition.hypergraph import layer_hypergraph
 from redpebble.theory.partition.match_parts import greedy_names, match_parts
 from redpebble.theory.partition.partition import Owners, layer_traffic
 from tests.support.random_patterns import Matrix, layers, pattern_of_matrix
@@ -19,7 +21,7 @@ from tests.support.random_patterns import Matrix, layers, pattern_of_matrix
 def test_groups_and_nets_cost_what_the_layer_costs(layer: tuple[Matrix, Owners, Owners, int], seed: int) -> None:
     matrix, inputs, _, parts = layer
     pattern = pattern_of_matrix(matrix)
-    graph = layer_hypergraph(pattern, parts, most_connections(pattern.connection_counts, parts, 0.1))
+    graph = layer_hypergraph(pattern, parts, most_connections(pattern.lengths, parts, 0.1))
     groups = np.random.default_rng(seed).integers(0, parts, graph.group_count).astype(np.int32)
     used = graph.users(groups, parts) > 0
     volume = int((used.sum(axis=1) * graph.net_sizes).sum() - graph.owned(inputs, parts)[used].sum())
@@ -32,8 +34,8 @@ def test_a_group_holds_outputs_of_the_same_inputs_and_a_net_inputs_of_the_same_g
 ) -> None:
     matrix, _, _, parts = layer
     pattern = pattern_of_matrix(matrix)
-    graph = layer_hypergraph(pattern, parts, pattern.connection_count)
-    members = [graph.members.items[slice(*graph.members.pointers[g : g + 2])] for g in range(graph.group_count)]
+    graph = layer_hypergraph(pattern, parts, len(pattern.indices))
+    members = [graph.members.of(g) for g in range(graph.group_count)]
     assert sorted(np.concatenate(members).tolist()) == list(range(matrix.shape[1]))
     # without a limit everything that is alike is together
     assert graph.group_count == len(np.unique(matrix, axis=1).T)
@@ -48,7 +50,7 @@ def test_a_group_holds_outputs_of_the_same_inputs_and_a_net_inputs_of_the_same_g
 
 def test_groups_are_cut_where_balance_needs_it() -> None:
     pattern = pattern_of_matrix(np.ones((4, 12), dtype=np.bool_))
-    graph = layer_hypergraph(pattern, 3, most_connections(pattern.connection_counts, 3, 0.0))
+    graph = layer_hypergraph(pattern, 3, most_connections(pattern.lengths, 3, 0.0))
     assert graph.weights.sum() == 48
     assert sorted(graph.weights.tolist())[-1] <= 16
     assert graph.net_sizes.tolist() == [4]
@@ -57,13 +59,13 @@ def test_groups_are_cut_where_balance_needs_it() -> None:
 @given(st.lists(st.lists(st.integers(0, 4), unique=True).map(sorted), max_size=12))
 def test_equal_lists_are_in_one_class(rows: list[list[int]]) -> None:
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum([len(row) for row in rows]))).astype(np.int64)
-    lists = Lists(pointers, np.array([item for row in rows for item in row], dtype=np.int32))
-    classes, firsts = identical_lists(lists)
+    lists = CsrPattern(pointers, np.array([item for row in rows for item in row], dtype=np.int32), 5)
+    firsts, classes = np.unique(first_alike(lists), return_inverse=True)
     for row, found in zip(rows, classes.tolist(), strict=True):
         assert rows[firsts[found]] == row
     assert len(firsts) == len({tuple(row) for row in rows})
-    columns = transposed(lists, 5)
-    assert [columns.items[slice(*columns.pointers[n : n + 2])].tolist() for n in range(5)] == [
+    columns = lists.transposed()
+    assert [columns.of(item).tolist() for item in range(5)] == [
         [number for number, row in enumerate(rows) if item in row] for item in range(5)
     ]
 
@@ -82,7 +84,7 @@ def test_names_are_a_permutation_worth_half_of_the_best(count: int, seed: int) -
 def test_naming_parts_changes_what_is_owned_and_nothing_else(layer: tuple[Matrix, Owners, Owners, int]) -> None:
     matrix, inputs, _, parts = layer
     pattern = pattern_of_matrix(matrix)
-    graph = layer_hypergraph(pattern, parts, pattern.connection_count)
+    graph = layer_hypergraph(pattern, parts, len(pattern.indices))
     groups = (np.arange(graph.group_count) % parts).astype(np.int32)
     named = match_parts(graph, groups, inputs, parts)
     assert len(set(zip(groups.tolist(), named.tolist(), strict=True))) == len(np.unique(groups))

@@ -15,9 +15,9 @@ from redpebble.theory.partition.balance import most_connections
 from redpebble.theory.partition.grow_parts import grow_parts
 from redpebble.theory.partition.hypergraph import layer_hypergraph
 from redpebble.theory.partition.partition import (
+    LayerPattern,
     Owners,
     Partition,
-    Pattern,
     connections_of_parts,
     random_rows,
     slices,
@@ -32,10 +32,10 @@ CHAINS = st.tuples(
 )
 
 
-def chain_of(patterns: list[Pattern], parts: int, imbalance: float) -> Chain:
-    limits = [most_connections(pattern.connection_counts, parts, imbalance) for pattern in patterns]
+def chain_of(patterns: list[LayerPattern], parts: int, imbalance: float) -> Chain:
+    limits = [most_connections(pattern.lengths, parts, imbalance) for pattern in patterns]
     layers = [layer_hypergraph(pattern, parts, most) for pattern, most in zip(patterns, limits, strict=True)]
-    return Chain(layers, slices(patterns[0].input_count, parts), parts, limits)
+    return Chain(layers, slices(patterns[0].column_count, parts), parts, limits)
 
 
 @settings(max_examples=40, deadline=None)
@@ -54,7 +54,7 @@ def test_a_partition_is_complete_balanced_and_no_worse_than_random_rows(
 
     fullest = max(one.imbalance for one in traffic(patterns, rows))
     for pattern, owners in zip(patterns, found.owners[1:], strict=True):
-        limit = most_connections(pattern.connection_counts, parts, 0.1)
+        limit = most_connections(pattern.lengths, parts, 0.1)
         assert connections_of_parts(pattern, owners, parts).max() <= limit
     assert cost(found) <= cost(rows) or fullest > 0.1
 
@@ -79,7 +79,7 @@ def test_annealing_counts_what_its_moves_change(
 def test_tiny_networks_get_their_best_partition(seed: int) -> None:
     widths = [4, 4, 3]
     patterns = [pattern_of_matrix(matrix) for matrix in random_chain(widths, 0.4, seed)]
-    limits = [most_connections(pattern.connection_counts, 2, 0.5) for pattern in patterns]
+    limits = [most_connections(pattern.lengths, 2, 0.5) for pattern in patterns]
 
     def volume(owners: tuple[int, ...]) -> int | None:
         levels = np.array(owners[:4], dtype=np.int32), np.array(owners[4:], dtype=np.int32)
@@ -122,9 +122,9 @@ def test_a_start_that_is_proposed_is_taken_when_it_is_the_best() -> None:
     assert traffic(patterns, found)[0].volume == 0
 
 
-def layer_parts(pattern: Pattern, owners: Owners) -> Owners:
-    graph = layer_hypergraph(pattern, 2, most_connections(pattern.connection_counts, 2, 0.03))
-    return owners[graph.members.items[graph.members.pointers[:-1]]]
+def layer_parts(pattern: LayerPattern, owners: Owners) -> Owners:
+    graph = layer_hypergraph(pattern, 2, most_connections(pattern.lengths, 2, 0.03))
+    return owners[graph.members.indices[graph.members.pointers[:-1]]]
 
 
 def test_numbers_out_of_range_are_refused() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.machine import Memory, Policy, check_order, count_levels, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
 from tests.support.exhaustive_optimum import all_orders, fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.random_orders import POLICIES, random_order
@@ -18,14 +18,14 @@ from tests.support.random_orders import POLICIES, random_order
 
 @settings(max_examples=60, deadline=None)
 @given(tiny_networks(), st.integers(3, 5))
-def test_the_best_order_under_min_is_the_exhaustive_optimum(network: Network, capacity: int) -> None:
+def test_the_best_order_under_min_is_the_exhaustive_optimum(network: NeuronGraph, capacity: int) -> None:
     best = min(count_transfers(network, order, Memory(capacity)).total for order in all_orders(network))
     assert best == fewest_transfers(network, capacity)
 
 
 @settings(max_examples=60, deadline=None)
 @given(tiny_networks(), st.integers(3, 5), SEEDS)
-def test_no_order_and_policy_beats_the_exhaustive_optimum(network: Network, capacity: int, seed: int) -> None:
+def test_no_order_and_policy_beats_the_exhaustive_optimum(network: NeuronGraph, capacity: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     optimum = fewest_transfers(network, capacity)
     order = random_order(network, rng)
@@ -35,7 +35,7 @@ def test_no_order_and_policy_beats_the_exhaustive_optimum(network: Network, capa
 
 @settings(max_examples=60, deadline=None)
 @given(networks(), SEEDS)
-def test_with_room_for_everything_each_value_moves_once(network: Network, seed: int) -> None:
+def test_with_room_for_everything_each_value_moves_once(network: NeuronGraph, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for policy in POLICIES:
         count = count_transfers(network, random_order(network, rng), Memory(network.neuron_count + 3, policy), rng)
@@ -48,7 +48,7 @@ def test_with_room_for_everything_each_value_moves_once(network: Network, seed: 
 
 @settings(max_examples=60, deadline=None)
 @given(networks(), st.integers(3, 9), SEEDS)
-def test_more_memory_never_costs_min_a_read(network: Network, capacity: int, seed: int) -> None:
+def test_more_memory_never_costs_min_a_read(network: NeuronGraph, capacity: int, seed: int) -> None:
     order = random_order(network, np.random.default_rng(seed))
     less = count_transfers(network, order, Memory(capacity))
     more = count_transfers(network, order, Memory(capacity + 1))

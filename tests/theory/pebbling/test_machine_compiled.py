@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling import machine as reference
 from redpebble.theory.pebbling.machine import Memory, Policy
 from redpebble.theory.pebbling.machine_compiled import count_levels, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.support.network_strategies import SEEDS, networks
@@ -20,7 +20,7 @@ from tests.support.random_orders import POLICIES, random_order
 @settings(max_examples=150, deadline=None)
 @given(networks(), st.integers(3, 12), st.sampled_from(POLICIES), SEEDS)
 def test_the_compiled_machine_counts_as_the_plain_one(
-    network: Network, capacity: int, policy: Policy, seed: int
+    network: NeuronGraph, capacity: int, policy: Policy, seed: int
 ) -> None:
     order = random_order(network, np.random.default_rng(seed))
     memory = Memory(capacity, policy)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, Policy, count_transfers
 from redpebble.theory.pebbling.machine_steps import StepKind, plan_steps
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.support.network_strategies import SEEDS, networks
@@ -22,7 +22,7 @@ POLICIES = st.sampled_from(("min", "lru"))
 @settings(max_examples=200, deadline=None)
 @given(network=networks(), capacity=st.integers(3, 12), policy=POLICIES, seed=SEEDS)
 def test_loads_connections_and_stores_are_those_that_the_machine_counts(
-    network: Network, capacity: int, policy: str, seed: int
+    network: NeuronGraph, capacity: int, policy: str, seed: int
 ) -> None:
     memory = Memory(capacity, cast("Policy", policy))
     order = random_order(network, np.random.default_rng(seed))
@@ -39,7 +39,7 @@ def test_loads_connections_and_stores_are_those_that_the_machine_counts(
 @settings(max_examples=200, deadline=None)
 @given(network=networks(), capacity=st.integers(3, 12), policy=POLICIES, seed=SEEDS)
 def test_carried_out_on_numbers_they_compute_the_network(
-    network: Network, capacity: int, policy: str, seed: int
+    network: NeuronGraph, capacity: int, policy: str, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     weights, biases = rng.standard_normal(network.connection_count), rng.standard_normal(network.neuron_count)
@@ -64,7 +64,7 @@ def test_carried_out_on_numbers_they_compute_the_network(
 
 
 def _values(
-    network: Network, inputs: dict[int, float], weights: NDArray[np.float64], biases: NDArray[np.float64]
+    network: NeuronGraph, inputs: dict[int, float], weights: NDArray[np.float64], biases: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """All neurons, one after the other."""
     values = np.zeros(network.neuron_count)

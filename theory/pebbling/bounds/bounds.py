@@ -3,8 +3,8 @@
 Every weight, input and bias sits only in slow memory and every connection runs, so each is read; each output is
 written: at least W + N reads and S writes. Neuron by neuron with three slots (*pull*), every connection reads its
 source, every bias is read once and every neuron that is no input is written at most once: at most 2 W + N - I reads and
-N - I writes. N counts the neurons that move at all (`Network.is_moved`), I the inputs among them. An order meets the
-lower bound if and only if M is at least 1 + the largest number of live values.
+N - I writes. N counts the neurons that move at all (`NeuronGraph.is_moved`), I the inputs among them. An order meets
+the lower bound if and only if M is at least 1 + the largest number of live values.
 
 In rows of B values (a batch tile of B columns) weights and biases are one value, the others rows; `TransferCount` keeps
 them apart. Source: derived.
@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup, joint_group, role_groups
 from redpebble.theory.pebbling.bounds.segment_bound import role_crowding, segment_excess
 from redpebble.theory.pebbling.bounds.separator_bound import Weighting, separator_excess
@@ -29,7 +30,6 @@ from redpebble.theory.pebbling.bounds.spectral_weighting import (
     spectral_weighting,
 )
 from redpebble.theory.pebbling.machine import TransferCount
-from redpebble.theory.pebbling.neuron_graph import Network
 
 Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
 _DEGREE_POWERS = (-0.5, 0.0, 0.25)
@@ -56,20 +56,20 @@ class InstanceBound:
         return self.least.batched_reads(batch) + self.least.batched_writes(batch) + batch * self.excess_rows
 
 
-def lower_bound(network: Network) -> TransferCount:
+def lower_bound(network: NeuronGraph) -> TransferCount:
     """W + N reads and S writes, for every M."""
     moved_inputs = int(np.sum(network.is_moved & network.is_input))
     biases = int(np.sum(network.is_moved)) - moved_inputs
     return TransferCount(network.connection_count, biases, moved_inputs, len(network.outputs))
 
 
-def pull_bound(network: Network) -> TransferCount:
+def pull_bound(network: NeuronGraph) -> TransferCount:
     """What the pull order needs at most, for M = 3: 2 W + N - I reads and N - I writes."""
     biases = int(np.sum(network.is_moved & ~network.is_input))
     return TransferCount(network.connection_count, biases, network.connection_count, biases)
 
 
-def instance_bound(network: Network, capacity: int) -> InstanceBound:
+def instance_bound(network: NeuronGraph, capacity: int) -> InstanceBound:
     """The best lower bound for a fast memory of `capacity` values (rows, in the batched form).
 
     Raises:
@@ -78,7 +78,7 @@ def instance_bound(network: Network, capacity: int) -> InstanceBound:
     return instance_bounds(network, [capacity])[0]
 
 
-def instance_bounds(network: Network, capacities: Sequence[int]) -> list[InstanceBound]:
+def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[InstanceBound]:
     """The best lower bound for each of some memories; what does not depend on M is worked out once.
 
     Raises:

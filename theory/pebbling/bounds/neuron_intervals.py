@@ -29,7 +29,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +55,13 @@ class RoleGroup:
         return RoleGroup(self.columns, self.rows, self.right_costs, self.left_costs)
 
 
-def counted_connections(network: Network) -> NDArray[np.int64]:
+def counted_connections(network: NeuronGraph) -> NDArray[np.int64]:
     """Connections whose source is more than a bias, ids ascending."""
     only_bias = (network.in_degrees == 0) & ~network.is_input
     return np.flatnonzero(~only_bias[network.sources]).astype(np.int64)
 
 
-def role_groups(network: Network) -> list[RoleGroup]:
+def role_groups(network: NeuronGraph) -> list[RoleGroup]:
     """Source roles (left) and target roles (right), split into connected components: for a chain of layers, its pairs.
 
     Their costs add up, because each role is in one group.
@@ -82,7 +82,7 @@ def role_groups(network: Network) -> list[RoleGroup]:
     return groups
 
 
-def joint_group(network: Network) -> RoleGroup:
+def joint_group(network: NeuronGraph) -> RoleGroup:
     """Whole neurons, both roles as one: even depths left, odd depths right; connections within a side are left out.
 
     A neuron counts as begun with its first connection of either role and as ended with its last.

@@ -11,16 +11,16 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 
-def reverse_cuthill_mckee_order(network: Network) -> NDArray[np.int64]:
+def reverse_cuthill_mckee_order(network: NeuronGraph) -> NDArray[np.int64]:
     """Target by target, and its sources, in the numbering of `topological_numbers`. Shape [W]."""
     numbers = topological_numbers(network)
     return np.lexsort((numbers[network.sources], numbers[network.targets])).astype(np.int64)
 
 
-def topological_numbers(network: Network) -> NDArray[np.int64]:
+def topological_numbers(network: NeuronGraph) -> NDArray[np.int64]:
     """A topological numbering of the neurons that follows Cuthill-McKee where it can, shape [N].
 
     Of the numbering and its reverse the one is taken along which more connections run upwards.
@@ -44,7 +44,7 @@ def topological_numbers(network: Network) -> NDArray[np.int64]:
     return numbers
 
 
-def _cuthill_mckee(network: Network) -> NDArray[np.int64]:
+def _cuthill_mckee(network: NeuronGraph) -> NDArray[np.int64]:
     """Breadth first from an end of each component, neighbours of small degree first. Shape [N]."""
     neighbours = _neighbours(network)
     degrees = [len(near) for near in neighbours]
@@ -58,7 +58,7 @@ def _cuthill_mckee(network: Network) -> NDArray[np.int64]:
     return numbers
 
 
-def _neighbours(network: Network) -> list[list[int]]:
+def _neighbours(network: NeuronGraph) -> list[list[int]]:
     """Sources and targets of each neuron, those of small degree first."""
     degrees = network.in_degrees + network.out_degrees
     ends = np.concatenate((network.sources, network.targets))

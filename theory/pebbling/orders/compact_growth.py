@@ -19,13 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network, id_array
+from redpebble.sparse.neuron_graph import NeuronGraph, id_array
 
 
 class GrownNetwork(NamedTuple):
     """A network, and the connection order, shape [W], that meets its lower bound."""
 
-    network: Network
+    network: NeuronGraph
     order: NDArray[np.int64]
 
 
@@ -170,7 +170,7 @@ def _retire(residents: list[int], used: NDArray[np.bool_], room: int, rng: np.ra
 def _grown(pairs: list[tuple[int, int]], is_source: NDArray[np.bool_], input_count: int) -> GrownNetwork:
     ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     outputs = id_array(np.flatnonzero(~is_source))
-    network = Network(
+    network = NeuronGraph(
         neuron_count=len(is_source),
         sources=ends[:, 0].copy(),
         targets=ends[:, 1].copy(),

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult, anneal
 from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 
 
 class ConnectionState:
@@ -26,7 +26,7 @@ class ConnectionState:
         ValueError: the order is not topological, the policy is random, or the window is empty.
     """
 
-    def __init__(self, network: Network, order: NDArray[np.int64], memory: Memory, window: int) -> None:
+    def __init__(self, network: NeuronGraph, order: NDArray[np.int64], memory: Memory, window: int) -> None:
         check_order(network, order)
         if memory.policy == "random":
             raise ValueError("the random policy has no exact cost to anneal")

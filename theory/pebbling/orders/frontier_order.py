@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders.bandwidth_order import topological_numbers
 
 
-def narrow_frontier_order(network: Network) -> NDArray[np.int64]:
+def narrow_frontier_order(network: NeuronGraph) -> NDArray[np.int64]:
     """Connection ids, shape [W]."""
     frontier = _Frontier(network)
     target_count = int(np.sum(network.in_degrees > 0))
@@ -26,7 +26,7 @@ def narrow_frontier_order(network: Network) -> NDArray[np.int64]:
 class _Frontier:
     """How much each target would let the live values grow."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: NeuronGraph) -> None:
         self._network = network
         self._numbers = topological_numbers(network)
         self._growths = network.in_degrees + (network.out_degrees > 0)

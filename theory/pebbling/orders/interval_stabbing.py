@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders.simple_orders import topological_places
 
 
@@ -45,14 +45,14 @@ class TargetOrders:
         return ends
 
 
-def natural_orders(network: Network, open_count: int) -> TargetOrders:
+def natural_orders(network: NeuronGraph, open_count: int) -> TargetOrders:
     """Targets open and close in topological order: a window that slides over them."""
     targets = np.flatnonzero(network.in_degrees > 0).astype(np.int64)
     targets = targets[np.argsort(topological_places(network)[targets])]
     return TargetOrders(targets, targets, open_count)
 
 
-def check_target_orders(network: Network, orders: TargetOrders) -> None:
+def check_target_orders(network: NeuronGraph, orders: TargetOrders) -> None:
     """Refuse orders that cannot be carried out.
 
     Raises:
@@ -75,7 +75,7 @@ def check_target_orders(network: Network, orders: TargetOrders) -> None:
         raise ValueError(f"target {target} closes at time {ends[target]}, its source {source} at {ends[source]}")
 
 
-def stabbing_cost(network: Network, orders: TargetOrders) -> int:
+def stabbing_cost(network: NeuronGraph, orders: TargetOrders) -> int:
     """Transfers of the decoded order without any use of spare slots, in values.
 
     Raises:
@@ -93,13 +93,13 @@ def stabbing_cost(network: Network, orders: TargetOrders) -> int:
     return total
 
 
-def fixed_cost(network: Network) -> int:
+def fixed_cost(network: NeuronGraph) -> int:
     """What every orders of targets move: weights, one read of each target and of each lone output, and the outputs."""
     lone = network.is_output & (network.in_degrees + network.out_degrees == 0)
     return network.connection_count + int(np.sum(network.in_degrees > 0)) + int(lone.sum()) + len(network.outputs)
 
 
-def load_times(network: Network, orders: TargetOrders) -> NDArray[np.int64]:
+def load_times(network: NeuronGraph, orders: TargetOrders) -> NDArray[np.int64]:
     """The time at which each connection runs, shape [W]: that of the load of its source which serves its target."""
     starts, ends = orders.interval_starts(network.neuron_count), orders.interval_ends(network.neuron_count)
     times = np.empty(network.connection_count, dtype=np.int64)
@@ -114,7 +114,7 @@ def load_times(network: Network, orders: TargetOrders) -> NDArray[np.int64]:
     return times
 
 
-def decode(network: Network, orders: TargetOrders) -> NDArray[np.int64]:
+def decode(network: NeuronGraph, orders: TargetOrders) -> NDArray[np.int64]:
     """The connection order, shape [W]: by time; at one time the source that closed last first, the others grouped.
 
     Raises:

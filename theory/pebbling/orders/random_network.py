@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 
 
-def random_layers(widths: Sequence[int], density: float, rng: np.random.Generator) -> Network:
+def random_layers(widths: Sequence[int], density: float, rng: np.random.Generator) -> NeuronGraph:
     """A layered network in which each possible connection exists with probability `density`, independently.
 
     Args:
@@ -21,7 +21,7 @@ def random_layers(widths: Sequence[int], density: float, rng: np.random.Generato
     return from_layers([(rng.random(shape) < density).astype(np.float64) for shape in pairwise(widths)])
 
 
-def random_dag(neuron_count: int, density: float, rng: np.random.Generator) -> Network:
+def random_dag(neuron_count: int, density: float, rng: np.random.Generator) -> NeuronGraph:
     """A random acyclic network with skip connections and shuffled ids.
 
     Inputs are the neurons without incoming connections, one in four of them left as a hidden neuron with only a bias;
@@ -33,7 +33,7 @@ def random_dag(neuron_count: int, density: float, rng: np.random.Generator) -> N
     has_in, has_out = upper.any(axis=0), upper.any(axis=1)
     is_input = ~has_in & has_out & (rng.random(neuron_count) < 0.75)
     is_output = ~is_input & (~has_out | (rng.random(neuron_count) < 0.2))
-    return Network(
+    return NeuronGraph(
         neuron_count=neuron_count,
         sources=numbering[rows],
         targets=numbering[columns],
@@ -42,7 +42,7 @@ def random_dag(neuron_count: int, density: float, rng: np.random.Generator) -> N
     )
 
 
-def random_banded(neuron_count: int, bandwidth: int, density: float, rng: np.random.Generator) -> Network:
+def random_banded(neuron_count: int, bandwidth: int, density: float, rng: np.random.Generator) -> NeuronGraph:
     """A network whose neurons are numbered topologically with |source - target| <= bandwidth on every connection.
 
     Neurons without incoming connections are inputs, those without outgoing ones outputs; without either they have only
@@ -52,7 +52,7 @@ def random_banded(neuron_count: int, bandwidth: int, density: float, rng: np.ran
     banded = (offsets >= 1) & (offsets <= bandwidth) & (rng.random((neuron_count, neuron_count)) < density)
     rows, columns = np.nonzero(banded)
     is_input = ~banded.any(axis=0) & banded.any(axis=1)
-    return Network(
+    return NeuronGraph(
         neuron_count=neuron_count,
         sources=rows.astype(np.int64),
         targets=columns.astype(np.int64),
@@ -61,8 +61,8 @@ def random_banded(neuron_count: int, bandwidth: int, density: float, rng: np.ran
     )
 
 
-def shuffled(network: Network, rng: np.random.Generator) -> Network:
+def shuffled(network: NeuronGraph, rng: np.random.Generator) -> NeuronGraph:
     """The same network with its neurons renumbered at random."""
     numbers = rng.permutation(network.neuron_count).astype(np.int64)
     ends = (numbers[ids] for ids in (network.sources, network.targets, network.inputs, network.outputs))
-    return Network(network.neuron_count, *ends)
+    return NeuronGraph(network.neuron_count, *ends)

@@ -7,11 +7,11 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode, natural_orders
 
 
-def sliding_window_order(network: Network, open_count: int) -> NDArray[np.int64]:
+def sliding_window_order(network: NeuronGraph, open_count: int) -> NDArray[np.int64]:
     """Targets open and close in topological order, sources are loaded as rarely as that allows. Shape [W].
 
     Raises:
@@ -20,7 +20,7 @@ def sliding_window_order(network: Network, open_count: int) -> NDArray[np.int64]
     return decode(network, natural_orders(network, open_count))
 
 
-def greedy_rolling_order(network: Network, open_count: int, exponent: float) -> NDArray[np.int64]:
+def greedy_rolling_order(network: NeuronGraph, open_count: int, exponent: float) -> NDArray[np.int64]:
     """The connection order of `greedy_target_orders`, shape [W].
 
     Raises:
@@ -29,7 +29,7 @@ def greedy_rolling_order(network: Network, open_count: int, exponent: float) -> 
     return decode(network, greedy_target_orders(network, open_count, exponent))
 
 
-def greedy_target_orders(network: Network, open_count: int, exponent: float) -> TargetOrders:
+def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float) -> TargetOrders:
     """Load the final source that helps most, open the target whose sources would help most.
 
     A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A
@@ -57,7 +57,7 @@ def greedy_target_orders(network: Network, open_count: int, exponent: float) -> 
 class _Rolling:
     """Open targets and the scores of sources and targets while they roll."""
 
-    def __init__(self, network: Network, open_count: int, exponent: float) -> None:
+    def __init__(self, network: NeuronGraph, open_count: int, exponent: float) -> None:
         self._network = network
         self._open_count = open_count
         self._worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
@@ -137,7 +137,7 @@ class _Rolling:
             self._just_closed.append(target)
 
 
-def _hidden_source_counts(network: Network) -> NDArray[np.int64]:
+def _hidden_source_counts(network: NeuronGraph) -> NDArray[np.int64]:
     """Sources of each neuron that are targets themselves, shape [N]."""
     is_hidden = network.in_degrees[network.sources] > 0
     return np.bincount(network.targets[is_hidden], minlength=network.neuron_count).astype(np.int64)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
 
 Ids = NDArray[np.int64]
@@ -47,7 +47,7 @@ class Rolling(NamedTuple):
     counters: Ids
 
 
-def greedy_target_orders(network: Network, open_count: int, exponent: float) -> TargetOrders:
+def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float) -> TargetOrders:
     """Load the final source that helps most, open the target whose sources would help most.
 
     Args:
@@ -65,14 +65,14 @@ def greedy_target_orders(network: Network, open_count: int, exponent: float) -> 
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
 
 
-def _graph(network: Network) -> Graph:
+def _graph(network: NeuronGraph) -> Graph:
     incoming, outgoing = network.incoming, network.outgoing
     return Graph(
-        network.sources, network.targets, incoming.starts, incoming.connections, outgoing.starts, outgoing.connections
+        network.sources, network.targets, incoming.pointers, incoming.indices, outgoing.pointers, outgoing.indices
     )
 
 
-def _rolling(network: Network, exponent: float) -> Rolling:
+def _rolling(network: NeuronGraph, exponent: float) -> Rolling:
     is_target = network.in_degrees > 0
     worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
     worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -exponent

@@ -8,22 +8,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 
-def pull_order(network: Network) -> NDArray[np.int64]:
+def pull_order(network: NeuronGraph) -> NDArray[np.int64]:
     """Target by target in topological order, each with all its sources."""
     places = topological_places(network)
     return np.lexsort((places[network.sources], places[network.targets])).astype(np.int64)
 
 
-def push_order(network: Network) -> NDArray[np.int64]:
+def push_order(network: NeuronGraph) -> NDArray[np.int64]:
     """Source by source in topological order, each to all its targets."""
     places = topological_places(network)
     return np.lexsort((places[network.targets], places[network.sources])).astype(np.int64)
 
 
-def target_block_order(network: Network, block_size: int) -> NDArray[np.int64]:
+def target_block_order(network: NeuronGraph, block_size: int) -> NDArray[np.int64]:
     """Blocks of consecutive targets in topological order; in a block source by source, each to its targets there.
 
     The sources come in the order of their first target in the block, so that targets finish one after another; a source
@@ -47,7 +47,7 @@ def target_block_order(network: Network, block_size: int) -> NDArray[np.int64]:
     return np.lexsort(keys).astype(np.int64)
 
 
-def depth_first_order(network: Network) -> NDArray[np.int64]:
+def depth_first_order(network: NeuronGraph) -> NDArray[np.int64]:
     """From each output backwards: a source is computed when the first of its connections needs it, which then runs."""
     order: list[int] = []
     started = np.zeros(network.neuron_count, dtype=np.bool_)
@@ -59,14 +59,14 @@ def depth_first_order(network: Network) -> NDArray[np.int64]:
     return np.array(order, dtype=np.int64)
 
 
-def topological_places(network: Network) -> NDArray[np.int64]:
+def topological_places(network: NeuronGraph) -> NDArray[np.int64]:
     """The place of each neuron in the topological order, shape [N]."""
     places = np.empty(network.neuron_count, dtype=np.int64)
     places[network.topological_order] = np.arange(network.neuron_count)
     return places
 
 
-def _compute(network: Network, root: int, started: NDArray[np.bool_], order: list[int]) -> None:
+def _compute(network: NeuronGraph, root: int, started: NDArray[np.bool_], order: list[int]) -> None:
     """Append the connections that make `root` final and have not run; a stack of what is left of each neuron."""
     started[root] = True
     stack = [network.incoming.of(root).tolist()[::-1]]

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult, anneal
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
 
 
@@ -30,7 +30,7 @@ class StabbingMoves:
 
 
 def anneal_intervals(
-    network: Network, start: TargetOrders, plan: AnnealingPlan, rng: np.random.Generator
+    network: NeuronGraph, start: TargetOrders, plan: AnnealingPlan, rng: np.random.Generator
 ) -> AnnealingResult[TargetOrders]:
     """Anneal the orders of the targets with the usual moves; see `StabbingState` for others.
 
@@ -53,15 +53,15 @@ class StabbingState:
         ValueError: the start cannot be carried out.
     """
 
-    def __init__(self, network: Network, start: TargetOrders, moves: StabbingMoves) -> None:
+    def __init__(self, network: NeuronGraph, start: TargetOrders, moves: StabbingMoves) -> None:
         check_target_orders(network, start)
         self._moves = moves
         self._shift = start.open_count - 1
         self._orders: tuple[list[int], list[int]] = (start.opening.tolist(), start.closing.tolist())
         opened, closed = (_places(network, order) for order in (start.opening, start.closing))
         self._places = (opened, closed)
-        self._sources = _ends(network.sources, network.incoming.connections, network.incoming.starts)
-        self._targets = _ends(network.targets, network.outgoing.connections, network.outgoing.starts)
+        self._sources = _ends(network.sources, network.incoming.indices, network.incoming.pointers)
+        self._targets = _ends(network.targets, network.outgoing.indices, network.outgoing.pointers)
         is_target = network.in_degrees > 0
         self._hidden_sources = [[s for s in sources if is_target[s]] for sources in self._sources]
         # A value that is written although nothing else needs the write costs one more once it is loaded again.
@@ -185,7 +185,7 @@ class StabbingState:
         return loads + (self._write_costs[source] if loads else 0)
 
 
-def _places(network: Network, order: NDArray[np.int64]) -> list[int]:
+def _places(network: NeuronGraph, order: NDArray[np.int64]) -> list[int]:
     """Place of each target in an order, shape [N]; -2 for neurons that are final from the start."""
     places = np.full(network.neuron_count, -2, dtype=np.int64)
     places[order] = np.arange(len(order))

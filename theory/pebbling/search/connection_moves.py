@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.pebbling.machine import Memory, check_order
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.search.checkpoints import (
     BEGINS_DIRTY,
     IS_OUTPUT,
@@ -61,7 +61,7 @@ class ConnectionBlocks:
     """
 
     def __init__(
-        self, network: Network, order: NDArray[np.int64], memory: Memory, moves: ConnectionMoves | None = None
+        self, network: NeuronGraph, order: NDArray[np.int64], memory: Memory, moves: ConnectionMoves | None = None
     ) -> None:
         check_order(network, order)
         if memory.policy == "random":
@@ -134,7 +134,7 @@ def anneal_connections(
     return anneal_blocks(state, plan, rng)
 
 
-def _machine(network: Network, slots: int) -> Machine:
+def _machine(network: NeuronGraph, slots: int) -> Machine:
     neurons = network.neuron_count
     begins_dirty = network.is_output & (network.in_degrees == 0)
     values = np.where(network.is_output, IS_OUTPUT, 0) + np.where(begins_dirty, BEGINS_DIRTY, 0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
 from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves, usual_moves
 from redpebble.theory.pebbling.search.interval_swaps import (
@@ -33,7 +33,7 @@ class StabbingBlocks:
         ValueError: the start cannot be carried out.
     """
 
-    def __init__(self, network: Network, start: TargetOrders, moves: StabbingMoves) -> None:
+    def __init__(self, network: NeuronGraph, start: TargetOrders, moves: StabbingMoves) -> None:
         check_target_orders(network, start)
         self._network = network
         self._reach = Reach(moves.window, moves.aimed_share)
@@ -77,7 +77,7 @@ class StabbingBlocks:
 
 
 def anneal_intervals(
-    network: Network, start: TargetOrders, plan: AnnealingPlan, rng: np.random.Generator
+    network: NeuronGraph, start: TargetOrders, plan: AnnealingPlan, rng: np.random.Generator
 ) -> AnnealingResult[TargetOrders]:
     """Anneal the orders of the targets, as `theory.stabbing_state.anneal_intervals` does, to the same result.
 

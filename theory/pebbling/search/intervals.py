@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
 
 Ints = NDArray[np.int32]
@@ -49,14 +49,14 @@ class Intervals(NamedTuple):
     shifts: Ints
 
 
-def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
+def intervals_of(network: NeuronGraph, orders: TargetOrders) -> Intervals:
     """The state of orders that can be carried out; loads are not counted yet."""
     starts, ends = orders.interval_starts(network.neuron_count), orders.interval_ends(network.neuron_count)
     opened = np.full(network.neuron_count, -2, dtype=np.int32)
     opened[orders.opening] = np.arange(len(orders.opening))
     incoming, outgoing = network.incoming, network.outgoing
     neurons = np.arange(network.neuron_count + 1)
-    out_starts = outgoing.starts + neurons
+    out_starts = outgoing.pointers + neurons
     by_end = np.lexsort((ends[network.targets], network.sources))
     slots = np.zeros((network.connection_count + network.neuron_count, 4), dtype=np.int32)
     slots[out_starts[:-1], END] = -1
@@ -66,8 +66,8 @@ def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
     slot_of_connection = np.empty(network.connection_count, dtype=np.int64)
     slot_of_connection[by_end] = of_sorted
     entries = np.zeros((network.connection_count, 3), dtype=np.int32)
-    entries[:, SOURCE] = network.sources[incoming.connections]
-    entries[:, SLOT] = slot_of_connection[incoming.connections]
+    entries[:, SOURCE] = network.sources[incoming.indices]
+    entries[:, SLOT] = slot_of_connection[incoming.indices]
     slots[entries[:, SLOT], ENTRY] = np.arange(network.connection_count)
     is_target = network.in_degrees > 0
     return Intervals(
@@ -76,8 +76,8 @@ def intervals_of(network: Network, orders: TargetOrders) -> Intervals:
         slots=slots,
         out_starts=out_starts.astype(np.int32),
         entries=entries,
-        in_starts=incoming.starts.astype(np.int32),
-        targets=network.targets[outgoing.connections].astype(np.int32),
+        in_starts=incoming.pointers.astype(np.int32),
+        targets=network.targets[outgoing.indices].astype(np.int32),
         loads=np.zeros(network.neuron_count, dtype=np.int32),
         write_costs=(is_target & ~network.is_output).astype(np.int32),
         marks=np.zeros(network.neuron_count, dtype=np.int32),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.pebbling.neuron_graph import Network
 
 Ints = NDArray[np.int32]
 
@@ -40,7 +40,7 @@ class Move(NamedTuple):
     goal: int
 
 
-def line_of(network: Network, order: NDArray[np.int64]) -> Line:
+def line_of(network: NeuronGraph, order: NDArray[np.int64]) -> Line:
     """The line of an order."""
     count = network.connection_count
     ends = np.stack((network.sources, network.targets), axis=1).astype(np.int32).reshape(-1)
@@ -59,8 +59,8 @@ def line_of(network: Network, order: NDArray[np.int64]) -> Line:
         steps,
         nexts,
         prevs,
-        np.stack((incoming.starts, outgoing.starts)).astype(np.int32),
-        np.stack((incoming.connections, outgoing.connections)).astype(np.int32),
+        np.stack((incoming.pointers, outgoing.pointers)).astype(np.int32),
+        np.stack((incoming.indices, outgoing.indices)).astype(np.int32),
     )
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan, TracePoint
 from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode
 from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves
 from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
@@ -74,7 +74,7 @@ class Budget:
 class Search:
     """One search; several may run side by side."""
 
-    def __init__(self, network: Network, memory: Memory, budget: Budget, rng: np.random.Generator) -> None:
+    def __init__(self, network: NeuronGraph, memory: Memory, budget: Budget, rng: np.random.Generator) -> None:
         self._network, self._memory, self._budget, self._rng = network, memory, budget, rng
 
     def improve(self, starts: Mapping[str, Candidate]) -> Candidate:

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.search.phases import Budget, Candidate, Search, SearchTrace, joined_trace
 from redpebble.theory.pebbling.search.starts import start_orders
 
@@ -85,7 +85,7 @@ class FoundOrder:
     starts: Mapping[str, TransferCount]
 
 
-def search_order(network: Network, request: SearchRequest, rng: np.random.Generator) -> FoundOrder:
+def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Generator) -> FoundOrder:
     """Search the connection order with the fewest transfers.
 
     First orders of targets are annealed, then connections one by one and in runs; every thread does so on its own, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode, natural_orders
@@ -18,7 +18,7 @@ _LARGE, _HUGE = 200_000, 1_500_000
 _EXPONENTS = (3.0, 2.0, 6.0)
 
 
-def start_orders(network: Network, capacity: int) -> dict[str, NDArray[np.int64]]:
+def start_orders(network: NeuronGraph, capacity: int) -> dict[str, NDArray[np.int64]]:
     """Connection orders for a memory of `capacity` values, by name; without the slower ones for huge networks."""
     open_count = capacity - 2
     orders = {
@@ -36,13 +36,13 @@ def start_orders(network: Network, capacity: int) -> dict[str, NDArray[np.int64]
     return orders
 
 
-def rolling_targets(network: Network, open_count: int) -> list[TargetOrders]:
+def rolling_targets(network: NeuronGraph, open_count: int) -> list[TargetOrders]:
     """Orders of targets for a number of open ones: by a window that slides, and greedily."""
     greedy = [greedy_target_orders(network, open_count, exponent) for exponent in _exponents(network)]
     return [natural_orders(network, open_count), *greedy]
 
 
-def target_orders(network: Network, order: NDArray[np.int64], open_count: int) -> TargetOrders:
+def target_orders(network: NeuronGraph, order: NDArray[np.int64], open_count: int) -> TargetOrders:
     """The targets by their first and by their last connection in an order.
 
     If more than `open_count` are open at once in the order, targets open as they close.
@@ -60,7 +60,7 @@ def target_orders(network: Network, order: NDArray[np.int64], open_count: int) -
     return orders if np.all(starts[targets] <= ends[targets]) else TargetOrders(closing, closing, open_count)
 
 
-def _exponents(network: Network) -> tuple[float, ...]:
+def _exponents(network: NeuronGraph) -> tuple[float, ...]:
     if network.connection_count >= _HUGE:
         return ()
     return _EXPONENTS[:1] if network.connection_count >= _LARGE else _EXPONENTS

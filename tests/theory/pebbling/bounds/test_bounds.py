@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.bounds.spectral_weighting import LARGEST_AREA
 from redpebble.theory.pebbling.machine import Memory, TransferCount, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
@@ -19,7 +19,7 @@ from tests.support.random_orders import POLICIES, random_order
 
 @settings(max_examples=60, deadline=None)
 @given(tiny_networks(), st.integers(3, 5))
-def test_bounds_enclose_the_exhaustive_optimum(network: Network, capacity: int) -> None:
+def test_bounds_enclose_the_exhaustive_optimum(network: NeuronGraph, capacity: int) -> None:
     optimum = fewest_transfers(network, capacity)
     assert lower_bound(network).total <= instance_bound(network, capacity).total <= optimum
     assert optimum <= pull_bound(network).total
@@ -27,7 +27,7 @@ def test_bounds_enclose_the_exhaustive_optimum(network: Network, capacity: int) 
 
 @settings(max_examples=25, deadline=None)
 @given(networks(), st.integers(3, 12), SEEDS)
-def test_no_order_beats_the_bounds_in_any_batch(network: Network, capacity: int, seed: int) -> None:
+def test_no_order_beats_the_bounds_in_any_batch(network: NeuronGraph, capacity: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     order, bound = random_order(network, rng), instance_bound(network, capacity)
     for policy in POLICIES:
@@ -40,7 +40,7 @@ def test_no_order_beats_the_bounds_in_any_batch(network: Network, capacity: int,
 
 def test_bounds_of_a_hand_made_network() -> None:
     """Three inputs of which one is unused, a hidden neuron, two outputs of which one has only a bias."""
-    network = Network(6, id_array([0, 1, 3]), id_array([3, 3, 4]), id_array([0, 1, 2]), id_array([4, 5]))
+    network = NeuronGraph(6, id_array([0, 1, 3]), id_array([3, 3, 4]), id_array([0, 1, 2]), id_array([4, 5]))
     assert lower_bound(network) == TransferCount(3, 3, 2, 2)
     assert pull_bound(network) == TransferCount(3, 3, 3, 3)
     assert instance_bound(network, 3).argument == "every value moves"
@@ -48,7 +48,7 @@ def test_bounds_of_a_hand_made_network() -> None:
 
 def test_the_accounting_does_not_charge_an_output_twice() -> None:
     """An output that feeds three more, M = 3: its final value is written once whether or not it is needed again."""
-    network = Network(
+    network = NeuronGraph(
         8,
         id_array([0, 1, 2, 2, 2, 7, 7, 7]),
         id_array([2, 2, 3, 4, 5, 3, 4, 5]),
@@ -81,7 +81,7 @@ def test_a_network_too_large_for_the_solver_still_gets_a_bound() -> None:
     width = int(np.sqrt(LARGEST_AREA)) + 1
     ring = np.arange(width, dtype=np.int64)
     sources, targets = np.concatenate((ring, ring)), np.concatenate((ring, (ring + 1) % width)) + width
-    network = Network(2 * width, sources, targets, ring, ring + width)
+    network = NeuronGraph(2 * width, sources, targets, ring, ring + width)
     assert instance_bound(network, 3).total == lower_bound(network).total
 
 

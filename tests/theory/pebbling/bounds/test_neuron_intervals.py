@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.bounds.neuron_intervals import counted_connections, joint_group, role_groups
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
 from tests.support.network_strategies import networks
 
 
@@ -19,7 +19,7 @@ def test_a_chain_of_layers_splits_into_its_pairs() -> None:
 
 def test_whole_neurons_cost_the_least_of_their_roles() -> None:
     """Input 0, hidden 1, output 2 that feeds output 3; the skip connection 0 -> 2 stays within even depths."""
-    network = Network(4, id_array([0, 1, 2, 0]), id_array([1, 2, 3, 2]), id_array([0]), id_array([2, 3]))
+    network = NeuronGraph(4, id_array([0, 1, 2, 0]), id_array([1, 2, 3, 2]), id_array([0]), id_array([2, 3]))
     group = joint_group(network)
     assert list(zip(group.rows.tolist(), group.columns.tolist(), strict=True)) == [(0, 0), (1, 0), (1, 1)]
     assert group.left_costs.tolist() == [1, 1]
@@ -27,12 +27,12 @@ def test_whole_neurons_cost_the_least_of_their_roles() -> None:
 
 
 def test_connections_out_of_neurons_with_only_a_bias_are_left_out() -> None:
-    network = Network(3, id_array([0, 1]), id_array([2, 2]), id_array([0]), id_array([2]))
+    network = NeuronGraph(3, id_array([0, 1]), id_array([2, 2]), id_array([0]), id_array([2]))
     assert counted_connections(network).tolist() == [0]
 
 
 @given(networks())
-def test_every_counted_connection_is_in_one_group(network: Network) -> None:
+def test_every_counted_connection_is_in_one_group(network: NeuronGraph) -> None:
     groups = role_groups(network)
     counted = counted_connections(network)
     assert sum(len(group.rows) for group in groups) == len(counted)

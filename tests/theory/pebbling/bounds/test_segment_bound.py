@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.bounds.neuron_intervals import role_groups
 from redpebble.theory.pebbling.bounds.segment_bound import role_crowding, segment_excess
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import layered, tiny_networks
 from tests.theory.pebbling.brute_force_sets import exact_crowding
@@ -18,7 +18,9 @@ from tests.theory.pebbling.brute_force_sets import exact_crowding
 
 @settings(max_examples=60, deadline=None)
 @given(tiny_networks(8), st.integers(3, 4))
-def test_the_argument_with_exact_crowding_stays_below_the_exhaustive_optimum(network: Network, capacity: int) -> None:
+def test_the_argument_with_exact_crowding_stays_below_the_exhaustive_optimum(
+    network: NeuronGraph, capacity: int
+) -> None:
     excess = fewest_transfers(network, capacity) - lower_bound(network).total
     assert sum(segment_excess(exact_crowding(group), capacity - 1) for group in role_groups(network)) <= excess
 
@@ -35,7 +37,7 @@ def test_the_argument_says_something_about_full_layers() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(layered(most_width=6))
-def test_estimated_crowding_is_never_below_the_exact_one(network: Network) -> None:
+def test_estimated_crowding_is_never_below_the_exact_one(network: NeuronGraph) -> None:
     for group in role_groups(network):
         exact, estimate = exact_crowding(group), role_crowding(group)
         s, t = np.meshgrid(np.arange(exact.source_count + 2), np.arange(exact.target_count + 2))

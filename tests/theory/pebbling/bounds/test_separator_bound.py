@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup, joint_group, role_groups
 from redpebble.theory.pebbling.bounds.separator_bound import separator_excess
 from redpebble.theory.pebbling.bounds.spectral_weighting import degree_weights, equalising_weights, spectral_weighting
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.theory.pebbling.brute_force_sets import exact_weighting
@@ -28,7 +28,7 @@ def exact_excess(group: RoleGroup, slots: int) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(tiny_networks(8), st.integers(3, 4))
-def test_the_argument_with_exact_sets_stays_below_the_exhaustive_optimum(network: Network, capacity: int) -> None:
+def test_the_argument_with_exact_sets_stays_below_the_exhaustive_optimum(network: NeuronGraph, capacity: int) -> None:
     excess = fewest_transfers(network, capacity) - lower_bound(network).total
     assert sum(exact_excess(group, capacity - 1) for group in role_groups(network)) <= excess
     assert exact_excess(joint_group(network), capacity - 1) <= excess
@@ -42,7 +42,9 @@ def test_the_argument_says_something_about_a_full_layer() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(networks(), st.sampled_from((-0.5, 0.0, 0.25, None)), SEEDS)
-def test_no_set_misses_more_than_the_singular_values_allow(network: Network, power: float | None, seed: int) -> None:
+def test_no_set_misses_more_than_the_singular_values_allow(
+    network: NeuronGraph, power: float | None, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     for group in role_groups(network):
         weights = equalising_weights(group) if power is None else degree_weights(group, power)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.annealing.annealing import AnnealingPlan
 from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
 from redpebble.theory.pebbling.orders.connection_annealing import ConnectionState, anneal_connections
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
@@ -21,7 +21,7 @@ from tests.support.network_strategies import SEEDS, networks
 @settings(max_examples=30, deadline=None)
 @given(networks(), st.sampled_from(("min", "lru")), st.integers(1, 30), SEEDS)
 def test_moves_keep_the_order_topological_and_the_cost_exact(
-    network: Network, policy: Literal["min", "lru"], window: int, seed: int
+    network: NeuronGraph, policy: Literal["min", "lru"], window: int, seed: int
 ) -> None:
     memory = Memory(4, policy)
     state = ConnectionState(network, pull_order(network), memory, window)

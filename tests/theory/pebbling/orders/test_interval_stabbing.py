@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     TargetOrders,
     check_target_orders,
@@ -26,7 +26,7 @@ from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 
 
-def some_orders(network: Network, open_count: int, seed: int) -> TargetOrders:
+def some_orders(network: NeuronGraph, open_count: int, seed: int) -> TargetOrders:
     """Feasible target orders that are not special: random swaps from the natural ones, all accepted."""
     state = StabbingState(network, natural_orders(network, open_count), StabbingMoves(window=5, aimed_share=0.2))
     for row in np.random.default_rng(seed).random((50, 5)).tolist():
@@ -34,7 +34,7 @@ def some_orders(network: Network, open_count: int, seed: int) -> TargetOrders:
     return state.snapshot()
 
 
-def transfers_of_execution(network: Network, orders: TargetOrders) -> int:
+def transfers_of_execution(network: NeuronGraph, orders: TargetOrders) -> int:
     """Carry the orders out with open targets, one passing source and nothing else, and count."""
     times, order = load_times(network, orders), decode(network, orders)
     reads, writes = len(orders.opening), 0
@@ -65,7 +65,7 @@ def transfers_of_execution(network: Network, orders: TargetOrders) -> int:
 @settings(max_examples=80, deadline=None)
 @given(networks(), st.integers(1, 8), SEEDS)
 def test_the_cost_is_that_of_an_execution_with_open_targets_and_one_source(
-    network: Network, open_count: int, seed: int
+    network: NeuronGraph, open_count: int, seed: int
 ) -> None:
     orders = some_orders(network, open_count, seed)
     check_order(network, decode(network, orders))
@@ -74,7 +74,7 @@ def test_the_cost_is_that_of_an_execution_with_open_targets_and_one_source(
 
 @settings(max_examples=80, deadline=None)
 @given(networks(), st.integers(1, 8), SEEDS)
-def test_min_reads_the_decoded_order_at_most_as_often(network: Network, open_count: int, seed: int) -> None:
+def test_min_reads_the_decoded_order_at_most_as_often(network: NeuronGraph, open_count: int, seed: int) -> None:
     orders = some_orders(network, open_count, seed)
     count = count_transfers(network, decode(network, orders), Memory(open_count + 2))
     assert count.reads <= stabbing_cost(network, orders) - len(network.outputs)
@@ -82,19 +82,19 @@ def test_min_reads_the_decoded_order_at_most_as_often(network: Network, open_cou
 
 @settings(max_examples=40, deadline=None)
 @given(tiny_networks(), st.integers(1, 3), SEEDS)
-def test_the_cost_is_never_below_the_exhaustive_optimum(network: Network, open_count: int, seed: int) -> None:
+def test_the_cost_is_never_below_the_exhaustive_optimum(network: NeuronGraph, open_count: int, seed: int) -> None:
     orders = some_orders(network, open_count, seed)
     assert stabbing_cost(network, orders) >= fewest_transfers(network, open_count + 2)
 
 
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.integers(1, 8))
-def test_greedy_target_orders_can_be_carried_out(network: Network, open_count: int) -> None:
+def test_greedy_target_orders_can_be_carried_out(network: NeuronGraph, open_count: int) -> None:
     check_target_orders(network, greedy_target_orders(network, open_count, 3.0))
 
 
 @given(networks())
-def test_with_room_for_all_targets_nothing_moves_twice(network: Network) -> None:
+def test_with_room_for_all_targets_nothing_moves_twice(network: NeuronGraph) -> None:
     orders = natural_orders(network, network.neuron_count + 1)
     assert stabbing_cost(network, orders) == lower_bound(network).total
 

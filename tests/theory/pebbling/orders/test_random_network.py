@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders.random_network import random_banded, random_dag, random_layers, shuffled
 from tests.support.network_strategies import SEEDS, networks
 
@@ -28,7 +28,7 @@ def test_every_neuron_of_a_random_graph_reaches_an_output(neuron_count: int, den
 
 
 @given(networks(), SEEDS)
-def test_a_shuffled_network_keeps_its_shape(network: Network, seed: int) -> None:
+def test_a_shuffled_network_keeps_its_shape(network: NeuronGraph, seed: int) -> None:
     other = shuffled(network, np.random.default_rng(seed))
     assert sorted(other.depths.tolist()) == sorted(network.depths.tolist())
     assert sorted(other.in_degrees.tolist()) == sorted(network.in_degrees.tolist())

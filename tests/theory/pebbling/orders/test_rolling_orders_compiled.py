@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.theory.pebbling.neuron_graph import Network
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders import rolling_orders as reference
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.rolling_orders_compiled import greedy_target_orders
@@ -16,7 +16,7 @@ from tests.support.network_strategies import networks
 
 @settings(max_examples=80, deadline=None)
 @given(networks(), st.integers(1, 12), st.sampled_from((2.0, 3.0, 6.0)))
-def test_targets_open_and_close_as_in_the_plain_search(network: Network, open_count: int, exponent: float) -> None:
+def test_targets_open_and_close_as_in_the_plain_search(network: NeuronGraph, open_count: int, exponent: float) -> None:
     expected = reference.greedy_target_orders(network, open_count, exponent)
     found = greedy_target_orders(network, open_count, exponent)
     assert np.array_equal(found.opening, expected.opening)

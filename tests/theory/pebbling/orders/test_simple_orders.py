@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.bounds import lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order, topological_numbers
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
 from redpebble.theory.pebbling.orders.random_network import random_banded, shuffled
@@ -22,7 +22,7 @@ from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.random_orders import POLICIES
 
-ORDERS: dict[str, Callable[[Network, int], NDArray[np.int64]]] = {
+ORDERS: dict[str, Callable[[NeuronGraph, int], NDArray[np.int64]]] = {
     "pull": lambda network, _: pull_order(network),
     "push": lambda network, _: push_order(network),
     "target blocks": target_block_order,
@@ -37,13 +37,13 @@ ORDERS: dict[str, Callable[[Network, int], NDArray[np.int64]]] = {
 @pytest.mark.parametrize("name", ORDERS)
 @settings(max_examples=25, deadline=None)
 @given(network=networks(), open_count=st.integers(1, 8))
-def test_the_order_is_topological(name: str, network: Network, open_count: int) -> None:
+def test_the_order_is_topological(name: str, network: NeuronGraph, open_count: int) -> None:
     check_order(network, ORDERS[name](network, open_count))
 
 
 @settings(max_examples=40, deadline=None)
 @given(tiny_networks(), st.integers(3, 5), SEEDS)
-def test_no_order_beats_the_exhaustive_optimum_under_any_policy(network: Network, capacity: int, seed: int) -> None:
+def test_no_order_beats_the_exhaustive_optimum_under_any_policy(network: NeuronGraph, capacity: int, seed: int) -> None:
     optimum, rng = fewest_transfers(network, capacity), np.random.default_rng(seed)
     for order_of in ORDERS.values():
         order = order_of(network, capacity - 2)
@@ -53,7 +53,7 @@ def test_no_order_beats_the_exhaustive_optimum_under_any_policy(network: Network
 
 @settings(max_examples=50, deadline=None)
 @given(networks(), st.integers(3, 12), SEEDS)
-def test_pull_keeps_its_bound_under_every_policy(network: Network, capacity: int, seed: int) -> None:
+def test_pull_keeps_its_bound_under_every_policy(network: NeuronGraph, capacity: int, seed: int) -> None:
     bound, order = pull_bound(network), pull_order(network)
     for policy in POLICIES:
         count = count_transfers(network, order, Memory(capacity, policy), np.random.default_rng(seed))
@@ -91,7 +91,7 @@ def test_the_narrow_frontier_comes_within_a_percent_on_shuffled_bands() -> None:
 
 
 @given(networks())
-def test_numbers_of_the_bandwidth_order_are_topological(network: Network) -> None:
+def test_numbers_of_the_bandwidth_order_are_topological(network: NeuronGraph) -> None:
     numbers = topological_numbers(network)
     assert sorted(numbers.tolist()) == list(range(network.neuron_count))
     assert np.all(numbers[network.sources] < numbers[network.targets])

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     check_target_orders,
     decode,
@@ -24,7 +24,7 @@ from tests.support.network_strategies import SEEDS, networks
 @settings(max_examples=60, deadline=None)
 @given(networks(), st.integers(1, 8), st.sampled_from((0.0, 0.3)), SEEDS)
 def test_the_cost_after_moves_is_the_cost_counted_anew(
-    network: Network, open_count: int, aimed_share: float, seed: int
+    network: NeuronGraph, open_count: int, aimed_share: float, seed: int
 ) -> None:
     state = StabbingState(network, natural_orders(network, open_count), StabbingMoves(6, aimed_share))
     for number, row in enumerate(np.random.default_rng(seed).random((40, 5)).tolist()):
@@ -40,7 +40,7 @@ def test_the_cost_after_moves_is_the_cost_counted_anew(
 
 @settings(max_examples=15, deadline=None)
 @given(networks(), st.integers(1, 6), SEEDS)
-def test_annealing_is_never_worse_than_its_start(network: Network, open_count: int, seed: int) -> None:
+def test_annealing_is_never_worse_than_its_start(network: NeuronGraph, open_count: int, seed: int) -> None:
     start = natural_orders(network, open_count)
     plan = AnnealingPlan(hottest=2.0, coldest=0.1, proposals=300, restarts=2)
     result = anneal_intervals(network, start, plan, np.random.default_rng(seed))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan
 from redpebble.theory.pebbling.machine import Memory, Policy, check_order, count_transfers
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
@@ -22,7 +22,7 @@ SEARCHED: tuple[Policy, ...] = ("min", "lru")
 @settings(max_examples=80, deadline=None)
 @given(networks(), st.integers(3, 12), st.sampled_from(SEARCHED), SEEDS)
 def test_the_cost_after_moves_is_the_cost_counted_anew(
-    network: Network, capacity: int, policy: Policy, seed: int
+    network: NeuronGraph, capacity: int, policy: Policy, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     memory = Memory(capacity, policy)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan
-from redpebble.theory.pebbling.neuron_graph import Network
 from redpebble.theory.pebbling.orders import stabbing_state as reference
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     TargetOrders,
@@ -37,7 +37,7 @@ def run_plainly(state: StabbingState, draws: NDArray[np.float64], temperature: f
 @settings(max_examples=60, deadline=None)
 @given(networks(), st.integers(1, 8), st.sampled_from((0.0, 0.3)), SEEDS)
 def test_the_same_draws_lead_to_the_same_orders_at_the_same_cost(
-    network: Network, open_count: int, aimed_share: float, seed: int
+    network: NeuronGraph, open_count: int, aimed_share: float, seed: int
 ) -> None:
     start, moves = natural_orders(network, open_count), StabbingMoves(6, aimed_share)
     plain, compiled = StabbingState(network, start, moves), StabbingBlocks(network, start, moves)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 from redpebble.theory.pebbling import machine as reference
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.machine import Memory, check_order
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers
 from redpebble.theory.pebbling.orders.random_network import random_banded, random_dag, random_layers, shuffled
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
 from tests.support.exhaustive_optimum import fewest_transfers
@@ -26,7 +26,7 @@ SEARCHED: tuple[SearchedPolicy, ...] = ("min", "lru")
 @settings(max_examples=25, deadline=None)
 @given(networks(), st.integers(3, 12), st.sampled_from(SEARCHED), SEEDS)
 def test_what_is_found_runs_as_counted_and_is_no_worse_than_any_start(
-    network: Network, capacity: int, policy: SearchedPolicy, seed: int
+    network: NeuronGraph, capacity: int, policy: SearchedPolicy, seed: int
 ) -> None:
     request = SearchRequest(capacity, policy, proposals=300)
     found = search_order(network, request, np.random.default_rng(seed))
@@ -78,9 +78,9 @@ def test_networks_without_choice_are_searched_too(weights: np.ndarray[tuple[int,
     assert len(found.order) == int(np.count_nonzero(weights))
 
 
-def tiny_networks(amount: int) -> list[Network]:
+def tiny_networks(amount: int) -> list[NeuronGraph]:
     rng = np.random.default_rng(0)
-    drawn: list[Network] = []
+    drawn: list[NeuronGraph] = []
     while len(drawn) < amount:
         network = random_dag(int(rng.integers(4, 9)), float(rng.uniform(0.2, 0.7)), rng)
         if 4 <= network.connection_count <= 10:

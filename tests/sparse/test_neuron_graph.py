@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.neuron_graph import Network, from_layers, id_array
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from tests.support.network_strategies import networks
 
 
-def network_of(connections: list[tuple[int, int]], inputs: list[int], outputs: list[int]) -> Network:
+def network_of(connections: list[tuple[int, int]], inputs: list[int], outputs: list[int]) -> NeuronGraph:
     pairs = np.array(connections, dtype=np.int64).reshape(-1, 2)
-    return Network(4, pairs[:, 0].copy(), pairs[:, 1].copy(), id_array(inputs), id_array(outputs))
+    return NeuronGraph(4, pairs[:, 0].copy(), pairs[:, 1].copy(), id_array(inputs), id_array(outputs))
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_a_malformed_network_is_refused(
 def test_ids_of_another_type_are_refused() -> None:
     ids = cast("NDArray[np.int64]", np.zeros(1, dtype=np.int32))
     with pytest.raises(ValueError, match="sources is int32 of rank 1, not int64 of rank 1"):
-        Network(2, ids, ids, ids, ids)
+        NeuronGraph(2, ids, ids, ids, ids)
 
 
 def test_sources_and_targets_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="1 sources and 2 targets"):
-        Network(3, id_array([0]), id_array([1, 2]), id_array([0]), id_array([2]))
+        NeuronGraph(3, id_array([0]), id_array([1, 2]), id_array([0]), id_array([2]))
 
 
 def test_layers_become_consecutive_neurons() -> None:
@@ -73,7 +73,7 @@ def test_layers_that_do_not_fit_are_refused() -> None:
 
 
 @given(networks())
-def test_the_topological_order_puts_sources_before_targets(network: Network) -> None:
+def test_the_topological_order_puts_sources_before_targets(network: NeuronGraph) -> None:
     places = np.empty(network.neuron_count, dtype=np.int64)
     places[network.topological_order] = np.arange(network.neuron_count)
     assert np.all(places[network.sources] < places[network.targets])
@@ -81,8 +81,8 @@ def test_the_topological_order_puts_sources_before_targets(network: Network) -> 
 
 
 @given(networks())
-def test_incoming_and_outgoing_hold_every_connection_once(network: Network) -> None:
+def test_incoming_and_outgoing_hold_every_connection_once(network: NeuronGraph) -> None:
     for adjacency, ends in ((network.incoming, network.targets), (network.outgoing, network.sources)):
-        assert sorted(adjacency.connections.tolist()) == list(range(network.connection_count))
+        assert sorted(adjacency.indices.tolist()) == list(range(network.connection_count))
         for neuron in range(network.neuron_count):
             assert np.all(ends[adjacency.of(neuron)] == neuron)

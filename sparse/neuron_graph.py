@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from redpebble.sparse.csr import CsrPattern
 
 
 class Matrix(Protocol):
@@ -24,19 +26,8 @@ class Matrix(Protocol):
         ...
 
 
-class Adjacency(NamedTuple):
-    """The connections of every neuron, grouped: those of neuron n are `connections[starts[n]:starts[n + 1]]`."""
-
-    starts: NDArray[np.int64]
-    connections: NDArray[np.int64]
-
-    def of(self, neuron: int) -> NDArray[np.int64]:
-        """Connection ids of one neuron, ascending."""
-        return self.connections[self.starts[neuron] : self.starts[neuron + 1]]
-
-
 @dataclass(frozen=True, eq=False)
-class Network:
+class NeuronGraph:
     """A directed acyclic graph of neurons; connection c runs from `sources[c]` to `targets[c]`.
 
     Every neuron that is not an input has a bias, also one without incoming connections. `inputs` and `outputs` hold
@@ -81,13 +72,13 @@ class Network:
         return np.bincount(self.sources, minlength=self.neuron_count).astype(np.int64)
 
     @cached_property
-    def incoming(self) -> Adjacency:
-        """Connections grouped by target."""
+    def incoming(self) -> CsrPattern:
+        """The connections into each neuron, ids ascending, [neurons, connections]."""
         return _grouped(self.targets, self.in_degrees)
 
     @cached_property
-    def outgoing(self) -> Adjacency:
-        """Connections grouped by source."""
+    def outgoing(self) -> CsrPattern:
+        """The connections out of each neuron, ids ascending, [neurons, connections]."""
         return _grouped(self.sources, self.out_degrees)
 
     @cached_property
@@ -123,7 +114,7 @@ class Network:
         return int(np.max(np.abs(self.sources - self.targets), initial=0))
 
 
-def from_layers(weights: Sequence[Matrix]) -> Network:
+def from_layers(weights: Sequence[Matrix]) -> NeuronGraph:
     """The network of a chain of layers, neurons numbered layer by layer.
 
     Args:
@@ -145,7 +136,7 @@ def from_layers(weights: Sequence[Matrix]) -> Network:
         rows, columns = weight.nonzero()
         sources.append(rows.astype(np.int64) + firsts[layer])
         targets.append(columns.astype(np.int64) + firsts[layer + 1])
-    return Network(
+    return NeuronGraph(
         neuron_count=int(firsts[-1]),
         sources=np.concatenate(sources),
         targets=np.concatenate(targets),
@@ -155,7 +146,7 @@ def from_layers(weights: Sequence[Matrix]) -> Network:
 
 
 def id_array(ids: ArrayLike) -> NDArray[np.int64]:
-    """Ids as the int64 array that `Network` holds."""
+    """Ids as the int64 array that `NeuronGraph` holds."""
     return np.asarray(ids, dtype=np.int64)
 
 
@@ -165,9 +156,8 @@ def _mask(ids: NDArray[np.int64], neuron_count: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _grouped(keys: NDArray[np.int64], degrees: NDArray[np.int64]) -> Adjacency:
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(degrees)))
-    return Adjacency(starts, np.argsort(keys, kind="stable").astype(np.int64))
+def _grouped(keys: NDArray[np.int64], degrees: NDArray[np.int64]) -> CsrPattern:
+    return CsrPattern(np.append(0, np.cumsum(degrees)), np.argsort(keys, kind="stable"), len(keys))
 
 
 def _check_ids(name: str, ids: NDArray[np.int64], neuron_count: int) -> None:
@@ -178,7 +168,7 @@ def _check_ids(name: str, ids: NDArray[np.int64], neuron_count: int) -> None:
         raise ValueError(f"{name} names neuron {outside[0]}, outside 0 .. {neuron_count - 1}")
 
 
-def _check_roles(network: Network) -> None:
+def _check_roles(network: NeuronGraph) -> None:
     for name, ids in (("inputs", network.inputs), ("outputs", network.outputs)):
         unique, counts = np.unique(ids, return_counts=True)
         if np.any(counts > 1):
@@ -188,7 +178,7 @@ def _check_roles(network: Network) -> None:
         raise ValueError(f"neuron {both[0]} is both input and output")
 
 
-def _check_connections(network: Network) -> None:
+def _check_connections(network: NeuronGraph) -> None:
     sources, targets = network.sources, network.targets
     into_input = np.flatnonzero(network.is_input[targets])
     if len(into_input):
@@ -202,7 +192,7 @@ def _check_connections(network: Network) -> None:
         raise ValueError(f"connections {c} and {d} both run {sources[c]} -> {targets[c]}")
 
 
-def _depths_and_order(network: Network) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _depths_and_order(network: NeuronGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Peel the graph depth by depth; neurons on a cycle or behind one are missing from the order."""
     depths = np.zeros(network.neuron_count, dtype=np.int64)
     waiting = network.in_degrees.copy()

@@ -1,0 +1,38 @@
+"""Patterns of sparse matrices: what their methods give is what the dense mask says."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redpebble.sparse.csr import CscMatrix, CsrPattern
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 99))
+def test_rows_taken_and_transposed_are_those_of_the_mask(rows: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mask = rng.random((rows, columns)) < 0.4
+    pattern = CscMatrix.from_dense(mask.T.astype(np.float32)).pattern
+    pattern.check()
+    chosen = rng.permutation(rows)
+    assert np.array_equal(pattern.dense(chosen), mask[chosen])
+    taken, turned = pattern.taken(chosen), pattern.transposed()
+    turned.check()
+    assert np.array_equal(taken.dense(np.arange(rows)), mask[chosen])
+    assert np.array_equal(turned.dense(np.arange(columns)), mask.T)
+    assert np.array_equal(pattern.thinned(2).lengths, np.minimum(mask.sum(axis=1), 2))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((2, [0, 2], [0]), "pointers do not ascend from 0 to 1 entries"),
+        ((2, [0, 1], [2]), "an entry in column 2, outside 0 .. 1"),
+        ((2, [0, 1], [-1]), "an entry in column -1, outside 0 .. 1"),
+        ((3, [0, 1, 3], [2, 1, 1]), "the columns of row 1 do not ascend"),
+    ],
+)
+def test_a_wrong_pattern_is_refused(arrays: tuple[int, list[int], list[int]], message: str) -> None:
+    count, pointers, indices = arrays
+    with pytest.raises(ValueError, match=message.replace("..", r"\.\.")):
+        CsrPattern(np.array(pointers, dtype=np.int64), np.array(indices, dtype=np.int64), count).check()
