@@ -32,10 +32,6 @@ class NeuronGraph:
 
     Every neuron that is not an input has a bias, also one without incoming connections. `inputs` and `outputs` hold
     neuron ids. A connection order is a permutation of the connection ids 0 .. W - 1, shape [W], int64.
-
-    Raises:
-        ValueError: an id out of range, a neuron listed twice or as both input and output, a connection listed twice
-            or into an input, or a cycle.
     """
 
     neuron_count: int
@@ -44,13 +40,18 @@ class NeuronGraph:
     inputs: NDArray[np.int64]
     outputs: NDArray[np.int64]
 
-    def __post_init__(self) -> None:
-        """Check ids, duplicates and acyclicity."""
+    def check(self) -> None:
+        """Check ids, duplicates and acyclicity.
+
+        Raises:
+            ValueError: an id out of range, a neuron listed twice or as both input and output, a connection listed
+                twice or into an input, or a cycle.
+        """
         for name in ("sources", "targets", "inputs", "outputs"):
             _check_ids(name, getattr(self, name), self.neuron_count)
         if len(self.sources) != len(self.targets):
             raise ValueError(f"{len(self.sources)} sources and {len(self.targets)} targets")
-        _check_roles(self)
+        _check_ends(self)
         _check_connections(self)
         if len(self.topological_order) < self.neuron_count:
             stuck = int(np.setdiff1d(np.arange(self.neuron_count), self.topological_order)[0])
@@ -145,6 +146,52 @@ def from_layers(weights: Sequence[Matrix]) -> NeuronGraph:
     )
 
 
+def chain_graph(layers: Sequence[CsrPattern[np.integer]]) -> NeuronGraph:
+    """The network of layers [outputs, inputs] that read each other, neurons numbered layer by layer.
+
+    Connections are listed by target, then source.
+    """
+    firsts = np.cumsum([0, *(layer.column_count for layer in layers)])
+    sources = [layer.indices + first for layer, first in zip(layers, firsts[:-1], strict=True)]
+    targets = [layer.rows + first for layer, first in zip(layers, firsts[1:], strict=True)]
+    last = int(firsts[-1])
+    count = last + layers[-1].row_count
+    return NeuronGraph(
+        count,
+        np.concatenate(sources).astype(np.int64, copy=False),
+        np.concatenate(targets),
+        np.arange(layers[0].column_count),
+        np.arange(last, count),
+    )
+
+
+def check_order(network: NeuronGraph, order: NDArray[np.int64]) -> None:
+    """Refuse an order that is not a permutation of the connections or not topological.
+
+    Raises:
+        ValueError: naming the connection.
+    """
+    count = network.connection_count
+    if order.dtype != np.int64 or order.shape != (count,):
+        raise ValueError(f"order is {order.dtype} of shape {order.shape}, not int64 of shape ({count},)")
+    times = np.bincount(order[(order >= 0) & (order < count)], minlength=count)
+    if np.any(times != 1):
+        wrong = int(np.flatnonzero(times != 1)[0])
+        raise ValueError(f"connection {wrong} occurs {times[wrong]} times in the order")
+    steps = np.empty(count, dtype=np.int64)
+    steps[order] = np.arange(count)
+    final_after = np.full(network.neuron_count, -1, dtype=np.int64)
+    np.maximum.at(final_after, network.targets, steps)
+    early = np.flatnonzero(steps < final_after[network.sources])
+    if len(early):
+        c = int(early[np.argmin(steps[early])])
+        source, last = int(network.sources[c]), int(final_after[network.sources[c]])
+        raise ValueError(
+            f"connection {c} ({source} -> {network.targets[c]}) runs at step {steps[c]}, "
+            f"but neuron {source} is final only after step {last}"
+        )
+
+
 def id_array(ids: ArrayLike) -> NDArray[np.int64]:
     """Ids as the int64 array that `NeuronGraph` holds."""
     return np.asarray(ids, dtype=np.int64)
@@ -168,7 +215,7 @@ def _check_ids(name: str, ids: NDArray[np.int64], neuron_count: int) -> None:
         raise ValueError(f"{name} names neuron {outside[0]}, outside 0 .. {neuron_count - 1}")
 
 
-def _check_roles(network: NeuronGraph) -> None:
+def _check_ends(network: NeuronGraph) -> None:
     for name, ids in (("inputs", network.inputs), ("outputs", network.outputs)):
         unique, counts = np.unique(ids, return_counts=True)
         if np.any(counts > 1):
@@ -201,8 +248,8 @@ def _depths_and_order(network: NeuronGraph) -> tuple[NDArray[np.int64], NDArray[
     while len(ready):
         depths[ready] = len(peeled)
         peeled.append(ready)
-        reached = [network.targets[network.outgoing.of(int(neuron))] for neuron in ready]
-        touched, counts = np.unique(np.concatenate(reached), return_counts=True)
+        _, leaving = network.outgoing.entries(ready)
+        touched, counts = np.unique(network.targets[leaving], return_counts=True)
         waiting[touched] -= counts
         ready = touched[waiting[touched] == 0]
     return depths, np.concatenate(peeled) if peeled else np.zeros(0, dtype=np.int64)

@@ -1,9 +1,8 @@
 """The attribute that holds a depth-first order of a network's neurons and the slots that their values share."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType
 from xdsl.ir import ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -13,12 +12,8 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from redpebble.dialect.tensors import dense_indices, indices_of
-
-if TYPE_CHECKING:
-    from redpebble.dialect.ops.network import NetworkArrays
-
-Indices = NDArray[np.int64]
-
+from redpebble.sparse.csr import Indices
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 MOST_SLOTS = (1 << 16) - 1
 """Slots are numbered by 16 bits in the code."""
@@ -125,30 +120,30 @@ class Lifetimes(NamedTuple):
         return Lifetimes(first, last)
 
 
-def lifetimes_of(input_count: int, arrays: "NetworkArrays", found: DepthFirstOrderAttr) -> Lifetimes:
+def lifetimes_of(graph: NeuronGraph, found: DepthFirstOrderAttr) -> Lifetimes:
     """Return when values are alive: neurons from the run that computes them on, inputs from their first reader's."""
     order = indices_of(found.order)
-    run_of_neuron = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
+    run_of_neuron = np.full(graph.neuron_count, -1, dtype=np.int64)
     run_of_neuron[order] = found.run_of
-    used = run_of_neuron[arrays.targets] >= 0
-    sources, readers = arrays.sources[used], run_of_neuron[arrays.targets[used]]
+    used = run_of_neuron[graph.targets] >= 0
+    sources, readers = graph.sources[used], run_of_neuron[graph.targets[used]]
     last = run_of_neuron.copy()
     np.maximum.at(last, sources, readers)
     never = np.iinfo(np.int64).max
     first = np.where(run_of_neuron >= 0, run_of_neuron, never)
-    np.minimum.at(first, sources, np.where(sources < input_count, readers, never))
+    np.minimum.at(first, sources, np.where(graph.is_input[sources], readers, never))
     return Lifetimes(np.where(first == never, -1, first), last)
 
 
 def verify_depth_first_order(
-    input_count: int, arrays: "NetworkArrays", found: DepthFirstOrderAttr, transposed: Transposed = NOT_TRANSPOSED
+    graph: NeuronGraph, found: DepthFirstOrderAttr, transposed: Transposed = NOT_TRANSPOSED
 ) -> None:
     """Check that each neuron comes after its sources, that outputs are computed, and that no slot is needed twice.
 
     Raises:
         VerifyException: something is wrong; names a neuron or a slot.
     """
-    neuron_count = input_count + len(arrays.biases)
+    neuron_count, input_count = graph.neuron_count, len(graph.inputs)
     order, slots = indices_of(found.order), indices_of(found.slots)
     if len(slots) != neuron_count:
         raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
@@ -157,21 +152,21 @@ def verify_depth_first_order(
     place = np.full(neuron_count, neuron_count, dtype=np.int64)
     place[order] = np.arange(len(order))
     place[:input_count] = -1
-    missing = arrays.outputs[place[arrays.outputs] == neuron_count]
+    missing = graph.outputs[place[graph.outputs] == neuron_count]
     if len(missing):
         raise VerifyException(f"output {missing[0]} is not in the order")
-    computed = place[arrays.targets] < neuron_count
-    early = np.flatnonzero(computed & (place[arrays.sources] >= place[arrays.targets]))
+    computed = place[graph.targets] < neuron_count
+    early = np.flatnonzero(computed & (place[graph.sources] >= place[graph.targets]))
     if len(early):
-        source, target = arrays.sources[early[0]], arrays.targets[early[0]]
+        source, target = graph.sources[early[0]], graph.targets[early[0]]
         raise VerifyException(f"neuron {target} is computed before its source {source}")
     for ends, word, count in (
         (transposed.inputs, "inputs", input_count),
-        (transposed.outputs, "outputs", len(arrays.outputs)),
+        (transposed.outputs, "outputs", len(graph.outputs)),
     ):
         if ends and count % NEIGHBOURS:
             raise VerifyException(f"{count} {word} come from rows or go there, expected a multiple of {NEIGHBOURS}")
-    _verify_slots(lifetimes_of(input_count, arrays, found).transposed(input_count, arrays.outputs, transposed), slots)
+    _verify_slots(lifetimes_of(graph, found).transposed(input_count, graph.outputs, transposed), slots)
 
 
 def _verify_slots(lifetimes: Lifetimes, slots: Indices) -> None:

@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
+from redpebble.sparse.csr import Indices
+from redpebble.sparse.neuron_graph import NeuronGraph
+
 if TYPE_CHECKING:
     from redpebble.dialect.attributes.transfers import TransferCountAttr
-    from redpebble.dialect.ops.network import NetworkArrays
 
 LOAD_BIAS: Final = 0
 LOAD_ROW: Final = 1
@@ -26,12 +29,8 @@ CONNECT: Final = 2
 ACTIVATE: Final = 3
 STORE_ROW: Final = 4
 
-Indices = NDArray[np.int64]
 
-
-def verify_steps(
-    graph: "tuple[int, NetworkArrays]", order: Indices, transfers: "TransferCountAttr", steps: Indices
-) -> None:
+def verify_steps(network: WeightedGraph, order: Indices, transfers: "TransferCountAttr", steps: Indices) -> None:
     """Carry out the steps without values: check that they run `order` and transfer what was counted.
 
     Raises:
@@ -46,21 +45,20 @@ def verify_steps(
     counts = (len(connected), *(int(np.sum(kinds == kind)) for kind in (LOAD_BIAS, LOAD_ROW, STORE_ROW)))
     if counts != transfers.counts:
         raise VerifyException(f"steps make transfers {list(counts)}, counted were {list(transfers.counts)}")
-    _verify_slots(transfers.memory.data - 1, graph, steps)
-    events = _Events.of(graph, steps)
+    _verify_slots(transfers.memory.data - 1, network.graph, steps)
+    events = _Events.of(network, steps)
     wrong = events.places[~events.are_possible()]
     if len(wrong):
         place = int(wrong.min())
         raise VerifyException(f"step {place} {steps[place].tolist()} cannot be carried out there")
-    missing = events.outputs_not_stored(graph[1].outputs)
+    missing = events.outputs_not_stored(network.graph.outputs)
     if len(missing):
         raise VerifyException(f"output {missing[0]} is not stored at the end")
 
 
-def _verify_slots(slot_count: int, graph: "tuple[int, NetworkArrays]", steps: Indices) -> None:
+def _verify_slots(slot_count: int, graph: NeuronGraph, steps: Indices) -> None:
     """Check that kinds, slots and numbers exist."""
-    input_count, arrays = graph
-    numbers = np.where(steps[:, 0] == CONNECT, len(arrays.sources), input_count + len(arrays.biases))
+    numbers = np.where(steps[:, 0] == CONNECT, graph.connection_count, graph.neuron_count)
     limits = np.column_stack((np.full_like(steps[:, :3], slot_count), numbers))
     limits[:, 0] = STORE_ROW + 1
     wrong = np.flatnonzero(np.any((steps < 0) | (steps >= limits), axis=1))
@@ -98,15 +96,15 @@ class _Events:
     is_input: NDArray[np.bool_]
 
     @staticmethod
-    def of(graph: "tuple[int, NetworkArrays]", steps: Indices) -> "_Events":
+    def of(network: WeightedGraph, steps: Indices) -> "_Events":
         """Return the events of steps whose slots and numbers exist."""
-        input_count, arrays = graph
+        graph, input_count = network.graph, network.input_count
         connects = np.flatnonzero(steps[:, 0] == CONNECT)
         connections = steps[connects, 3]
         neurons = steps[:, 3].copy()
-        neurons[connects] = arrays.sources[connections]
+        neurons[connects] = graph.sources[connections]
         kinds = np.concatenate((steps[:, 0], np.full(len(connects), _ADD_TO)))
-        neurons = np.concatenate((neurons, arrays.targets[connections]))
+        neurons = np.concatenate((neurons, graph.targets[connections]))
         slots = np.concatenate((steps[:, 1], steps[connects, 2]))
         places = np.concatenate((np.arange(len(steps)), connects))
         is_load = (kinds == LOAD_BIAS) | (kinds == LOAD_ROW)
@@ -114,11 +112,8 @@ class _Events:
         is_there = _last(slots, places, is_load) == _last(neurons, places, is_load)
         by_neuron = np.lexsort((places, neurons))
         kinds, places, neurons, is_there = kinds[by_neuron], places[by_neuron], neurons[by_neuron], is_there[by_neuron]
-        count = input_count + len(arrays.biases)
-        degrees = np.bincount(arrays.targets, minlength=count)
-        has_activation = np.concatenate(
-            (np.zeros(input_count, dtype=np.int64), (arrays.activation_of >= 0).astype(int))
-        )
+        degrees = graph.in_degrees
+        has_activation = np.append(np.zeros(input_count, dtype=np.int64), network.activation_of >= 0)
         starts_over = (kinds == LOAD_BIAS) & (degrees[neurons] == 0)
         changes = (kinds == _ADD_TO) | (kinds == ACTIVATE)
         done = _running_count(changes, _last_here(neurons, starts_over | _is_first(neurons)))

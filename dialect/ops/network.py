@@ -1,12 +1,12 @@
 """The network op: a whole graph of neurons and connections as one op, so that an order of its connections shows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, Float32Type, IntegerType
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.attributes.memory_steps import verify_steps
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.axis_maps import MixedFeatures, RowWise
 from redpebble.dialect.ops.dense_literals import Floats
 from redpebble.dialect.tensors import (
@@ -37,29 +38,8 @@ from redpebble.dialect.tensors import (
     shape_of,
     shape_text,
 )
-
-Indices = NDArray[np.int64]
-
-
-class NetworkArrays(NamedTuple):
-    """A graph of N neurons, I of them inputs, and W connections.
-
-    Inputs are the neurons 0 to I - 1; neuron I + k is `activations[activation_of[k]]`(biases[k] + the sum over its
-    connections of weight times source), without an activation where `activation_of[k]` is -1. Every connection runs
-    from a smaller to a larger neuron.
-    """
-
-    sources: Indices
-    """[W]; a connection is known by its place here and in the next two."""
-    targets: Indices
-    weights: NDArray[np.float32]
-    biases: NDArray[np.float32]
-    """[N - I]."""
-    activations: tuple[ActivationAttr, ...]
-    activation_of: Indices
-    """[N - I]."""
-    outputs: Indices
-    """Neurons that are no inputs, each once: the features of the results, one result after the other."""
+from redpebble.sparse.csr import Indices
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 
 
 @irdl_op_definition
@@ -103,35 +83,35 @@ class NetworkOp(IRDLOperation):
         "attr-dict `:` functional-type($inputs, $outputs)"
     )
 
-    def __init__(self, inputs: Sequence[SSAValue], arrays: NetworkArrays, features: Sequence[int]) -> None:
+    def __init__(self, inputs: Sequence[SSAValue], network: WeightedGraph, features: Sequence[int]) -> None:
         """Make a network whose results have these numbers of features; their other axes are those of the inputs."""
         leading = shape_of(inputs[0])[:-1]
         super().__init__(
             operands=[inputs],
             properties={
-                "sources": dense_indices(arrays.sources),
-                "targets": dense_indices(arrays.targets),
-                "weights": dense_floats(arrays.weights),
-                "biases": dense_floats(arrays.biases),
-                "activations": ArrayAttr(arrays.activations),
-                "activation_of": dense_indices(arrays.activation_of),
-                "output_neurons": dense_indices(arrays.outputs),
+                "sources": dense_indices(network.graph.sources),
+                "targets": dense_indices(network.graph.targets),
+                "weights": dense_floats(network.weights),
+                "biases": dense_floats(network.biases),
+                "activations": ArrayAttr(network.activations),
+                "activation_of": dense_indices(network.activation_of),
+                "output_neurons": dense_indices(network.graph.outputs),
             },
             result_types=[[f32_tensor((*leading, size)) for size in features]],
         )
 
     @property
-    def arrays(self) -> NetworkArrays:
-        """The graph; the arrays are views."""
-        return NetworkArrays(
-            indices_of(self.sources),
-            indices_of(self.targets),
-            floats_of(self.weights),
-            floats_of(self.biases),
-            self.activations.data,
-            indices_of(self.activation_of),
-            indices_of(self.output_neurons),
-        )
+    def graph(self) -> NeuronGraph:
+        """The neurons and connections; the arrays are views."""
+        inputs, inner = self.input_count, self.biases.get_shape()[0]
+        ends = indices_of(self.sources), indices_of(self.targets)
+        return NeuronGraph(inputs + inner, *ends, np.arange(inputs), indices_of(self.output_neurons))
+
+    @property
+    def weighted_graph(self) -> WeightedGraph:
+        """The graph with what its neurons compute; the arrays are views."""
+        numbers = floats_of(self.weights), floats_of(self.biases)
+        return WeightedGraph(self.graph, *numbers, self.activations.data, indices_of(self.activation_of))
 
     @property
     def input_count(self) -> int:
@@ -159,17 +139,16 @@ class NetworkOp(IRDLOperation):
     def verify_(self) -> None:
         _verify_shapes(self)
         _verify_sizes(self)
-        _verify_graph(self.input_count, self.arrays)
+        network = self.weighted_graph
+        _verify_graph(network)
         if self.order is not None:
-            verify_order(self.input_count, self.arrays, indices_of(self.order))
+            _checked(partial(check_order, network.graph, indices_of(self.order)))
         if self.transfers is not None and (self.order is None or self.transfers.order.data != self.digest()):
             raise VerifyException("transfers were counted for another order")
         if self.steps is not None:
             if self.order is None or self.transfers is None:
                 raise VerifyException("steps without an order and its transfers")
-            verify_steps(
-                (self.input_count, self.arrays), indices_of(self.order), self.transfers, indices_of(self.steps)
-            )
+            verify_steps(network, indices_of(self.order), self.transfers, indices_of(self.steps))
 
 
 def _verify_shapes(op: NetworkOp) -> None:
@@ -209,44 +188,22 @@ def _verify_sizes(op: NetworkOp) -> None:
             raise VerifyException(f"{name}: {array.type}, expected {shape_text(expected)} {kind}")
 
 
-def _verify_graph(input_count: int, arrays: NetworkArrays) -> None:
-    """Check ids, directions and duplicates."""
-    neuron_count = input_count + len(arrays.biases)
-    for name, ids in (("source", arrays.sources), ("target", arrays.targets), ("output", arrays.outputs)):
-        outside = ids[(ids < 0) | (ids >= neuron_count)]
-        if len(outside):
-            raise VerifyException(f"{name} {outside[0]}, expected a neuron from 0 to {neuron_count - 1}")
-    wrong = np.flatnonzero((arrays.sources >= arrays.targets) | (arrays.targets < input_count))
+def _verify_graph(network: WeightedGraph) -> None:
+    """Check ids, directions, duplicates and activations."""
+    graph = network.graph
+    _checked(graph.check)
+    wrong = np.flatnonzero(graph.sources >= graph.targets)
     if len(wrong):
-        source, target = int(arrays.sources[wrong[0]]), int(arrays.targets[wrong[0]])
-        raise VerifyException(
-            f"connection {wrong[0]} runs {source} -> {target}, expected a larger target that is no input"
-        )
-    keys = np.sort(arrays.sources * neuron_count + arrays.targets)
-    twice = keys[:-1][np.diff(keys) == 0]
-    if len(twice):
-        source, target = divmod(int(twice[0]), neuron_count)
-        raise VerifyException(f"two connections run {source} -> {target}")
-    if len(np.unique(arrays.outputs)) < len(arrays.outputs) or np.any(arrays.outputs < input_count):
-        raise VerifyException("an output is an input, or an output twice")
-    known = len(arrays.activations)
-    if np.any((arrays.activation_of < -1) | (arrays.activation_of >= known)):
+        source, target = int(graph.sources[wrong[0]]), int(graph.targets[wrong[0]])
+        raise VerifyException(f"connection {wrong[0]} runs {source} -> {target}, expected a larger target")
+    known = len(network.activations)
+    if np.any((network.activation_of < -1) | (network.activation_of >= known)):
         raise VerifyException(f"an activation number is outside -1 to {known - 1}")
 
 
-def verify_order(input_count: int, arrays: NetworkArrays, order: Indices) -> None:
-    """Check that an order names every connection once, and each after all that its source sums.
-
-    Raises:
-        VerifyException: it does not; names a connection.
-    """
-    count = len(arrays.sources)
-    if order.shape != (count,) or not np.array_equal(np.sort(order), np.arange(count)):
-        raise VerifyException(f"order is no permutation of the {count} connections")
-    places = np.empty(count, dtype=np.int64)
-    places[order] = np.arange(count)
-    last = np.full(input_count + len(arrays.biases), -1, dtype=np.int64)
-    np.maximum.at(last, arrays.targets, places)
-    early = np.flatnonzero(places < last[arrays.sources])
-    if len(early):
-        raise VerifyException(f"connection {early[0]} runs before neuron {arrays.sources[early[0]]} is final")
+def _checked(check: Callable[[], None]) -> None:
+    """Run a check of the graph whose `ValueError` is the fault of the IR."""
+    try:
+        check()
+    except ValueError as error:
+        raise VerifyException(str(error)) from error

@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.network import NetworkArrays
 from redpebble.dialect.tensors import shape_of
 from redpebble.sparse.csr import CscMatrix
-
-Floats = NDArray[np.float32]
+from redpebble.sparse.neuron_graph import chain_graph
 
 
 def chain_of(body: Block) -> list[LinearOp]:
@@ -38,33 +36,21 @@ def only_reader(value: SSAValue) -> Operation | None:
     return uses[0].operation if len(uses) == 1 and uses[0].index == 0 else None
 
 
-def chain_arrays(layers: Sequence[LinearOp]) -> NetworkArrays:
+def weighted_graph_of(layers: Sequence[LinearOp]) -> WeightedGraph:
     """Return a chain of layers as one graph: the inputs are the first neurons, then the outputs of each layer.
 
     Raises:
         ValueError: a weight is not stored sparse, or a bias is no constant.
     """
-    activations: dict[ActivationAttr, int] = {}
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats, NDArray[np.int64]]] = []
-    start = 0
-    for layer in layers:
-        weight, (inputs, outputs) = _weight(layer), shape_of(layer.weight)
-        targets = np.repeat(np.arange(outputs), np.diff(weight.pointers)) + start + inputs
-        bias = np.zeros(outputs, dtype=np.float32) if layer.bias is None else constant_array(layer.bias)
-        if bias is None:
-            raise ValueError("a bias is no constant")
-        number = -1 if layer.activation is None else activations.setdefault(layer.activation, len(activations))
-        parts.append((weight.rows + start, targets, weight.values, bias, np.full(outputs, number, dtype=np.int64)))
-        start += inputs
-    sources, targets, weights, biases, activation_of = zip(*parts, strict=True)
-    return NetworkArrays(
-        np.concatenate(sources),
-        np.concatenate(targets),
-        np.concatenate(weights),
+    weights, biases = [_weight(layer) for layer in layers], [_bias(layer) for layer in layers]
+    activations = tuple(dict.fromkeys(layer.activation for layer in layers if layer.activation is not None))
+    numbers = [-1 if layer.activation is None else activations.index(layer.activation) for layer in layers]
+    return WeightedGraph(
+        chain_graph([weight.pattern for weight in weights]),
+        np.concatenate([weight.values for weight in weights]),
         np.concatenate(biases),
-        tuple(activations),
-        np.concatenate(activation_of),
-        np.arange(start, start + shape_of(layers[-1].weight)[1]),
+        activations,
+        np.repeat(numbers, [len(bias) for bias in biases]),
     )
 
 
@@ -73,3 +59,10 @@ def _weight(layer: LinearOp) -> CscMatrix:
     if isinstance(constant, SparseConstantOp):
         return constant.weight
     raise ValueError("a weight is not stored sparse")
+
+
+def _bias(layer: LinearOp) -> NDArray[np.float32]:
+    bias = np.zeros(shape_of(layer.weight)[1], dtype=np.float32) if layer.bias is None else constant_array(layer.bias)
+    if bias is None:
+        raise ValueError("a bias is no constant")
+    return bias

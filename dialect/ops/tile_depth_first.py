@@ -12,8 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed, verify_depth_first_order
 from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
-from redpebble.dialect.tensors import shape_of
+from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
 
 if TYPE_CHECKING:
     from redpebble.dialect.ops.layers import LinearOp
@@ -193,7 +192,7 @@ def verify_depth_first(body: Block, schedule: DepthFirstAttr) -> None:
             raise VerifyException("only the first layer reads rows, and only the last one writes them")
         members = layers[group.first.data : group.last.data + 1]
         try:
-            arrays = chain_arrays(members)
+            network = weighted_graph_of(members)
         except ValueError as error:
             raise VerifyException(f"layers {group.first.data} to {group.last.data}: {error}") from error
-        verify_depth_first_order(shape_of(members[0].weight)[0], arrays, group.neuron_order)
+        verify_depth_first_order(network.graph, group.neuron_order)

@@ -103,7 +103,7 @@ def _split(op: SplitOp, x: Floats) -> Sequence[Floats]:
 
 def _network(op: NetworkOp, *inputs: Floats) -> Sequence[Floats]:
     ends = np.cumsum([shape_of(output)[-1] for output in op.outputs])
-    return np.split(run_network(op.arrays, inputs), ends[:-1], -1)
+    return np.split(run_network(op.weighted_graph, inputs), ends[:-1], -1)
 
 
 def _grouped_layers(op: GroupedLayersOp, x: Floats, *parameters: Floats) -> Floats:

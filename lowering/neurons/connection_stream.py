@@ -63,7 +63,7 @@ def working_rows(op: NetworkOp) -> WorkingRows:
         raise ValueError("pebble.network has no steps, pebble-plan-steps writes them")
     steps = indices_of(op.steps)
     stored = np.unique(steps[steps[:, 0] == STORE_ROW, 3])
-    spilled = np.setdiff1d(stored, op.arrays.outputs)
+    spilled = np.setdiff1d(stored, op.graph.outputs)
     return WorkingRows(int(steps[:, 1:3].max(initial=0)) + 1, tuple(spilled.tolist()))
 
 
@@ -91,16 +91,16 @@ class _Packing:
         widths = [shape_of(value)[-1] for value in (*op.inputs, *op.outputs)]
         places = [(buffer, row) for buffer, width in enumerate(widths) for row in range(width)]
         places += [(len(widths), row) for row in range(len(spilled))]
-        arrays = op.arrays
-        neurons = [*range(op.input_count), *arrays.outputs.tolist(), *spilled]
+        network = op.weighted_graph
+        neurons = [*range(op.input_count), *network.graph.outputs.tolist(), *spilled]
         assert op.steps is not None
         return _Packing(
             [tuple(step) for step in indices_of(op.steps).tolist()],
             dict(zip(neurons, places, strict=True)),
             op.input_count,
-            arrays.biases.view(np.uint32).tolist(),
-            arrays.weights.view(np.uint32).tolist(),
-            arrays.activation_of.tolist(),
+            network.biases.view(np.uint32).tolist(),
+            network.weights.view(np.uint32).tolist(),
+            network.activation_of.tolist(),
         )
 
     def stream(self) -> NDArray[np.uint32]:

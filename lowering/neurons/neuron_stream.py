@@ -21,8 +21,10 @@ from redpebble.dialect.attributes.depth_first_order import (
     Transposed,
     lifetimes_of,
 )
-from redpebble.dialect.ops.network import NetworkArrays
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.tensors import indices_of
+from redpebble.sparse.csr import Indices
+from redpebble.sparse.neuron_graph import NeuronGraph
 
 HEAD_WORDS = 4
 MOVE_WORDS = 3
@@ -33,18 +35,17 @@ NEURON_WORDS = 2
 WORDS_AHEAD = 1024
 """Words behind the end that may be fetched."""
 
-Indices = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 
 class _Layout:
     """Where everything stands in the stream."""
 
-    def __init__(self, arrays: NetworkArrays, found: DepthFirstOrderAttr, transposed: Transposed) -> None:
+    def __init__(self, network: WeightedGraph, found: DepthFirstOrderAttr, transposed: Transposed) -> None:
         order, run_of = indices_of(found.order), found.run_of
-        neuron_count = found.slots.get_shape()[0]
-        self.input_count = neuron_count - len(arrays.biases)
-        activation_of = arrays.activation_of[order - self.input_count]
+        graph = network.graph
+        self.input_count = network.input_count
+        activation_of = network.activation_of[order - self.input_count]
         changes = np.append(0, np.flatnonzero(np.diff(run_of) | np.diff(activation_of)) + 1)[: max(1, len(order))]
         self.order = order
         self.starts: Indices = changes if len(order) else np.zeros(0, dtype=np.int64)
@@ -52,13 +53,11 @@ class _Layout:
         self.lengths = np.diff(np.append(self.starts, len(order)))
         self.activations = activation_of[self.starts]
         self.run_of = np.repeat(np.arange(len(self.starts)), self.lengths)
-        self.connections = np.argsort(arrays.targets, kind="stable")
-        ends = np.searchsorted(arrays.targets[self.connections], np.arange(neuron_count + 1))
-        self.firsts, self.counts = ends[order], ends[order + 1] - ends[order]
-        place = np.full(neuron_count, -1, dtype=np.int64)
+        self.counts, self.connections = graph.in_degrees[order], graph.incoming.taken(order).indices
+        place = np.full(graph.neuron_count, -1, dtype=np.int64)
         place[order] = self.run_of
-        self.arriving = self._arriving(lifetimes_of(self.input_count, arrays, found), found, transposed.inputs)
-        self.leaving = _in_order(arrays.outputs, self._together(place[arrays.outputs], transposed.outputs))
+        self.arriving = self._arriving(lifetimes_of(graph, found), found, transposed.inputs)
+        self.leaving = _in_order(graph.outputs, self._together(place[graph.outputs], transposed.outputs))
 
     def _arriving(self, alive: Lifetimes, found: DepthFirstOrderAttr, transposed: bool) -> Indices:
         """Return the inputs that are read, in the order in which they arrive, and when, [2, inputs read]."""
@@ -82,12 +81,12 @@ def _in_order(neurons: Indices, runs: Indices) -> Indices:
     return np.stack([neurons[order], runs[order]])
 
 
-def pack_neurons(arrays: NetworkArrays, found: DepthFirstOrderAttr, transposed: Transposed) -> Words:
+def pack_neurons(network: WeightedGraph, found: DepthFirstOrderAttr, transposed: Transposed) -> Words:
     """Return the stream of a graph in a depth-first order, [words]; transposed ends are rows of the batch."""
-    layout = _Layout(arrays, found, transposed)
+    layout = _Layout(network, found, transposed)
     slots, count = indices_of(found.slots), len(layout.starts)
     into = _Moves(layout.arriving, layout.input_count if transposed.inputs else 0)
-    out = _Moves(layout.leaving, len(arrays.outputs) if transposed.outputs else 0)
+    out = _Moves(layout.leaving, len(network.graph.outputs) if transposed.outputs else 0)
     arrivals, departures = into.counts(count), out.counts(count)
     sizes = NEURON_WORDS + layout.counts + (layout.counts + 1) // 2
     neurons = np.bincount(layout.run_of, weights=sizes, minlength=count).astype(np.int64)
@@ -96,19 +95,18 @@ def pack_neurons(arrays: NetworkArrays, found: DepthFirstOrderAttr, transposed: 
     words = np.zeros(int(totals.sum()) + HEAD_WORDS + WORDS_AHEAD, dtype=np.uint32)
     for index, values in enumerate((layout.lengths, arrivals, departures, layout.activations + 1)):
         words[heads + index] = values
-    rows = _buffer_rows(layout.input_count, arrays)
+    rows = _buffer_rows(network.graph)
     into.write(words, heads + HEAD_WORDS, slots, rows)
     out.write(words, heads + HEAD_WORDS + into.words * arrivals + neurons, slots, rows)
     before = np.cumsum(sizes) - sizes
     own = before - before[layout.starts][layout.run_of]
     at = (heads + HEAD_WORDS + into.words * arrivals)[layout.run_of] + own
     words[at] = slots[layout.order] | (layout.counts << 16)
-    words[at + 1] = arrays.biases.view(np.uint32)[layout.order - layout.input_count]
+    words[at + 1] = network.biases.view(np.uint32)[layout.order - layout.input_count]
     within = np.arange(int(layout.counts.sum())) - np.repeat(np.cumsum(layout.counts) - layout.counts, layout.counts)
-    chosen = layout.connections[np.repeat(layout.firsts, layout.counts) + within]
-    words[np.repeat(at + NEURON_WORDS, layout.counts) + within] = arrays.weights.view(np.uint32)[chosen]
-    halves = words.view(np.uint16)
-    halves[np.repeat(2 * (at + NEURON_WORDS + layout.counts), layout.counts) + within] = slots[arrays.sources[chosen]]
+    words[np.repeat(at + NEURON_WORDS, layout.counts) + within] = network.weights.view(np.uint32)[layout.connections]
+    halves, sources = words.view(np.uint16), network.graph.sources[layout.connections]
+    halves[np.repeat(2 * (at + NEURON_WORDS + layout.counts), layout.counts) + within] = slots[sources]
     return words
 
 
@@ -151,10 +149,10 @@ class _Moves:
         return self.moving[:, ::NEIGHBOURS] if self.features else self.moving
 
 
-def _buffer_rows(input_count: int, arrays: NetworkArrays) -> Indices:
+def _buffer_rows(graph: NeuronGraph) -> Indices:
     """Return buffer and row of each input, in buffer 0, and of each output, in buffer 1, [neurons, 2]."""
-    rows = np.zeros((input_count + len(arrays.biases), 2), dtype=np.int64)
-    rows[:input_count, 1] = np.arange(input_count)
-    rows[arrays.outputs, 0] = 1
-    rows[arrays.outputs, 1] = np.arange(len(arrays.outputs))
+    rows = np.zeros((graph.neuron_count, 2), dtype=np.int64)
+    rows[graph.inputs, 1] = np.arange(len(graph.inputs))
+    rows[graph.outputs, 0] = 1
+    rows[graph.outputs, 1] = np.arange(len(graph.outputs))
     return rows

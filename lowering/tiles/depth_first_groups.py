@@ -6,10 +6,10 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.network import NetworkArrays
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
+from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
 
 
 class LayerGroup(NamedTuple):
@@ -29,9 +29,9 @@ class LayerGroup(NamedTuple):
         """The layer whose result the group writes."""
         return self.layers[-1]
 
-    def graph(self) -> NetworkArrays:
+    def graph(self) -> WeightedGraph:
         """Return the group as a graph of neurons."""
-        return chain_arrays(self.layers)
+        return weighted_graph_of(self.layers)
 
     @property
     def transposed_values(self) -> set[SSAValue]:

@@ -20,7 +20,6 @@ See `redpebble.theory.pebbling.bounds.bounds`.
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -31,10 +30,9 @@ from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr
 from redpebble.dialect.attributes.transfers import POLICIES, InstanceBoundAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, chain_graph
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, Policy
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
@@ -62,7 +60,7 @@ class AnnotateIoBounds(ModulePass):
                 if self.memory is not None:
                     found.bound = self._instance_bound(network_of(weight), self.memory)
             elif isinstance(found, NetworkOp) and self.memory is not None:
-                found.bound = self._instance_bound(network_of_op(found), self.memory)
+                found.bound = self._instance_bound(found.graph, self.memory)
 
     def _instance_bound(self, network: NeuronGraph, memory: int) -> InstanceBoundAttr:
         # loads a compiler, which nothing else here needs
@@ -92,11 +90,4 @@ def bounds_of(weight: Weight) -> IoBoundsAttr:
 def network_of(weight: Weight) -> NeuronGraph:
     """Return the network of one layer: inputs are the first neurons, outputs those behind them."""
     matrix = weight if isinstance(weight, CscMatrix) else CscMatrix.from_dense(weight)
-    inputs, outputs = matrix.shape
-    return NeuronGraph(
-        neuron_count=inputs + outputs,
-        sources=matrix.rows.astype(np.int64),
-        targets=matrix.columns + inputs,
-        inputs=np.arange(inputs, dtype=np.int64),
-        outputs=np.arange(inputs, inputs + outputs, dtype=np.int64),
-    )
+    return chain_graph([matrix.pattern])

@@ -33,7 +33,7 @@ from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
 from redpebble.passes.analysis.clusters import boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.network_rows import NetworkRows
-from redpebble.passes.rewriting.network_builder import NetworkDraft
+from redpebble.passes.rewriting.network_builder import NetworkBuilder
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
 
@@ -74,14 +74,14 @@ class _Region:
         """Return the network and reshapes around it; users of what the ops computed now read what it computes."""
         inputs, results = boundary_of(self.ops)
         produced = [result for op in self.ops for result in op.results]
-        draft = NetworkDraft({value: self._axes(value) for value in (*inputs, *produced)})
+        builder = NetworkBuilder({value: self._axes(value) for value in (*inputs, *produced)})
         for value in inputs:
-            draft.add_input(value)
+            builder.add_input(value)
         for op in self.ops:
-            draft.add(op)
+            builder.add(op)
         before = [self._with_rank_of(inputs[0], value) for value in inputs]
         flat = [value if reshape is None else reshape.result for value, reshape in zip(inputs, before, strict=True)]
-        network = NetworkOp(flat, draft.finish(results), [self._feature_count(value) for value in results])
+        network = NetworkOp(flat, builder.finish(results), [self._feature_count(value) for value in results])
         after: list[Operation] = []
         for old, new in zip(results, network.outputs, strict=True):
             new.name_hint = old.name_hint

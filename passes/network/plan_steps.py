@@ -22,7 +22,6 @@ from xdsl.utils.exceptions import PassFailedException
 from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, LOAD_BIAS, LOAD_ROW, STORE_ROW
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import dense_indices, indices_of
-from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.theory.pebbling.machine import Memory, Policy
 from redpebble.theory.pebbling.machine_steps import StepKind, plan_steps
 
@@ -53,11 +52,11 @@ def _plan(op: NetworkOp, pass_name: str) -> None:
         raise PassFailedException(f"{pass_name}: a network has no order yet, pebble-schedule-connections writes one")
     policy = cast("Policy", op.transfers.policy.data)
     memory = Memory(op.transfers.memory.data, policy)
-    steps = plan_steps(network_of_op(op), indices_of(op.order), memory)
+    steps = plan_steps(op.graph, indices_of(op.order), memory)
     neurons = np.maximum(steps[:, 3] - op.input_count, 0)
     finishes = steps[:, 0] == StepKind.FINISH
     has_activation = np.zeros(len(steps), dtype=np.bool_)
-    has_activation[finishes] = op.arrays.activation_of[neurons[finishes]] >= 0
+    has_activation[finishes] = op.weighted_graph.activation_of[neurons[finishes]] >= 0
     steps = steps[~finishes | has_activation]
     kinds = np.array([KINDS[kind] for kind in StepKind], dtype=np.int64)
     op.steps = dense_indices(np.column_stack((kinds[steps[:, 0]], steps[:, 1:])))

@@ -23,11 +23,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp
-from redpebble.dialect.ops.network import NetworkArrays, NetworkOp
-from redpebble.dialect.semantics.network import neuron_depths
+from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -42,7 +42,7 @@ class RestoreLayers(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for network in [found for found in op.walk() if isinstance(found, NetworkOp)]:
-            layers = _Layers(network.arrays, network.input_count)
+            layers = _Layers(network.weighted_graph)
             results = layers.build(network)
             block = network.parent_block()
             assert block is not None
@@ -72,8 +72,7 @@ class _Connections(NamedTuple):
 class _Layers:
     """The layers so far."""
 
-    arrays: NetworkArrays
-    input_count: int
+    network: WeightedGraph
     groups: list[_Group] = field(default_factory=list[_Group])
     ops: list[Operation] = field(default_factory=list[Operation])
 
@@ -84,24 +83,23 @@ class _Layers:
             width = shape_of(value)[-1]
             self.groups.append(_Group(value, np.arange(first, first + width)))
             first += width
-        count = self.input_count + len(self.arrays.biases)
-        depths = neuron_depths(self.arrays, count)[self.input_count :]
-        kinds = np.stack((depths, self.arrays.activation_of))
+        graph, input_count = self.network.graph, self.network.input_count
+        kinds = np.stack((graph.depths[input_count:], self.network.activation_of))
         pairs: list[tuple[int, int]] = np.unique(kinds, axis=1).T.tolist()
         for depth, number in pairs:
-            neurons = np.flatnonzero((kinds[0] == depth) & (kinds[1] == number)) + self.input_count
-            activation = None if number < 0 else self.arrays.activations[number]
+            neurons = np.flatnonzero((kinds[0] == depth) & (kinds[1] == number)) + input_count
+            activation = None if number < 0 else self.network.activations[number]
             self.groups.append(_Group(self._layer(neurons, activation), neurons))
         ends = np.cumsum([shape_of(value)[-1] for value in op.outputs])
-        return [self._gathered(part) for part in np.split(self.arrays.outputs, ends[:-1])]
+        return [self._gathered(part) for part in np.split(graph.outputs, ends[:-1])]
 
     def _layer(self, neurons: Ids, activation: ActivationAttr | None) -> SSAValue:
-        place = np.full(self.input_count + len(self.arrays.biases), -1, dtype=np.int64)
+        place = np.full(self.network.graph.neuron_count, -1, dtype=np.int64)
         place[neurons] = np.arange(len(neurons))
-        into = np.flatnonzero(place[self.arrays.targets] >= 0)
-        targets = place[self.arrays.targets[into]]
-        connections = _Connections(self.arrays.sources[into], targets, self.arrays.weights[into])
-        bias = ConstantOp(self.arrays.biases[neurons - self.input_count])
+        graph = self.network.graph
+        into = np.flatnonzero(place[graph.targets] >= 0)
+        connections = _Connections(graph.sources[into], place[graph.targets[into]], self.network.weights[into])
+        bias = ConstantOp(self.network.biases[neurons - self.network.input_count])
         self.ops.append(bias)
         return self._linear(connections, bias.result, activation)
 
@@ -118,7 +116,7 @@ class _Layers:
 
     def _linear(self, connections: _Connections, bias: SSAValue, activation: ActivationAttr | None) -> SSAValue:
         x, neurons = self._sources(np.unique(connections.sources))
-        row = np.full(self.input_count + len(self.arrays.biases), -1, dtype=np.int64)
+        row = np.full(self.network.graph.neuron_count, -1, dtype=np.int64)
         row[neurons] = np.arange(len(neurons))
         rows, outputs = row[connections.sources], shape_of(bias)[0]
         by_column = np.lexsort((rows, connections.targets))

@@ -20,7 +20,6 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.theory.pebbling.machine import TransferCount
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
 
@@ -51,7 +50,7 @@ class ScheduleConnections(ModulePass):
             request = SearchRequest(self.memory, self.policy, proposals=self.proposals)
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
-        found = search_order(network_of_op(op), request, np.random.default_rng(self.seed))
+        found = search_order(op.graph, request, np.random.default_rng(self.seed))
         op.set_order(found.order, (self.memory, self.policy), counts_of(found.counts))
 
 

@@ -15,22 +15,84 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.ops.network import NetworkArrays
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.weights import weight_of
-from redpebble.passes.rewriting.feature_sums import Doubles, Ids, Sums
 from redpebble.sparse.csr import CscMatrix
+from redpebble.sparse.neuron_graph import NeuronGraph
+
+Ids = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Features of `shape`; feature f is biases[f] + the sum of weights[e] * neuron sources[e] over features[e] = f."""
+
+    shape: tuple[int, ...]
+    features: Ids
+    sources: Ids
+    weights: Doubles
+    biases: Doubles
+
+    @staticmethod
+    def copies(neurons: Ids) -> Sums:
+        """Return each neuron as a sum of one connection of weight 1."""
+        count = neurons.size
+        return Sums(neurons.shape, np.arange(count), neurons.reshape(-1), np.ones(count), np.zeros(count))
+
+    def scaled(self, factors: Doubles) -> Sums:
+        """Return feature f times factors[f]."""
+        return Sums(
+            self.shape, self.features, self.sources, self.weights * factors[self.features], self.biases * factors
+        )
+
+    def plus(self, other: Sums) -> Sums:
+        """Return the sums of two values of the same shape."""
+        return Sums(
+            self.shape,
+            np.concatenate((self.features, other.features)),
+            np.concatenate((self.sources, other.sources)),
+            np.concatenate((self.weights, other.weights)),
+            self.biases + other.biases,
+        )
+
+    def selected(self, chosen: Ids) -> Sums:
+        """Return the features `chosen`, each at most once, in the shape of `chosen`."""
+        place = np.full(len(self.biases), -1, dtype=np.int64)
+        place[chosen.reshape(-1)] = np.arange(chosen.size)
+        stays = place[self.features] >= 0
+        entries = place[self.features[stays]], self.sources[stays], self.weights[stays]
+        return Sums(chosen.shape, *entries, self.biases[chosen.reshape(-1)])
+
+    @staticmethod
+    def nothing(biases: Doubles, shape: tuple[int, ...]) -> Sums:
+        """Return features without connections."""
+        empty = np.zeros(0, dtype=np.int64)
+        return Sums(shape, empty, empty, np.zeros(0), biases)
+
+    def followed_by(self, other: Sums) -> Sums:
+        """Return the features of both, one after the other along a single axis."""
+        count = len(self.biases)
+        return Sums(
+            (count + len(other.biases),),
+            np.concatenate((self.features, count + other.features)),
+            np.concatenate((self.sources, other.sources)),
+            np.concatenate((self.weights, other.weights)),
+            np.concatenate((self.biases, other.biases)),
+        )
+
 
 Features = Ids | Sums
 """Features of a value of the graph: the neurons that they are, in their shape, or sums that are none yet."""
 
 
 @dataclass
-class NetworkDraft:
+class NetworkBuilder:
     """Neurons and connections so far; neurons are numbered as they come, so that connections run upwards."""
 
     leading_axes: dict[SSAValue, int]
@@ -86,7 +148,7 @@ class NetworkDraft:
             self.features[value] = features
         return features
 
-    def finish(self, results: Sequence[SSAValue]) -> NetworkArrays:
+    def finish(self, results: Sequence[SSAValue]) -> WeightedGraph:
         """Return the graph whose outputs are the features of `results`, without the neurons they do not need.
 
         A feature that is an input, or in the results already, becomes a neuron of its own: one connection of weight 1.
@@ -103,17 +165,15 @@ class NetworkDraft:
             own = neurons.copy()
             own[copied] = self._new_targets(Sums.copies(neurons[copied]), None)
             chosen.append(own)
-        outputs = np.concatenate(chosen)
-        arrays = NetworkArrays(
-            _ids(self.sources),
-            _ids(self.targets),
+        ends = _ids(self.sources), _ids(self.targets)
+        network = WeightedGraph(
+            NeuronGraph(self.neuron_count, *ends, np.arange(input_count), np.concatenate(chosen)),
             _doubles(self.weights),
             _doubles(self.biases),
             tuple(self.activations),
             _ids(self.activation_of),
-            outputs,
         )
-        return without_dead_neurons(arrays, input_count)
+        return without_dead_neurons(network)
 
     def _shape(self, value: SSAValue) -> tuple[int, ...]:
         """Return the known sizes of the features' axes."""
@@ -230,27 +290,25 @@ class NetworkDraft:
         return neurons
 
 
-def without_dead_neurons(arrays: NetworkArrays, input_count: int) -> NetworkArrays:
+def without_dead_neurons(network: WeightedGraph) -> WeightedGraph:
     """Return the graph without the neurons from which no connection leads to an output; inputs stay."""
-    neuron_count = input_count + len(arrays.biases)
-    needed = np.zeros(neuron_count, dtype=np.bool_)
-    needed[arrays.outputs] = True
+    graph, input_count = network.graph, network.input_count
+    needed = graph.is_output.copy()
     while True:
         before = int(needed.sum())
-        needed[arrays.sources[needed[arrays.targets]]] = True
+        needed[graph.sources[needed[graph.targets]]] = True
         if int(needed.sum()) == before:
             break
     needed[:input_count] = True
     number = np.cumsum(needed) - 1
-    kept, inner = needed[arrays.targets], needed[input_count:]
-    return NetworkArrays(
-        number[arrays.sources[kept]],
-        number[arrays.targets[kept]],
-        arrays.weights[kept],
-        arrays.biases[inner],
-        arrays.activations,
-        arrays.activation_of[inner],
-        number[arrays.outputs],
+    kept, inner = needed[graph.targets], needed[input_count:]
+    ends = number[graph.sources[kept]], number[graph.targets[kept]]
+    return WeightedGraph(
+        NeuronGraph(int(needed.sum()), *ends, graph.inputs, number[graph.outputs]),
+        network.weights[kept],
+        network.biases[inner],
+        network.activations,
+        network.activation_of[inner],
     )
 
 

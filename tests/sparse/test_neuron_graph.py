@@ -35,18 +35,18 @@ def test_a_malformed_network_is_refused(
     connections: list[tuple[int, int]], inputs: list[int], outputs: list[int], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        network_of(connections, inputs, outputs)
+        network_of(connections, inputs, outputs).check()
 
 
 def test_ids_of_another_type_are_refused() -> None:
     ids = cast("NDArray[np.int64]", np.zeros(1, dtype=np.int32))
     with pytest.raises(ValueError, match="sources is int32 of rank 1, not int64 of rank 1"):
-        NeuronGraph(2, ids, ids, ids, ids)
+        NeuronGraph(2, ids, ids, ids, ids).check()
 
 
 def test_sources_and_targets_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="1 sources and 2 targets"):
-        NeuronGraph(3, id_array([0]), id_array([1, 2]), id_array([0]), id_array([2]))
+        NeuronGraph(3, id_array([0]), id_array([1, 2]), id_array([0]), id_array([2])).check()
 
 
 def test_layers_become_consecutive_neurons() -> None:

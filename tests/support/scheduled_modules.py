@@ -8,7 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.kernels import ActivationAttr
-from redpebble.dialect.ops.network import NetworkArrays, NetworkOp
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
+from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import counts_of
@@ -31,21 +32,19 @@ def numbered(network: NeuronGraph) -> NeuronGraph:
     return NeuronGraph(network.neuron_count, *ends, np.sort(number[network.inputs]), number[network.outputs])
 
 
-def arrays_for(network: NeuronGraph, rng: np.random.Generator) -> NetworkArrays:
+def arrays_for(network: NeuronGraph, rng: np.random.Generator) -> WeightedGraph:
     """Random weights, biases and activations for a graph that `numbered` returned."""
     inner = network.neuron_count - len(network.inputs)
-    return NetworkArrays(
-        network.sources,
-        network.targets,
+    return WeightedGraph(
+        network,
         rng.standard_normal(network.connection_count).astype(np.float32),
         rng.standard_normal(inner).astype(np.float32),
         ACTIVATIONS,
         rng.integers(-1, len(ACTIVATIONS), inner),
-        network.outputs,
     )
 
 
-def network_module(arrays: NetworkArrays, operands: Sequence[int], results: Sequence[int]) -> ModuleOp:
+def network_module(arrays: WeightedGraph, operands: Sequence[int], results: Sequence[int]) -> ModuleOp:
     """A function of one network: its operands and results have these numbers of features."""
 
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:

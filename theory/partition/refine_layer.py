@@ -2,6 +2,7 @@
 
 A proposal moves a group to another part, or swaps two. It changes which parts use the layer's nets, and who owns
 inputs of the next layer; both changes are counted exactly, in values sent, with messages as so many values each.
+Groups and nets are those of `redpebble.theory.partition.hypergraph`.
 """
 
 from __future__ import annotations

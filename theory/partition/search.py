@@ -144,7 +144,7 @@ def _best_parts(chain: Chain, request: PartitionRequest) -> list[Owners]:
 
 def _steps(chain: Chain) -> int:
     """Return the nets and outputs that one proposal for each group visits."""
-    return sum(len(layer.group_nets.items) + len(layer.members.items) for layer in chain.layers)
+    return sum(len(layer.group_nets.indices) + len(layer.members.indices) for layer in chain.layers)
 
 
 def _annealed(chain: Chain, start: list[Owners], request: PartitionRequest) -> list[Owners]:

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.pebbling.eviction import EvictionPolicy, FarthestNextUse, LeastRecentlyUsed, RandomChoice, Use
 
 Policy = Literal["min", "lru", "random"]
@@ -110,33 +110,6 @@ def count_levels(
 ) -> tuple[TransferCount, ...]:
     """Count the traffic below each level of a hierarchy, each level as if it were the only fast memory."""
     return tuple(count_transfers(network, order, memory, rng) for memory in memories)
-
-
-def check_order(network: NeuronGraph, order: NDArray[np.int64]) -> None:
-    """Refuse an order that is not a permutation of the connections or not topological.
-
-    Raises:
-        ValueError: naming the connection.
-    """
-    count = network.connection_count
-    if order.dtype != np.int64 or order.shape != (count,):
-        raise ValueError(f"order is {order.dtype} of shape {order.shape}, not int64 of shape ({count},)")
-    times = np.bincount(order[(order >= 0) & (order < count)], minlength=count)
-    if np.any(times != 1):
-        wrong = int(np.flatnonzero(times != 1)[0])
-        raise ValueError(f"connection {wrong} occurs {times[wrong]} times in the order")
-    steps = np.empty(count, dtype=np.int64)
-    steps[order] = np.arange(count)
-    final_after = np.full(network.neuron_count, -1, dtype=np.int64)
-    np.maximum.at(final_after, network.targets, steps)
-    early = np.flatnonzero(steps < final_after[network.sources])
-    if len(early):
-        c = int(early[np.argmin(steps[early])])
-        source, last = int(network.sources[c]), int(final_after[network.sources[c]])
-        raise ValueError(
-            f"connection {c} ({source} -> {network.targets[c]}) runs at step {steps[c]}, "
-            f"but neuron {source} is final only after step {last}"
-        )
 
 
 class _Machine:

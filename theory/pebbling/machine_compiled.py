@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.pebbling.machine import Memory, TransferCount, check_order
+from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.max_tree import PlaceSet, clear, empty_place_set, is_marked, largest, mark
 
 Ids = NDArray[np.int64]

@@ -15,7 +15,6 @@ from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.frontend.import_model import Source
 from redpebble.options import Options
-from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.pipeline import build, run_stages
 from redpebble.sparse.neuron_graph import NeuronGraph
 
@@ -50,7 +49,7 @@ def flat_model(source: Source) -> FlatModel:
 def flattened(module: ModuleOp, options: Options) -> FlatModel:
     """Return the graphs of a simplified module, which is of no use afterwards; their kernels are of no interest."""
     run_stages(module, replace(options, goal="neurons"), after="choose", until="flatten")
-    networks = tuple(network_of_op(op) for op in module.walk() if isinstance(op, NetworkOp))
+    networks = tuple(op.graph for op in module.walk() if isinstance(op, NetworkOp))
     return FlatModel(networks, _cuts(module))
 
 

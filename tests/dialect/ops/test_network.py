@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, verify_steps
-from redpebble.dialect.ops.network import NetworkArrays
+from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.semantics.activations import activate
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import dense_indices, indices_of
@@ -19,7 +19,7 @@ from tests.support.random_orders import random_order
 from tests.support.scheduled_modules import arrays_for, network_module, network_op, numbered, set_order
 
 
-def drawn(network: NeuronGraph, seed: int) -> tuple[NeuronGraph, NetworkArrays]:
+def drawn(network: NeuronGraph, seed: int) -> tuple[NeuronGraph, WeightedGraph]:
     graph = numbered(network)
     return graph, arrays_for(graph, np.random.default_rng(seed))
 
@@ -86,7 +86,7 @@ def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(
         changed = steps.copy()
         changed[place, column] += data.draw(st.sampled_from([-1, 1]))
     with pytest.raises(VerifyException):
-        verify_steps((op.input_count, op.arrays), indices_of(op.order), op.transfers, changed)
+        verify_steps(op.weighted_graph, indices_of(op.order), op.transfers, changed)
 
 
 def test_the_text_of_a_schedule_reads_back() -> None:

@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: target 4, expected a neuron from 0 to 3
+  // CHECK: targets names neuron 4, outside 0 .. 3
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 4]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: connection 2 runs 3 -> 2, expected a larger target that is no input
+  // CHECK: connection 2 runs 3 -> 2, expected a larger target
   %y = pebble.network %x sources dense<[0, 1, 3]> : tensor<3xi64> targets dense<[2, 2, 2]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -57,7 +57,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: connection 0 runs 0 -> 1, expected a larger target that is no input
+  // CHECK: connection 0 runs 0 -> 1, into an input
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[1, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -65,7 +65,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: two connections run 0 -> 2
+  // CHECK: both run 0 -> 2
   %y = pebble.network %x sources dense<[0, 0, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -73,7 +73,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: an output is an input, or an output twice
+  // CHECK: neuron 1 is both input and output
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<1> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -89,7 +89,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: order is no permutation of the 3 connections
+  // CHECK: times in the order
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 1]> : tensor<3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -97,7 +97,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: connection 2 runs before neuron 2 is final
+  // CHECK: but neuron 2 is final only after step
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 2, 1]> : tensor<3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }

@@ -13,14 +13,13 @@ from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_arrays, chain_of
+from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, placed_graph
 from tests.support.lowering_modules import each_target, native, tiled
 
@@ -51,20 +50,11 @@ def run_depth_first(module: ModuleOp, blocks: Blocks) -> None:
     """Write one group of all layers on the tile of a module."""
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
     chain = chain_of(tile.body.block)
-    arrays = chain_arrays(chain)
-    count, inputs = len(arrays.biases), module_inputs(chain[0])
-    network = NeuronGraph(inputs + count, arrays.sources, arrays.targets, np.arange(inputs), arrays.outputs)
-    found = order_neurons(placed_graph(network), blocks)
+    found = order_neurons(placed_graph(weighted_graph_of(chain).graph), blocks)
     order = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
     group = LayerGroupAttr.of((0, len(chain) - 1), "by the test", order, NOT_TRANSPOSED)
     tile.depth_first = DepthFirstAttr.of(1, [group])
     module.verify()
-
-
-def module_inputs(layer: LinearOp) -> int:
-    constant = layer.weight.owner
-    assert isinstance(constant, SparseConstantOp)
-    return constant.weight.shape[0]
 
 
 def assert_agrees(widths: Sequence[int], density: float, target: CpuTarget, seed: int) -> None:

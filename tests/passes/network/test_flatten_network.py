@@ -5,7 +5,6 @@ from hypothesis import given, settings
 
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.passes.network.flatten_network import FlattenNetwork
 from redpebble.passes.network.restore_layers import RestoreLayers
 from tests.passes.pass_texts import all_of, assert_same_function, only, parse, run
@@ -20,7 +19,7 @@ def test_a_graph_computes_what_its_layers_computed_and_holds_all_of_them(seed: i
     assert_same_function(before, after, [feeds_for(before, batch, seed) for batch in BATCHES])
     assert not all_of(after, LinearOp)
     for op in all_of(after, NetworkOp):
-        assert network_of_op(op).connection_count == len(op.arrays.weights)
+        assert op.graph.connection_count == len(op.weighted_graph.weights)
 
 
 @settings(max_examples=50, deadline=None)
@@ -53,7 +52,7 @@ func.func @main(%x: tensor<?x2xf32> {pebble.name = "x"}) -> tensor<?x2xf32> {
 def test_a_sum_that_is_read_twice_is_a_neuron_before_its_activation_is_one() -> None:
     """2 inputs, 2 sums, 2 activated, 2 outputs; 4 connections into the sums, 2 each into the others and 2 more."""
     op = only(run(parse(SHARED), FlattenNetwork()), NetworkOp)
-    assert (op.input_count, len(op.arrays.biases), len(op.arrays.sources)) == (2, 6, 4 + 2 + 4)
+    assert (op.input_count, len(op.weighted_graph.biases), len(op.graph.sources)) == (2, 6, 4 + 2 + 4)
 
 
 DEAD = """
@@ -68,8 +67,8 @@ func.func @main(%x: tensor<?x2xf32> {pebble.name = "x"}) -> tensor<?x1xf32> {
 
 def test_a_neuron_that_reaches_no_output_is_not_in_the_graph() -> None:
     op = only(run(parse(DEAD), FlattenNetwork()), NetworkOp)
-    assert (op.input_count, len(op.arrays.biases)) == (2, 1)
-    np.testing.assert_array_equal(op.arrays.weights, [2.0, 4.0])
+    assert (op.input_count, len(op.weighted_graph.biases)) == (2, 1)
+    np.testing.assert_array_equal(op.weighted_graph.weights, [2.0, 4.0])
 
 
 TWO_INPUTS = """
@@ -91,7 +90,7 @@ def test_several_inputs_and_outputs_are_one_graph() -> None:
     before = parse(TWO_INPUTS)
     after = run(before, FlattenNetwork())
     op = only(after, NetworkOp)
-    assert (op.input_count, len(op.arrays.biases), len(op.arrays.sources)) == (5, 4, 5 + 9)
+    assert (op.input_count, len(op.weighted_graph.biases), len(op.graph.sources)) == (5, 4, 5 + 9)
     rng = np.random.default_rng(0)
     feeds = {"x": rng.standard_normal((3, 5, 2)), "z": rng.standard_normal((3, 5, 3))}
     assert_same_function(before, after, [feeds])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import indices_of
-from redpebble.passes.analysis.network_view import network_of_op
 from redpebble.passes.network.flatten_network import FlattenNetwork
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import ScheduleConnections, counts_of
@@ -26,7 +25,7 @@ def test_the_counts_on_an_op_are_those_of_the_reference_machine(seed: int, memor
     for op in all_of(after, NetworkOp):
         assert op.order is not None
         assert op.transfers is not None
-        graph, machine = network_of_op(op), Memory(memory, "min" if policy == "min" else "lru")
+        graph, machine = op.graph, Memory(memory, "min" if policy == "min" else "lru")
         count = count_transfers(graph, indices_of(op.order), machine)
         assert op.transfers.counts == counts_of(count)
         assert lower_bound(graph).total <= count.total <= count_transfers(graph, pull_order(graph), machine).total
@@ -48,4 +47,4 @@ def test_a_new_order_drops_the_steps_of_the_old_one(policy: str) -> None:
         assert op.transfers is not None
         assert (op.transfers.memory.data, op.transfers.policy.data) == (5, policy)
         assert op.order is not None
-        assert np.array_equal(np.sort(indices_of(op.order)), np.arange(len(op.arrays.sources)))
+        assert np.array_equal(np.sort(indices_of(op.order)), np.arange(len(op.graph.sources)))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
-from redpebble.theory.pebbling.machine import Memory, Policy, check_order, count_levels, count_transfers
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers, id_array
+from redpebble.theory.pebbling.machine import Memory, Policy, count_levels, count_transfers
 from tests.support.exhaustive_optimum import all_orders, fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.random_orders import POLICIES, random_order

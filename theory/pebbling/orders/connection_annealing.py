@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult, anneal
-from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
+from redpebble.theory.pebbling.machine import Memory, count_transfers
 
 
 class ConnectionState:

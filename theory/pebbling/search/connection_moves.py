@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.pebbling.machine import Memory, check_order
+from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.search.checkpoints import (
     BEGINS_DIRTY,
     IS_OUTPUT,

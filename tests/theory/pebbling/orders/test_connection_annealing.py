@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers, id_array
 from redpebble.theory.annealing.annealing import AnnealingPlan
-from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
+from redpebble.theory.pebbling.machine import Memory, count_transfers
 from redpebble.theory.pebbling.orders.connection_annealing import ConnectionState, anneal_connections
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
+from redpebble.theory.pebbling.machine import Memory, count_transfers
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     TargetOrders,
     check_target_orders,

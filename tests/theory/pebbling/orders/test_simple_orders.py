@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.pebbling.bounds.bounds import lower_bound, pull_bound
-from redpebble.theory.pebbling.machine import Memory, check_order, count_transfers
+from redpebble.theory.pebbling.machine import Memory, count_transfers
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order, topological_numbers
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
 from redpebble.theory.pebbling.orders.random_network import random_banded, shuffled

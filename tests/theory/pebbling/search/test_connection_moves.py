@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan
-from redpebble.theory.pebbling.machine import Memory, Policy, check_order, count_transfers
+from redpebble.theory.pebbling.machine import Memory, Policy, count_transfers
 from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers
 from redpebble.theory.pebbling import machine as reference
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.machine import Memory, check_order
+from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.orders.random_network import random_banded, random_dag, random_layers, shuffled
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
 from tests.support.exhaustive_optimum import fewest_transfers
