@@ -27,7 +27,7 @@ STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
 """buffers, constants, sizes, scratch, begin, end."""
 
 SHARED_ARGUMENTS = (*STEP_ARGUMENTS, POINTER, POINTER, POINTER, I64, I64)
-"""Arguments of a step, then scratch of the thread, barrier, pool, number of the thread, threads."""
+"""Arguments of a step, then scratch of the thread, barrier, team, number of the thread, threads."""
 
 
 def lower(module: ModuleOp, target: CpuTarget) -> Program:

@@ -52,8 +52,8 @@ class TiledRows:
     the same bits in all tiles of at least `same_from` columns.
 
     `shared` is the exported function with which threads do rows together,
-    `void (buffers, constants, sizes, scratch, i64 begin, i64 end, own, meet, pool, i64 number, i64 threads)` with
-    `void meet (pool)`, which returns when all threads have called it. All are given the same scratch area, and each one
+    `void (buffers, constants, sizes, scratch, i64 begin, i64 end, own, meet, team, i64 number, i64 threads)` with
+    `void meet (team)`, which returns when all threads have called it. All are given the same scratch area, and each one
     `own`, which for the first thread is that area too.
     """
 

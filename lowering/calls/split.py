@@ -6,6 +6,7 @@ others, and they do together what is left. In all of them a row becomes the same
 
 from llvmlite import ir
 
+from redpebble.lowering.calls.row_tiles import tiles_of_width
 from redpebble.lowering.calls.table import Frame, Header, Split, Step, Width
 from redpebble.lowering.calls.words import Body, WordCode
 from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
@@ -36,8 +37,7 @@ def _width_table(body: Body, frame: ir.Value, step: ir.Value) -> ir.Value:
 def _emit_tiles(code: WordCode) -> None:
     """Emit `tiles (frame, step, rows, word, narrow) -> ns`: the estimate in `word` for the tiles made of some rows.
 
-    `kernels.tile_widths.tiles_of` says which tiles those are. Behind `narrow` are the rows that are left for tiles
-    whose bits differ from those of wider ones.
+    Behind `narrow` are the rows that are left for tiles whose bits differ from those of wider ones.
     """
     body = code.body("tiles", I64, [POINTER, POINTER, I64, I64, POINTER])
     builder, (frame, step, rows, word, narrow) = body.builder, body.args
@@ -49,11 +49,9 @@ def _emit_tiles(code: WordCode) -> None:
         row = body.at(table, builder.mul(index, i64(len(Width))))
         now, columns, least = body.number(left), body.number(row, Width.Columns), body.number(row, Width.LeastRows)
         with body.when(builder.icmp_signed(">=", now, least)):
-            whole, rest = builder.udiv(now, columns), builder.urem(now, columns)
-            padded = builder.icmp_signed(">=", rest, least)
-            count = builder.add(whole, builder.zext(padded, I64))
-            body.put(total, 0, builder.add(body.number(total), builder.mul(count, body.number(row, word))))
-            body.put(left, 0, builder.select(padded, i64(0), rest))
+            made = tiles_of_width(builder, now, columns, least)
+            body.put(total, 0, builder.add(body.number(total), builder.mul(made.number, body.number(row, word))))
+            body.put(left, 0, builder.sub(now, made.rows))
         with body.when(builder.icmp_signed(">=", columns, body.number(step, Step.SameFrom))):
             body.put(narrow, 0, body.number(left))
     builder.ret(body.number(total))

@@ -12,7 +12,9 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.kernels.families import takes_any_rows
 from redpebble.kernels.tile_widths import least_rows as least_rows_by_time
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, i64
+from redpebble.lowering.calls.row_tiles import tiles_of_width
+from redpebble.lowering.calls.words import FunctionAt
+from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, counted_loop, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.program import TileTime
 from redpebble.lowering.tiles.depth_first_groups import groups_at
@@ -23,7 +25,7 @@ from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, T
 from redpebble.lowering.tiles.tile_memory import Span, features_of, plan_tile
 
 BARRIER = ir.FunctionType(VOID, [POINTER])
-"""Type of the function that returns when all threads of a call have called it, on the pool it is given."""
+"""Type of the function that returns when all threads of a call have called it, on the memory of the team."""
 
 LIVE_SHARE = 0.25
 """Share of the work that is left where dead rows are dropped: a guess, only for how threads share the rows."""
@@ -71,7 +73,7 @@ class Sharing:
     scratch: ir.Value
     """Memory of the thread alone."""
     barrier: ir.Value
-    pool: ir.Value
+    team: ir.Value
     number: ir.Value
     """The number of the thread."""
     threads: ir.Value
@@ -101,9 +103,10 @@ def emit_tile_loop(
         scratch_bytes = max(scratch_bytes, used)
         team, stop = [] if shared is None else _team_arguments(builder, op, shared), end
         if shared is None and sharing is not None:
-            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, step.rows.first)
-        call = _TileCall(function, [*arguments, *team], width)
-        row = _emit_width(builder, RowRange(row, stop), least[width], call, shared)
+            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, row)
+        made = RowRange(row, _end_of_tiles(builder, RowRange(row, stop), width, least[width]))
+        _emit_width(builder, made, end, _TileCall(function, [*arguments, *team], width), shared)
+        row = made.end
     return scratch_bytes
 
 
@@ -166,11 +169,8 @@ def tile_times(op: TileOp) -> tuple[TileTime, ...]:
 
 def _emit_live_rows(builder: ir.IRBuilder, rows: RowRange, call: _TileCall) -> ir.Value:
     """Emit row compaction of as many rows as fill tiles, the last one half at least; return the next row."""
-    (begin, end), (function, arguments, width) = rows, call
-    count = builder.sub(end, begin)
-    whole = builder.sub(count, builder.srem(count, i64(width)))
-    enough = builder.icmp_signed(">=", builder.sub(count, whole), i64(least_compacted_rows(width)))
-    stop = builder.select(enough, end, builder.add(begin, whole))
+    begin, (function, arguments, width) = rows.first, call
+    stop = _end_of_tiles(builder, rows, width, least_compacted_rows(width))
     with builder.if_then(builder.icmp_signed("<", begin, stop)):
         builder.call(function, [*arguments, begin, stop])
     return stop
@@ -182,46 +182,35 @@ def least_compacted_rows(width: int) -> int:
 
 
 def _team_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
-    """Return the thread's scratch, the barrier, its pool, the thread's first share, and the first behind its."""
+    """Return the thread's scratch, the barrier, its team, the thread's first share, and the first behind its."""
     shares = i64(op.schedule.pieces.data)
     numbers = (sharing.number, builder.add(sharing.number, i64(1)))
     first, end = (builder.sdiv(builder.mul(number, shares), sharing.threads) for number in numbers)
-    return [sharing.scratch, sharing.barrier, sharing.pool, first, end]
+    return [sharing.scratch, sharing.barrier, sharing.team, first, end]
 
 
-def _emit_width(
-    builder: ir.IRBuilder, rows: RowRange, least: int, call: _TileCall, sharing: Sharing | None
-) -> ir.Value:
-    """Emit tiles of one width while at least `least` rows are left; return the row after the last one."""
-    (start, end), (function, arguments, width) = rows, call
-    before = builder.block
-    header = builder.append_basic_block("tiles")
-    body = builder.append_basic_block("tile")
-    after = builder.append_basic_block("rest")
-    builder.branch(header)
-    builder.position_at_end(header)
-    row = builder.phi(I64, "row")
-    row.add_incoming(start, before)
-    left = builder.sub(end, row)
-    builder.cbranch(builder.icmp_signed(">=", left, i64(least)), body, after)
-    builder.position_at_end(body)
-    count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
-    builder.call(function, [*arguments, row, count])
-    following = builder.add(row, count)
-    if sharing is not None:
-        # the next tile uses the same scratch memory
-        with builder.if_then(builder.icmp_signed("<", following, end)):
-            _emit_barrier(builder, sharing.barrier, sharing.pool)
-    row.add_incoming(following, builder.block)
-    builder.branch(header)
-    builder.position_at_end(after)
-    return row
+def _end_of_tiles(builder: ir.IRBuilder, rows: RowRange, width: int, least: int) -> ir.Value:
+    """Return the row behind the tiles of one width that are made of some rows."""
+    made = tiles_of_width(builder, builder.sub(rows.end, rows.first), i64(width), i64(least))
+    return builder.add(rows.first, made.rows)
 
 
-def _emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, pool: ir.Value) -> None:
-    # a cast between pointers would be none: all are of one type, and only integers lose theirs
-    address = builder.inttoptr(builder.ptrtoint(barrier, I64), BARRIER.as_pointer())
-    builder.call(address, [pool])
+def _emit_width(builder: ir.IRBuilder, rows: RowRange, end: ir.Value, call: _TileCall, sharing: Sharing | None) -> None:
+    """Emit tiles of one width; narrower ones follow for the rows up to `end`."""
+    function, arguments, width = call
+    with counted_loop(builder, builder.sub(rows.end, rows.first), width) as offset:
+        row = builder.add(rows.first, offset)
+        left = builder.sub(rows.end, row)
+        count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
+        builder.call(function, [*arguments, row, count])
+        if sharing is not None:
+            # the next tile uses the same scratch memory
+            with builder.if_then(builder.icmp_signed("<", builder.add(row, count), end)):
+                _emit_barrier(builder, sharing.barrier, sharing.team)
+
+
+def _emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, team: ir.Value) -> None:
+    builder.call(FunctionAt(barrier, BARRIER), [team])
 
 
 @dataclass(frozen=True)
@@ -280,10 +269,10 @@ class _TileForm:
         return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in transposed}
 
     def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> ThreadTeam:
-        own, barrier, pool, first, end, *_ = args
+        own, barrier, team, first, end, *_ = args
         private = private_arguments(self.op, spans)
         share_count = self.op.schedule.pieces.data
-        return ThreadTeam(share_count, first, end, own, private, lambda: _emit_barrier(builder, barrier, pool))
+        return ThreadTeam(share_count, first, end, own, private, lambda: _emit_barrier(builder, barrier, team))
 
     def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
         """Emit the rows in, every op, the rows out, and the barriers of a team; rows are `count` from `first` on."""
