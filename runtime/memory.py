@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 
-Room = NDArray[np.uint8]
+MemoryBlock = NDArray[np.uint8]
 
 # names of the module, since every call of a network asks for addresses
 addressof = ctypes.addressof
 first_byte = cast("Callable[[NDArray[np.generic]], ctypes.c_char]", ctypes.c_char.from_buffer)
 
 
-def aligned_bytes(size: int) -> Room:
+def aligned_bytes(size: int) -> MemoryBlock:
     """Return `size` bytes (one at least) that start at a cache line; their content is undefined."""
-    return _aligned(_room(max(size, 1)), max(size, 1))
+    return _aligned(_new_block(max(size, 1)), max(size, 1))
 
 
 def zeros_on_demand(shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -72,22 +72,22 @@ def return_free_memory() -> None:
         trim(0)
 
 
-def _room(size: int) -> Room:
+def _new_block(size: int) -> MemoryBlock:
     return np.empty(size + ALIGNMENT, dtype=np.uint8)
 
 
-def _aligned(room: Room, size: int) -> Room:
-    start = -address_of(room) % ALIGNMENT
-    return room[start : start + size]
+def _aligned(block: MemoryBlock, size: int) -> MemoryBlock:
+    start = -address_of(block) % ALIGNMENT
+    return block[start : start + size]
 
 
-def _first_with_holders(rooms: deque[Room]) -> tuple[Room, int]:
-    """Return what is first in `rooms`, taken from there, and the references to it."""
-    room = rooms.popleft()
-    return room, sys.getrefcount(room)
+def _first_with_holders(blocks: deque[MemoryBlock]) -> tuple[MemoryBlock, int]:
+    """Return what is first in `blocks`, taken from there, and the references to it."""
+    block = blocks.popleft()
+    return block, sys.getrefcount(block)
 
 
-ALONE: Final = _first_with_holders(deque([np.empty(0, dtype=np.uint8)]))[1]
+SOLE_HOLDER: Final = _first_with_holders(deque([np.empty(0, dtype=np.uint8)]))[1]
 """References that `_first_with_holders` finds when nobody else holds any; Python's versions count differently."""
 
 LEAST_KEPT_BYTES: Final = 1 << 14
@@ -107,27 +107,27 @@ class OutputMemory:
         """Take no memory yet."""
         self._shape = shape
         self._size = FLOAT_BYTES * math.prod(shape)
-        self._given: deque[Room] = deque()
+        self._kept: deque[MemoryBlock] = deque()
 
     def take(self) -> NDArray[np.float32]:
         """Return an array that nobody else holds; its content is undefined."""
         if self._size < LEAST_KEPT_BYTES:
             return np.empty(self._shape, dtype=np.float32)
-        room = self._unused()
-        # arrays that are views, and views of those, hold the room
-        array = _aligned(room, self._size).view(np.float32).reshape(self._shape)
-        if len(self._given) < MOST_KEPT:
-            self._given.append(room)
+        block = self._unused()
+        # arrays that are views, and views of those, hold the block
+        array = _aligned(block, self._size).view(np.float32).reshape(self._shape)
+        if len(self._kept) < MOST_KEPT:
+            self._kept.append(block)
         return array
 
-    def _unused(self) -> Room:
+    def _unused(self) -> MemoryBlock:
         """Return memory that nobody holds; a thread that looks at some has taken it out of the others' sight."""
-        for _ in range(len(self._given)):
+        for _ in range(len(self._kept)):
             try:
-                room, holders = _first_with_holders(self._given)
+                block, holders = _first_with_holders(self._kept)
             except IndexError:  # other threads are looking at all
                 break
-            if holders == ALONE:
-                return room
-            self._given.append(room)
-        return _room(self._size)
+            if holders == SOLE_HOLDER:
+                return block
+            self._kept.append(block)
+        return _new_block(self._size)

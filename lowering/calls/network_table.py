@@ -13,6 +13,8 @@ from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from redpebble.lowering.program import Program, Size, Temporary
 from redpebble.lowering.program import Step as ProgramStep
 
+WORD_BYTES: Final = 8
+
 NANOSECONDS: Final = 1000
 """Nanoseconds in a microsecond."""
 
@@ -131,18 +133,20 @@ class _TableBuilder:
             Header.InputShapes: input_shapes,
             Header.OutputShapes: output_shapes,
             Header.ExpressionTable: [word for size in self.expressions for word in self._terms(size)],
-            Header.StepTable: [*steps, *widths],
+            Header.StepTable: steps,
             Header.TemporaryTable: [word for place in temporaries for word in place],
             Header.AreaTable: [word for area in areas for word in area],
             Header.Constants: [Pointer(name) for name in self.symbols.constants],
             Header.OutputPlaces: self.output_places,
         }
-        return self._joined(header, tables)
+        return self._joined(header, widths, tables)
 
-    def _joined(self, header: Mapping[Header, int], tables: Mapping[Header, Sequence[Word]]) -> WordTable:
-        words: list[Word] = [header.get(Header(index), 0) for index in range(len(Header))]
+    def _joined(
+        self, header: Mapping[Header, int], widths: Sequence[int], tables: Mapping[Header, Sequence[Word]]
+    ) -> WordTable:
+        words: list[Word] = [*(header.get(word, 0) for word in Header), *widths]
         for entry, content in tables.items():
-            start = 8 * len(words)
+            start = WORD_BYTES * len(words)
             words[entry] = Pointer(self.symbols.table, start)
             words += content
         return WordTable(self.symbols.table, tuple(words))
@@ -170,7 +174,7 @@ class _TableBuilder:
         return [size.coefficient.numerator, size.coefficient.denominator, *(powers.get(n, 0) for n in self.names)]
 
     def _steps(self) -> tuple[list[Word], list[int]]:
-        """Return the table of steps, and behind it that of their widths, to which it points by offsets in it."""
+        """Return the table of steps, and that of their widths, which lies behind the header."""
         steps: list[Word] = []
         widths: list[int] = []
         connections = max(LEAST_CONNECTIONS, sum(layer.connections for layer in self.program.report))
@@ -184,7 +188,7 @@ class _TableBuilder:
                 Step.Shared: 0 if shared is None else Pointer(self.symbols.prefix + shared),
                 Step.Widths: len(tiled.times) if tiled is not None else 0,
                 Step.SerialRows: self.costs.start_connections // connections,
-                Step.WidthTable: len(widths),
+                Step.WidthTable: Pointer(self.symbols.table, WORD_BYTES * (len(Header) + len(widths))),
             }
             steps += [words[word] for word in Step]
             widths += _width_words(step)

@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from redpebble.lowering.calls.sizes import emit_sizes
 from redpebble.lowering.calls.split import emit_split
-from redpebble.lowering.calls.steps import LINE, emit_steps, emit_team
+from redpebble.lowering.calls.steps import LINE, LOOKS, emit_relax, emit_steps, emit_team
 from redpebble.lowering.calls.table import Frame, Header
 from redpebble.lowering.calls.words import NULL, Body, WordCode
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
@@ -58,9 +58,6 @@ POOL_BYTES: Final = 640
 SPINS: Final = 1000
 """Looks at a flag before a thread that waits lets others run in between: some tens of microseconds."""
 
-LOOKS: Final = 32
-"""Looks at a flag between two times that a thread lets others run; a power of two."""
-
 YIELDS: Final = 1000
 """Times that a thread without work lets others run before it sleeps: a few milliseconds, for calls come in bursts and
 to wake a thread takes as long as a small call."""
@@ -83,12 +80,12 @@ EXPORTS: Final = {
 def pool_module(*, x86: bool, linux: bool) -> str:
     """Return the LLVM IR of the runtime in this process.
 
-    Only on x86 a spinning thread can tell the core that it spins. Linux likes to wake a thread where its waker runs,
+    Linux likes to wake a thread where its waker runs,
     which goes on running: there a thread moves away before it works.
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
-    _emit_relax(code, x86=x86)
+    emit_relax(code, SPINS, lambda body: body.call("sched_yield"), x86=x86)
     _emit_report(code)
     emit_sizes(code)
     emit_split(code)
@@ -118,18 +115,6 @@ def _declare_system(code: WordCode, *, linux: bool) -> None:
         code.declare("sched_getcpu", I32, [])
         for name in ("sched_getaffinity", "sched_setaffinity"):
             code.declare(name, I32, [I32, I64, POINTER])
-
-
-def _emit_relax(code: WordCode, *, x86: bool) -> None:
-    """Emit `relax (looks)`: pause, and let other threads run where one has looked for long."""
-    body = code.body("relax", VOID, [I64])
-    builder, (looks,) = body.builder, body.args
-    if x86:
-        builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
-    is_turn = builder.icmp_signed("==", builder.and_(looks, i64(LOOKS - 1)), i64(LOOKS - 1))
-    with body.when(builder.and_(is_turn, builder.icmp_signed(">=", looks, i64(SPINS)))):
-        body.call("sched_yield")
-    builder.ret_void()
 
 
 def _emit_report(code: WordCode) -> None:

@@ -26,22 +26,14 @@ def _divided_up(body: Body, number: ir.Value, divisor: ir.Value) -> ir.Value:
     return body.builder.udiv(body.builder.sub(body.builder.add(number, divisor), i64(1)), divisor)
 
 
-def _width_table(body: Body, frame: ir.Value, step: ir.Value) -> ir.Value:
-    """Return the address of a step's widths, which lie behind the steps."""
-    header = body.pointer(frame, Frame.Header)
-    steps = body.builder.mul(body.number(header, Header.Steps), i64(len(Step)))
-    offset = body.builder.add(steps, body.number(step, Step.WidthTable))
-    return body.at(body.pointer(header, Header.StepTable), offset)
-
-
 def _emit_tiles(code: WordCode) -> None:
-    """Emit `tiles (frame, step, rows, word, narrow) -> ns`: the estimate in `word` for the tiles made of some rows.
+    """Emit `tiles (step, rows, word, narrow) -> ns`: the estimate in `word` for the tiles made of some rows.
 
     Behind `narrow` are the rows that are left for tiles whose bits differ from those of wider ones.
     """
-    body = code.body("tiles", I64, [POINTER, POINTER, I64, I64, POINTER])
-    builder, (frame, step, rows, word, narrow) = body.builder, body.args
-    table, left, total = _width_table(body, frame, step), body.words(1), body.words(1)
+    body = code.body("tiles", I64, [POINTER, I64, I64, POINTER])
+    builder, (step, rows, word, narrow) = body.builder, body.args
+    table, left, total = body.pointer(step, Step.WidthTable), body.words(1), body.words(1)
     body.put(left, 0, rows)
     body.put(total, 0, i64(0))
     body.put(narrow, 0, rows)
@@ -78,9 +70,7 @@ def _emit_try_piece(code: WordCode) -> None:
     pieces = _divided_up(body, rows, piece)
     last = builder.sub(rows, builder.mul(builder.sub(pieces, i64(1)), piece))
     others, own, word = body.words(1), body.words(1), i64(Width.SerialNs)
-    longest = body.larger(
-        body.call("tiles", frame, step, piece, word, others), body.call("tiles", frame, step, last, word, own)
-    )
+    longest = body.larger(body.call("tiles", step, piece, word, others), body.call("tiles", step, last, word, own))
     rounds = builder.mul(_divided_up(body, pieces, threads), longest)
     time = builder.add(rounds, body.number(header, Header.StartNs))
     is_same = builder.icmp_signed("==", body.number(others), i64(0))
@@ -97,10 +87,10 @@ def _emit_try_together(code: WordCode) -> None:
     body = code.body("try_together", VOID, [POINTER] * 4)
     builder, (frame, step, split, best) = body.builder, body.args
     threads, unused = body.number(frame, Frame.Threads), body.words(1)
-    own, rest = shares(body, (frame, step), body.number(split, Split.Rows), threads)
+    own, rest = shares(body, step, body.number(split, Split.Rows), threads)
     time = builder.add(
-        body.call("tiles", frame, step, own, i64(Width.SerialNs), unused),
-        body.call("tiles", frame, step, rest, i64(Width.SharedNs), unused),
+        body.call("tiles", step, own, i64(Width.SerialNs), unused),
+        body.call("tiles", step, rest, i64(Width.SharedNs), unused),
     )
     time = builder.add(time, body.number(body.pointer(frame, Frame.Header), Header.StartNs))
     is_sooner = builder.icmp_signed("<", time, body.number(best))
@@ -110,11 +100,9 @@ def _emit_try_together(code: WordCode) -> None:
     builder.ret_void()
 
 
-def shares(
-    body: Body, place: tuple[ir.Value, ir.Value], rows: ir.Value, threads: ir.Value
-) -> tuple[ir.Value, ir.Value]:
+def shares(body: Body, step: ir.Value, rows: ir.Value, threads: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the rows that each thread does for itself, in whole tiles of the widest, and what is left for all."""
-    builder, widest = body.builder, body.number(_width_table(body, *place), Width.Columns)
+    builder, widest = body.builder, body.number(body.pointer(step, Step.WidthTable), Width.Columns)
     round_rows = builder.mul(widest, threads)
     share = builder.mul(builder.udiv(rows, round_rows), widest)
     return share, builder.sub(rows, builder.mul(share, threads))
@@ -135,12 +123,12 @@ def _emit_split_step(code: WordCode) -> None:
     is_serial = builder.or_(is_serial, builder.icmp_signed("==", body.number(frame, Frame.Threads), i64(1)))
     with body.when(is_serial, likely=True):
         builder.ret_void()
-    serial = body.call("tiles", frame, step, count, i64(Width.SerialNs), narrow)
+    serial = body.call("tiles", step, count, i64(Width.SerialNs), narrow)
     start = body.number(body.pointer(frame, Frame.Header), Header.StartNs)
     with body.when(builder.icmp_signed("<=", serial, start), likely=True):
         builder.ret_void()
     body.put(best, 0, serial)
-    table = _width_table(body, frame, step)
+    table = body.pointer(step, Step.WidthTable)
     with body.each(body.number(step, Step.Widths)) as index:
         columns = body.number(table, builder.mul(index, i64(len(Width))))
         with body.when(builder.icmp_signed(">=", columns, body.number(step, Step.SameFrom))):

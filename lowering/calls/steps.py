@@ -1,6 +1,6 @@
 """The steps of a call one after the other, each by one thread, by threads that take pieces, or by a team."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -13,6 +13,10 @@ from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
 
 LINE: Final = 8
 """Words of a cache line; what threads count in has one of its own."""
+
+
+LOOKS: Final = 32
+"""Looks at a flag between two times that a thread which waits lets others run; a power of two."""
 
 
 class Team(IntEnum):
@@ -34,6 +38,18 @@ class Team(IntEnum):
 
 
 TEAM_WORDS: Final = 6 * LINE
+
+
+def emit_relax(code: WordCode, spins: int, let_others_run: Callable[[Body], object], *, x86: bool) -> None:
+    """Emit `relax (looks)`: pause, which only x86 can tell the core, and let others run after so many looks."""
+    body = code.body("relax", VOID, [I64])
+    builder, (looks,) = body.builder, body.args
+    if x86:
+        builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
+    is_turn = builder.icmp_signed("==", builder.and_(looks, i64(LOOKS - 1)), i64(LOOKS - 1))
+    with body.when(builder.and_(is_turn, builder.icmp_signed(">=", looks, i64(spins)))):
+        let_others_run(body)
+    builder.ret_void()
 
 
 def emit_team(code: WordCode) -> None:
@@ -143,7 +159,7 @@ def _emit_do_together(code: WordCode) -> None:
         body.run_function(function, [*tables, scratch, i64(0), rows])
         builder.ret_void()
     own = _scratch_area(body, frame, number)
-    share, rest = shares(body, (frame, step), rows, threads)
+    share, rest = shares(body, step, rows, threads)
     begin, has_own = builder.mul(number, share), builder.icmp_signed(">", share, i64(0))
     with body.when(has_own):
         body.run_function(function, [*tables, own, begin, builder.add(begin, share)])

@@ -61,7 +61,7 @@ class Step(IntEnum):
     SerialRows = 5
     """Rows up to which one thread does the step, whatever the estimates."""
     WidthTable = 6
-    """Where its widths begin behind the steps: for each, the widest first, the words of `Width`."""
+    """Address of its widths: for each, the widest first, the words of `Width`."""
 
 
 class Width(IntEnum):

@@ -1,6 +1,7 @@
 """Emitting the functions of the operator library: calls into onnxruntime, errors in words, variables and texts."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,6 +63,16 @@ class OrtBody(Body):
     """A function on its way that can call onnxruntime."""
 
     code: OrtCode
+
+    @contextmanager
+    def each_shape(self, count: ir.Value, shapes: ir.Value) -> Generator[tuple[ir.Value, ir.Value]]:
+        """Emit a loop over the shapes of a table; yields the number and the address of each."""
+        shape = self.words(1)
+        self.put(shape, 0, shapes)
+        with self.each(count) as index:
+            here = self.pointer(shape)
+            yield index, here
+            self.put(shape, 0, self.at(here, self.builder.add(self.number(here), i64(1))))
 
     def ort(self, api: ir.Value, slot: Slot, *arguments: ir.Value) -> ir.Value:
         """Call onnxruntime; return the status."""

@@ -5,14 +5,14 @@ from typing import Final
 
 from redpebble.lowering.calls.sizes import emit_sizes, round_up
 from redpebble.lowering.calls.split import emit_split
-from redpebble.lowering.calls.steps import emit_steps, emit_team
+from redpebble.lowering.calls.steps import emit_relax, emit_steps, emit_team
 from redpebble.lowering.calls.table import Frame, Header, Problem, Split
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import ALIGNMENT, I64, POINTER, i64
 from redpebble.ort.native.api import Slot
 from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.tensors import FRAME_WORDS, UNSET, OrtFrame, emit_tensors
-from redpebble.ort.native.thread_team import emit_join, emit_relax
+from redpebble.ort.native.thread_team import SPINS, emit_join, let_others_run
 
 STACK_BYTES: Final = 16384
 """Memory of a call up to this size lies on the stack; a thread has much more."""
@@ -37,7 +37,7 @@ KERNEL_BYTES: Final = 56
 
 def emit_compute(code: OrtCode) -> None:
     """Emit `compute (kernel, context) -> status`, which is KernelComputeV2."""
-    emit_relax(code)
+    emit_relax(code, SPINS, let_others_run, x86=True)
     _emit_report(code)
     _emit_parallel(code)
     emit_sizes(code)

@@ -8,7 +8,7 @@ from redpebble.lowering.calls.table import Header
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import ATTRIBUTE_STRING, TENSOR_FLOAT, CustomOp, Slot
-from redpebble.ort.native.code import OrtBody, OrtCode
+from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.node import DIGEST_WORDS, operator_row
 from redpebble.ort.native.tables import DIGEST_BYTES
 
@@ -24,17 +24,6 @@ def emit_shapes(code: OrtCode) -> None:
     _emit_tell_size(code)
     _emit_tell_output(code)
     _emit_infer(code)
-
-
-def _loop_over_shapes(body: OrtBody, count: ir.Value, shapes: ir.Value, call: tuple[str, list[ir.Value]]) -> None:
-    """Emit `name (arguments..., number, shape) -> status` for each shape of a table."""
-    name, arguments = call
-    shape = body.words(1)
-    body.put(shape, 0, shapes)
-    with body.each(count) as index:
-        here = body.pointer(shape)
-        body.pass_on(body.call(name, *arguments, index, here))
-        body.put(shape, 0, body.at(here, body.builder.add(body.number(here), i64(1))))
 
 
 def _emit_learn_input(code: OrtCode) -> None:
@@ -143,7 +132,9 @@ def _emit_infer(code: OrtCode) -> None:
         body.put(entry, 0, i64(UNKNOWN))
         body.put(entry, 1, NULL)
     inputs = (body.number(header, Header.Inputs), body.pointer(header, Header.InputShapes))
-    _loop_over_shapes(body, *inputs, ("learn_input", [api, context, symbols]))
+    with body.each_shape(*inputs) as (index, shape):
+        body.pass_on(body.call("learn_input", api, context, symbols, index, shape))
     outputs = (body.number(header, Header.Outputs), body.pointer(header, Header.OutputShapes))
-    _loop_over_shapes(body, *outputs, ("tell_output", [api, context, header, symbols]))
+    with body.each_shape(*outputs) as (index, shape):
+        body.pass_on(body.call("tell_output", api, context, header, symbols, index, shape))
     builder.ret(NULL)

@@ -32,23 +32,19 @@ def emit_tensors(code: OrtCode) -> None:
     _emit_check_shape(code)
     _emit_copy_shape(code)
     _emit_read_input(code)
-    _emit_each_shape(code, ("read_inputs", "read_input"), Header.Inputs, Header.InputShapes)
+    _emit_each(code, ("read_inputs", "read_input"), Header.Inputs, Header.InputShapes)
     _emit_write_output(code)
-    _emit_each_shape(code, ("write_outputs", "write_output"), Header.Outputs, Header.OutputShapes)
+    _emit_each(code, ("write_outputs", "write_output"), Header.Outputs, Header.OutputShapes)
 
 
-def _emit_each_shape(code: OrtCode, names: tuple[str, str], count: Header, shapes: Header) -> None:
+def _emit_each(code: OrtCode, names: tuple[str, str], count: Header, shapes: Header) -> None:
     """Emit a loop over all inputs or outputs: `one (frame, number, shape) -> status` for each."""
     every, one = names
     body = code.body(every, POINTER, [POINTER])
     (frame,) = body.args
     header = body.pointer(frame, Frame.Header)
-    shape = body.words(1)
-    body.put(shape, 0, body.pointer(header, shapes))
-    with body.each(body.number(header, count)) as index:
-        here = body.pointer(shape)
-        body.pass_on(body.call(one, frame, index, here))
-        body.put(shape, 0, body.at(here, body.builder.add(body.number(here), i64(1))))
+    with body.each_shape(body.number(header, count), body.pointer(header, shapes)) as (index, shape):
+        body.pass_on(body.call(one, frame, index, shape))
     body.builder.ret(NULL)
 
 

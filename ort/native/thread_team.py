@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from redpebble.lowering.calls.steps import Team
 from redpebble.lowering.calls.table import Split
+from redpebble.lowering.calls.words import Body
 from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
 from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.tensors import OrtFrame
@@ -26,25 +27,17 @@ TRIES: Final = 4
 RETRY: Final = 64
 """Steps from one wait to the next after that."""
 
-LOOKS: Final = 256
+SPINS: Final = 256
 """Looks at a flag before a thread lets others run, who may be those it waits for."""
-
-LOOKS_BETWEEN: Final = 32
-"""Looks between two times that it does so."""
 
 YIELD: Final = 24
 """Linux on x86-64: sched_yield."""
 
 
-def emit_relax(code: OrtCode) -> None:
-    """Emit `relax (looks)`: pause, and let other threads run where one has looked for long."""
-    body = code.body("relax", VOID, [I64])
-    builder, (looks,) = body.builder, body.args
-    builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
-    is_turn = builder.icmp_signed("==", builder.and_(looks, i64(LOOKS_BETWEEN - 1)), i64(LOOKS_BETWEEN - 1))
-    with body.when(builder.and_(is_turn, builder.icmp_signed(">=", looks, i64(LOOKS)))):
-        builder.asm(ir.FunctionType(I64, [I64]), "syscall", "={rax},{rax},~{rcx},~{r11},~{memory}", [i64(YIELD)], True)
-    builder.ret_void()
+def let_others_run(body: Body) -> None:
+    """Emit the system call, for the library has no C library."""
+    kind = ir.FunctionType(I64, [I64])
+    body.builder.asm(kind, "syscall", "={rax},{rax},~{rcx},~{r11},~{memory}", [i64(YIELD)], True)
 
 
 def emit_join(code: OrtCode) -> None:

@@ -105,8 +105,8 @@ def test_rows_are_cut_without_gap_or_overlap(rows: int, threads: int, networks: 
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))
-def test_buffers_that_live_together_do_not_overlap(lives: list[tuple[int, int, int]]) -> None:
-    lifetimes = [Lifetime(size, min(a, b), max(a, b)) for size, a, b in lives]
+def test_buffers_that_live_together_do_not_overlap(ranges: list[tuple[int, int, int]]) -> None:
+    lifetimes = [Lifetime(size, min(a, b), max(a, b)) for size, a, b in ranges]
     plan = plan_offsets(lifetimes)
     placed = list(zip(lifetimes, plan.offsets, strict=True))
     for index, (one, start) in enumerate(placed):
