@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
 from redpebble.models.recipe import require_at_least, require_density
 
@@ -146,4 +146,4 @@ class EveryActivation:
             else:
                 value = _BY_PARTS[name](step, value)
             value = builder.layer_norm(value, self.width, f"{name}.norm")
-        return builder.model("every_activation", {"y": (value, dims)})
+        return builder.model("every_activation", {"y": Output(value, dims)})

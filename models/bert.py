@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
 from redpebble.models.recipe import require_density
 
@@ -31,7 +31,7 @@ class BertFfn:
         layer = _Layer(GraphBuilder(), self.density, rng)
         dims = ("batch", HIDDEN)
         value = layer.feed_forward(layer.builder.input("x", dims))
-        return layer.builder.model("bert_ffn", {"y": (value, dims)})
+        return layer.builder.model("bert_ffn", {"y": Output(value, dims)})
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class BertLayer:
         middle = builder.layer_norm(residual, HIDDEN, "attention.norm")
         residual = builder.op("Add", [layer.feed_forward(middle), middle], "/output/Add")
         outputs["output"] = builder.layer_norm(residual, HIDDEN, "output.norm")
-        return builder.model("bert_layer", {name: (value, dims) for name, value in outputs.items()})
+        return builder.model("bert_layer", {name: Output(value, dims) for name, value in outputs.items()})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias
 from redpebble.models.recipe import require_at_least, require_density
 from redpebble.theory.pebbling.orders.compact_growth import grow_layers
@@ -52,4 +52,4 @@ class Compact:
             value = builder.linear(value, weight, random_bias(output_count, rng), f"layers.{layer}")
             if layer < len(self.widths) - 2:
                 value = builder.op("Relu", [value], f"/layers.{layer}/Relu")
-        return builder.model("compact", {"y": (value, ("batch", self.widths[-1]))})
+        return builder.model("compact", {"y": Output(value, ("batch", self.widths[-1]))})

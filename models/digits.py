@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 
 MODEL_FILE: Final = Path(__file__).with_name("digits.onnx")
 RECORD_FILE: Final = Path(__file__).with_name("digits.json")
@@ -135,7 +135,7 @@ def _network(builder: GraphBuilder, weights: Sequence[ir.Value], layers: Sequenc
         value = builder.op("Gemm", [value, weight, bias], f"/layers.{i}/Gemm", {"transB": 1})
         if i < len(layers) - 1:
             value = builder.op("Relu", [value], f"/layers.{i}/Relu")
-    return builder.model("digits", {"logits": (value, ("batch", len(layers[-1].bias)))})
+    return builder.model("digits", {"logits": Output(value, ("batch", len(layers[-1].bias)))})
 
 
 def _scattered(builder: GraphBuilder, weight: NDArray[np.float32], name: str) -> ir.Value:

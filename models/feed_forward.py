@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias, random_weight
 from redpebble.models.recipe import require_at_least, require_density
 
@@ -41,7 +41,7 @@ class Ffnn:
                 value = builder.op("Relu", [value], f"/layers.{layer}/Relu")
             if self.skip:
                 value = builder.op("Add", [value, before], f"/layers.{layer}/Add")
-        return builder.model("ffnn", {"y": (value, dims)})
+        return builder.model("ffnn", {"y": Output(value, dims)})
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class MaskedMlp:
             bias = builder.constant(f"{name}.bias", random_bias(self.width, rng))
             value = builder.op("Gemm", [value, weight, bias], f"/{name}/Gemm", {"transB": 1})
             value = builder.op("Tanh", [value], f"/{name}/Tanh")
-        return builder.model("masked_mlp", {"y": (value, dims)})
+        return builder.model("masked_mlp", {"y": Output(value, dims)})
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class ResMlp:
         features = builder.layer_norm(values[-1], self.width, "norm")
         early = self._head(builder, values[(self.depth + 1) // 2], "early_head", rng)
         late = self._head(builder, features, "late_head", rng)
-        outputs = {"features": (features, dims), "early": (early, ("batch", 10)), "late": (late, ("batch", 10))}
-        return builder.model("resmlp", outputs)
+        outputs = {name: Output(value, ("batch", 10)) for name, value in (("early", early), ("late", late))}
+        return builder.model("resmlp", {"features": Output(features, dims)} | outputs)
 
     def _block(self, builder: GraphBuilder, x: ir.Value, name: str, rng: np.random.Generator) -> ir.Value:
         inner = 2 * self.width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -17,6 +17,13 @@ OPSET: Final = 21
 Dims = Sequence[int | str]
 
 
+class Output(NamedTuple):
+    """A value to return, and the dimensions that it is declared with."""
+
+    value: ir.Value
+    dims: Dims
+
+
 class GraphBuilder:
     """Collects the inputs, weights, nodes and outputs of one model.
 
@@ -24,7 +31,7 @@ class GraphBuilder:
     builder = GraphBuilder()
     x = builder.input("x", ("batch", 64))
     y = builder.linear(x, weight, bias, "layers.0")
-    model = builder.model("ffnn", {"y": (y, ("batch", 10))})
+    model = builder.model("ffnn", {"y": Output(y, ("batch", 10))})
     ```
     """
 
@@ -67,7 +74,7 @@ class GraphBuilder:
         bias = self.constant(f"{name}.bias", np.zeros(width, dtype=np.float32))
         return self.op("LayerNormalization", [x, scale, bias], f"/{name}/LayerNormalization")
 
-    def model(self, name: str, outputs: Mapping[str, tuple[ir.Value, Dims]]) -> ir.Model:
+    def model(self, name: str, outputs: Mapping[str, Output]) -> ir.Model:
         """The finished model; each output is renamed to its key and gets the float32 type of the given dimensions."""
         for output_name, (value, dims) in outputs.items():
             value.name = output_name

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from redpebble.export.save_model import remember_external_weights
 from redpebble.export.writing.compact_weights import CompactWeight, compact_entries
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.radixnet_patterns import COPIES, base_layer_count, layer_patterns
 from redpebble.models.recipe import require, require_at_least
 
@@ -74,7 +74,7 @@ class RadixNet:
                 value = builder.op("MatMul", [value, weight], f"/layers.{layer}/MatMul")
                 value = builder.op("Add", [value, bias], f"/layers.{layer}/Add")
             value = builder.op("Clip", [value, *bounds], f"/layers.{layer}/Clip")
-        model = builder.model("radixnet", {"y": (value, dims)})
+        model = builder.model("radixnet", {"y": Output(value, dims)})
         if self.compact:
             remember_external_weights(model)
         return model

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias
 from redpebble.models.recipe import require, require_at_least, require_density
 
@@ -112,7 +112,7 @@ class Structured:
             value = builder.linear(value, weight, random_bias(self.width, rng), f"layers.{layer}")
             if layer < self.depth - 1:
                 value = builder.op("Relu", [value], f"/layers.{layer}/Relu")
-        return builder.model("structured", {"y": (value, dims)})
+        return builder.model("structured", {"y": Output(value, dims)})
 
     def _mask(self, rng: np.random.Generator) -> Mask:
         if self.pattern in FIXED_PATTERNS:

@@ -41,7 +41,7 @@ class MtKaHyPar:
 
     seed: int
     seconds: float
-    """For the whole chain; what is not done then gets our own start."""
+    """Seconds for the whole chain; what is not done then gets our own start."""
     threads: int = 2
     command: Sequence[str] = COMMAND
     notes: list[str] = field(default_factory=list[str])

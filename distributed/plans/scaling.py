@@ -16,7 +16,7 @@ _COLORS = {"batch": "#0072b2", "rows": "#d55e00", "layers": "#009e73"}
 
 @dataclass(frozen=True)
 class Scaling:
-    """For each number of parts, ascending, the candidates by kind; all for the same batch."""
+    """Candidates by number of parts, ascending, and by kind; all for the same batch."""
 
     batch: int
     candidates: Mapping[int, Mapping[str, Candidate]]

@@ -31,7 +31,7 @@ class CompactWeight(NamedTuple):
     shape: Shape
     values: NDArray[np.float32]
     gaps: NDArray[np.uint8] | NDArray[np.uint16]
-    """From one position to the next, the first from 0."""
+    """Distances from one position to the next, the first from 0."""
 
     @property
     def nbytes(self) -> int:

@@ -38,7 +38,7 @@ DIGEST_TAIL: Final = 32
 """Bytes behind a library in the cache."""
 
 Clusters = Mapping[str, Sequence[tuple[str, Mapping[str, Artefact]]]]
-"""For each operator its variants: the digest of a node, and for each CPU level the code of its network."""
+"""Variants by operator: the digest of a node, and for each CPU level the code of its network."""
 
 
 def level_target(level: str) -> CpuTarget:
@@ -93,21 +93,24 @@ def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> 
     for number, (operator, rows) in enumerate(clusters.items()):
         variants[operator] = []
         for index, (digest, artefacts) in enumerate(rows):
-            variants[operator] += _variant(parts, constants, f"n{number}v{index}", (digest, artefacts))
+            variants[operator] += [
+                *_digest_words(digest),
+                *_variant(parts, constants, f"n{number}v{index}", artefacts),
+            ]
     return link([*parts, *library_table(variants)], EXPORTS, soname)
 
 
-def _variant(
-    parts: list[Code | Data],
-    constants: dict[bytes, str],
-    name: str,
-    variant: tuple[str, Mapping[str, Artefact]],
-) -> list[Word]:
-    """Add the code of a network to `parts`; return its row in the table of variants."""
-    digest, artefacts = variant
+def _digest_words(digest: str) -> list[Word]:
     if len(digest) != DIGEST_BYTES:
         raise ValueError(f"digest {digest!r} has {len(digest)} digits, expected {DIGEST_BYTES}")
-    words: list[Word] = [int(word) for word in np.frombuffer(digest.encode(), dtype=np.int64)]
+    return [int(word) for word in np.frombuffer(digest.encode(), dtype=np.int64)]
+
+
+def _variant(
+    parts: list[Code | Data], constants: dict[bytes, str], name: str, artefacts: Mapping[str, Artefact]
+) -> list[Word]:
+    """Add the code of a network to `parts`; return a word for each CPU level: where its table is, or 0."""
+    words: list[Word] = []
     for level in artefacts:
         level_target(level)
     for level in LEVELS:

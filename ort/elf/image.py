@@ -84,7 +84,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything lies; offsets in the file and addresses are the same numbers."""
+    """The spans of all sections; offsets in the file and addresses are the same numbers."""
 
     spans: Mapping[str, Span]
     """Spans by section name."""
@@ -115,24 +115,45 @@ def lay_out(request: Request, sizes: Mapping[str, int], alignments: Mapping[str,
     return Layout(spans, {kind: spans[name].start for kind, name in SECTION_OF.items()})
 
 
-def joined(parts: Sequence[tuple[int, bytes | bytearray]], size: int) -> bytes:
-    """Return `size` bytes with each part at its offset, and zeros between them."""
-    pieces: list[bytes | bytearray] = []
+class Chunk(NamedTuple):
+    """Bytes at an offset."""
+
+    offset: int
+    content: bytes | bytearray
+
+
+class Export(NamedTuple):
+    """A symbol that can be looked up: its address, and the kind of content that it is in."""
+
+    address: int
+    kind: str
+
+
+class LoadedWord(NamedTuple):
+    """A word to which the loader adds the address of the file: where it lies, and its value."""
+
+    at: int
+    value: int
+
+
+def joined(chunks: Sequence[Chunk], size: int) -> bytes:
+    """Return `size` bytes with each chunk at its offset, and zeros between them."""
+    found: list[bytes | bytearray] = []
     end = 0
-    for offset, content in parts:
-        pieces += [bytes(offset - end), content]
+    for offset, content in chunks:
+        found += [bytes(offset - end), content]
         end = offset + len(content)
-    return b"".join([*pieces, bytes(size - end)])
+    return b"".join([*found, bytes(size - end)])
 
 
 def assemble(
     request: Request,
     layout: Layout,
     contents: Mapping[str, bytes],
-    tables: tuple[Mapping[str, tuple[int, str]], Sequence[tuple[int, int]]],
+    exports: Mapping[str, Export],
+    loaded: Sequence[LoadedWord],
 ) -> bytes:
-    """Return the file from the contents by kind, the address and kind of each export, and the loader's words."""
-    exports, loaded = tables
+    """Return the file from the contents by kind, the exports by name, and the loader's words."""
     spans = layout.spans
     names = b"".join(name.encode() + b"\0" for name, _, _ in SECTIONS)
     behind = spans[".bss"].start
@@ -147,10 +168,11 @@ def assemble(
         ),
         spans[".dynamic"].start: _dynamic(request, spans),
         behind: names,
-        section_table: _section_table(spans, (behind, len(names))),
+        section_table: _section_table(spans, Span(behind, len(names))),
     }
     filled = {spans[SECTION_OF[kind]].start: content for kind, content in contents.items() if kind != "zeros"}
-    merged = sorted([*parts.items(), *filled.items()], key=lambda part: (part[0], len(part[1])))
+    chunks = [Chunk(*part) for part in (*parts.items(), *filled.items())]
+    merged = sorted(chunks, key=lambda chunk: (chunk.offset, len(chunk.content)))
     return joined(merged, section_table + _SECTION.size * len(SECTIONS))
 
 
@@ -186,7 +208,7 @@ def _hash(exports: Sequence[str]) -> bytes:
     return struct.pack(f"<{2 + 1 + len(chain)}I", 1, len(chain), 1 if count else 0, *chain)
 
 
-def _symbols(request: Request, exports: Mapping[str, tuple[int, str]]) -> bytes:
+def _symbols(request: Request, exports: Mapping[str, Export]) -> bytes:
     order = [name for name, _, _ in SECTIONS]
     rows = [_SYMBOL.pack(0, 0, 0, 0, 0, 0)]
     for name in request.exports:
@@ -214,7 +236,7 @@ def _dynamic(request: Request, spans: Mapping[str, Span]) -> bytes:
     return b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 
-def _section_table(spans: Mapping[str, Span], names: tuple[int, int]) -> bytes:
+def _section_table(spans: Mapping[str, Span], names: Span) -> bytes:
     order = [name for name, _, _ in SECTIONS]
     links = {".hash": ".dynsym", ".dynsym": ".dynstr", ".rela.dyn": ".dynsym", ".dynamic": ".dynstr"}
     entries = {".hash": 4, ".dynsym": _SYMBOL.size, ".rela.dyn": _RELA.size, ".dynamic": _ENTRY.size}

@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 from redpebble.lowering.calls.network_table import Pointer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.elf import image as elf_image
+from redpebble.ort.elf.image import Chunk, Export, LoadedWord
 from redpebble.ort.elf.object_file import (
     SHF_ALLOC,
     SHF_EXECINSTR,
@@ -74,8 +75,8 @@ class Data:
     alignment: int = 64
 
 
-class _Piece(NamedTuple):
-    """A section on its way into the file: where it will lie, and the object and relocations it came with."""
+class _InputSection(NamedTuple):
+    """A section to place in the file: its kind, and the object and relocations it came with."""
 
     kind: Kind
     alignment: int
@@ -85,6 +86,13 @@ class _Piece(NamedTuple):
     owner: int
     """The number of its object, -1 for data."""
     pointers: Mapping[int, Pointer]
+
+
+class _Location(NamedTuple):
+    """A place in the input: the number of a section, and an offset in it."""
+
+    section: int
+    offset: int
 
 
 def link(parts: Sequence[Code | Data], exports: Collection[str], soname: str) -> bytes:
@@ -103,10 +111,9 @@ class _Linking:
     def __init__(self, parts: Sequence[Code | Data], soname: str) -> None:
         self.soname = soname
         self.objects: list[tuple[ElfObject, str]] = []
-        self.pieces: list[_Piece] = []
-        self.symbols: dict[str, tuple[int, int]] = {}
-        """Name -> piece and offset in it."""
-        self.section_pieces: dict[tuple[int, int], int] = {}
+        self.sections: list[_InputSection] = []
+        self.symbols: dict[str, _Location] = {}
+        self.section_numbers: dict[tuple[int, int], int] = {}
         for part in parts:
             if isinstance(part, Code):
                 self._add_code(part)
@@ -117,8 +124,8 @@ class _Linking:
             raise ElfError(f"objects are for {len(machines)} machines, expected 1")
         self.machine: Machine = machine_of(self.objects[0][0].machine)
         self.number = self.objects[0][0].machine
-        self.table_entries: dict[tuple[int, int], int] = {}
-        self.entries_piece = self._add_table_entries()
+        self.table_entries: dict[_Location, int] = {}
+        self.entries_section = self._add_table_entries()
 
     def _add_code(self, part: Code) -> None:
         elf, number = read_object(part.image), len(self.objects)
@@ -128,39 +135,40 @@ class _Linking:
                 continue
             if section.kind not in {SHT_PROGBITS, SHT_NOBITS} or section.flags & SHF_TLS:
                 raise ElfError(f"section {section.name} is of a kind that is not supported, expected code or data")
-            self.section_pieces[number, index] = len(self.pieces)
+            self.section_numbers[number, index] = len(self.sections)
             content = bytearray(section.size) if section.kind == SHT_NOBITS else bytearray(section.data)
             kind = _kind(section, machine_of(elf.machine))
-            place = (kind, section.alignment, section.size, content)
-            self.pieces.append(_Piece(*place, section.relocations, number, {}))
+            self.sections.append(
+                _InputSection(kind, section.alignment, section.size, content, section.relocations, number, {})
+            )
         for symbol in elf.symbols:
             if symbol.section == SHN_COMMON:
                 raise ElfError(f"symbol {symbol.name} is common, expected one with a place in a section")
-            piece = self.section_pieces.get((number, symbol.section))
-            if not symbol.is_local and symbol.section not in {SHN_UNDEF, SHN_ABS} and piece is not None:
-                self._define(part.prefix + symbol.name, (piece, symbol.value))
+            section = self.section_numbers.get((number, symbol.section))
+            if not symbol.is_local and symbol.section not in {SHN_UNDEF, SHN_ABS} and section is not None:
+                self._define(part.prefix + symbol.name, _Location(section, symbol.value))
 
     def _add_data(self, part: Data) -> None:
-        self._define(part.symbol, (len(self.pieces), 0))
+        self._define(part.symbol, _Location(len(self.sections), 0))
         kind: Kind = "tables" if part.pointers else "constants"
         content = bytearray(part.content)
-        self.pieces.append(_Piece(kind, part.alignment, len(content), content, (), -1, part.pointers))
+        self.sections.append(_InputSection(kind, part.alignment, len(content), content, (), -1, part.pointers))
 
-    def _define(self, name: str, place: tuple[int, int]) -> None:
+    def _define(self, name: str, location: _Location) -> None:
         if name in self.symbols:
             raise ElfError(f"symbol {name} is defined twice")
-        self.symbols[name] = place
+        self.symbols[name] = location
 
     def _add_table_entries(self) -> int:
-        """Add a piece with a word for each place whose address code reads from a table; return its number."""
-        for piece in self.pieces:
-            for relocation in piece.relocations:
+        """Add a section with a word for each location whose address code reads from a table; return its number."""
+        for section in self.sections:
+            for relocation in section.relocations:
                 if self._meaning(relocation) == "table_entry":
-                    place = self._place(piece.owner, relocation.symbol)
-                    self.table_entries.setdefault(place, 8 * len(self.table_entries))
+                    location = self._location(section.owner, relocation.symbol)
+                    self.table_entries.setdefault(location, 8 * len(self.table_entries))
         size = 8 * len(self.table_entries)
-        self.pieces.append(_Piece("tables", 8, size, bytearray(size), (), -1, {}))
-        return len(self.pieces) - 1
+        self.sections.append(_InputSection("tables", 8, size, bytearray(size), (), -1, {}))
+        return len(self.sections) - 1
 
     def _meaning(self, relocation: Relocation) -> str:
         meaning = self.machine.meanings.get(relocation.kind)
@@ -168,74 +176,75 @@ class _Linking:
             raise ElfError(f"relocation of kind {relocation.kind} is not supported on machine {self.number}")
         return meaning
 
-    def _place(self, owner: int, index: int) -> tuple[int, int]:
-        """Return the piece and offset of a symbol of an object."""
+    def _location(self, owner: int, index: int) -> _Location:
+        """Return where a symbol of an object is."""
         elf, prefix = self.objects[owner]
         symbol = elf.symbols[index]
-        piece = self.section_pieces.get((owner, symbol.section))
-        if piece is not None:
-            return piece, symbol.value
+        section = self.section_numbers.get((owner, symbol.section))
+        if section is not None:
+            return _Location(section, symbol.value)
         return self._named(symbol.name, prefix)
 
-    def _named(self, name: str, prefix: str = "") -> tuple[int, int]:
-        place = self.symbols.get(prefix + name, self.symbols.get(name))
-        if place is None:
+    def _named(self, name: str, prefix: str = "") -> _Location:
+        location = self.symbols.get(prefix + name, self.symbols.get(name))
+        if location is None:
             raise ElfError(f"symbol {name} is undefined")
-        return place
+        return location
 
     def image(self, exports: Sequence[str]) -> bytes:
         """Return the file."""
         exported = {name: self._named(name) for name in exports}
-        loaded_count = len(self.table_entries) + sum(self._word_count(piece) for piece in self.pieces)
-        groups = {kind: [n for n, piece in enumerate(self.pieces) if piece.kind == kind] for kind in KINDS}
+        loaded_count = len(self.table_entries) + sum(self._word_count(section) for section in self.sections)
+        groups = {kind: [n for n, section in enumerate(self.sections) if section.kind == kind] for kind in KINDS}
         sizes: dict[str, int] = {}
-        offsets = [0] * len(self.pieces)
+        offsets = [0] * len(self.sections)
         for kind, numbers in groups.items():
             end = 0
             for number in numbers:
-                offsets[number] = -(-end // self.pieces[number].alignment) * self.pieces[number].alignment
-                end = offsets[number] + self.pieces[number].size
+                offsets[number] = -(-end // self.sections[number].alignment) * self.sections[number].alignment
+                end = offsets[number] + self.sections[number].size
             sizes[kind] = end
         request = elf_image.Request(self.number, self.machine, self.soname, tuple(exports), loaded_count)
         layout = elf_image.lay_out(request, sizes, self._alignments())
-        addresses = [layout.starts[piece.kind] + offsets[n] for n, piece in enumerate(self.pieces)]
+        addresses = [layout.starts[section.kind] + offsets[n] for n, section in enumerate(self.sections)]
         loaded = self._relocate(addresses)
         contents = {
-            kind: elf_image.joined([(offsets[n], self.pieces[n].content) for n in groups[kind]], sizes[kind])
+            kind: elf_image.joined([Chunk(offsets[n], self.sections[n].content) for n in groups[kind]], sizes[kind])
             for kind in KINDS
         }
-        named = {name: (addresses[piece] + offset, self.pieces[piece]) for name, (piece, offset) in exported.items()}
-        places = {name: (address, piece.kind) for name, (address, piece) in named.items()}
-        return elf_image.assemble(request, layout, contents, (places, sorted(loaded)))
+        found = {
+            name: Export(addresses[section] + offset, self.sections[section].kind)
+            for name, (section, offset) in exported.items()
+        }
+        return elf_image.assemble(request, layout, contents, found, sorted(loaded))
 
     def _alignments(self) -> dict[str, int]:
-        return {kind: max([8, *(p.alignment for p in self.pieces if p.kind == kind)]) for kind in KINDS}
+        return {kind: max([8, *(p.alignment for p in self.sections if p.kind == kind)]) for kind in KINDS}
 
-    def _word_count(self, piece: _Piece) -> int:
-        return len(piece.pointers) + sum(self._meaning(one) == "word" for one in piece.relocations)
+    def _word_count(self, section: _InputSection) -> int:
+        return len(section.pointers) + sum(self._meaning(one) == "word" for one in section.relocations)
 
-    def _relocate(self, addresses: Sequence[int]) -> list[tuple[int, int]]:
-        """Patch all pieces; return the words that the loader has to add the file's address to, with their values."""
-        loaded: list[tuple[int, int]] = []
-        entries = addresses[self.entries_piece]
-        for (piece, offset), entry in self.table_entries.items():
-            loaded.append((entries + entry, addresses[piece] + offset))
-        for number, piece in enumerate(self.pieces):
-            for at, pointer in piece.pointers.items():
+    def _relocate(self, addresses: Sequence[int]) -> list[LoadedWord]:
+        """Patch all sections; return the words to which the loader has to add the file's address."""
+        loaded: list[LoadedWord] = []
+        entries = addresses[self.entries_section]
+        for (section, offset), entry in self.table_entries.items():
+            loaded.append(LoadedWord(entries + entry, addresses[section] + offset))
+        for section, start in zip(self.sections, addresses, strict=True):
+            for at, pointer in section.pointers.items():
                 target, offset = self._named(pointer.symbol)
-                loaded.append((addresses[number] + at, addresses[target] + offset + pointer.addend))
-            for relocation in piece.relocations:
+                loaded.append(LoadedWord(start + at, addresses[target] + offset + pointer.addend))
+            for relocation in section.relocations:
                 meaning = self._meaning(relocation)
                 if meaning == "none":
                     continue
-                place = self._place(piece.owner, relocation.symbol)
-                at = addresses[number] + relocation.offset
+                location = self._location(section.owner, relocation.symbol)
+                address, at = addresses[location.section] + location.offset, start + relocation.offset
                 if meaning == "word":
-                    loaded.append((at, addresses[place[0]] + place[1] + relocation.addend))
+                    loaded.append(LoadedWord(at, address + relocation.addend))
                     continue
-                through_table = meaning == "table_entry"
-                target = entries + self.table_entries[place] if through_table else addresses[place[0]] + place[1]
-                self.machine.patch(piece.content, relocation.offset, target + relocation.addend - at)
+                target = entries + self.table_entries[location] if meaning == "table_entry" else address
+                self.machine.patch(section.content, relocation.offset, target + relocation.addend - at)
         return loaded
 
 

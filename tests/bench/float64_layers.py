@@ -8,7 +8,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from redpebble.models import zoo
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
 
 Floats = NDArray[np.float32]
@@ -28,7 +28,7 @@ def mlp(widths: tuple[int, ...], density: float) -> tuple[ir.Model, Layers]:
         if number < len(widths) - 2:
             value = builder.op("Relu", [value], f"/layers.{number}/Relu")
         layers.append((weight, bias))
-    return builder.model("mlp", {"y": (value, ("batch", widths[-1]))}), layers
+    return builder.model("mlp", {"y": Output(value, ("batch", widths[-1]))}), layers
 
 
 def expected(layers: Layers, x: Floats) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from redpebble.bench.engines.mkl import MklMatrix, load_mkl
 from redpebble.bench.engines.peers import MklPeer, ScipyPeer, TorchPeer
 from redpebble.bench.measure.measuring import Call
 from redpebble.models import zoo
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
 from redpebble.tools import main as cli
 from redpebble.verification.oracle import Oracle
@@ -66,7 +66,7 @@ def test_a_chain_may_have_any_activation_and_rank(engine: str, tmp_path: Path) -
     for kind in ("Gelu", "Tanh"):
         weight, bias = random_weight(24, 24, 0.3, rng), random_bias(24, rng)
         value = builder.op(kind, [builder.projection(value, weight, bias, kind)], f"/{kind}")
-    path = saved(builder.model("chain", {"y": (value, ("batch", "tokens", 24))}), tmp_path)
+    path = saved(builder.model("chain", {"y": Output(value, ("batch", "tokens", 24))}), tmp_path)
     feeds = {"x": rng.standard_normal((2, 3, 24), np.float32)}
     (y,) = outputs(ENGINES[engine].load(path)(feeds, 1))
     np.testing.assert_allclose(y, Oracle(path).run(feeds)[0], rtol=1e-4, atol=1e-5)

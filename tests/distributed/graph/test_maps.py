@@ -14,7 +14,7 @@ from redpebble.distributed.graph.ownership import Ownership, weight_for
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.rank_program import rank_program
 from redpebble.distributed.parts.steps import Receive, Send
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.zoo import build
 from redpebble.pipeline import build as build_module
 from redpebble.sparse.csr import CscMatrix, CsrPattern
@@ -40,7 +40,7 @@ def chain_model(weights: Weights) -> ir.Model:
     for index, weight in enumerate(weights):
         value = builder.linear(value, weight, np.full(len(weight), 0.5, dtype=np.float32), f"l{index}")
         value = builder.op("Tanh", [value], f"/l{index}/Tanh")
-    return builder.model("chain", {"y": (value, ("batch", len(weights[-1])))})
+    return builder.model("chain", {"y": Output(value, ("batch", len(weights[-1])))})
 
 
 @st.composite

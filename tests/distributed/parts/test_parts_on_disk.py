@@ -16,7 +16,7 @@ from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
 from redpebble.distributed.run.partitioned_network import RunOptions
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.zoo import build
 from redpebble.passes.pipeline import context
 from redpebble.pipeline import build as build_module
@@ -108,13 +108,13 @@ def movement_model(kind: str) -> ir.Model:
     order = [0, 2, 1] if kind == "inside" else [1, 0, 2]
     y = builder.op("Transpose", [x], "turn", {"perm": order})
     dims = ("batch", 6, 4) if kind == "inside" else (4, "batch", 6)
-    return builder.model("movement", {"y": (y, dims)})
+    return builder.model("movement", {"y": Output(y, dims)})
 
 
 def two_inputs() -> ir.Model:
     builder = GraphBuilder()
     parts = [builder.input(name, ("batch", 6)) for name in ("a", "b")]
-    return builder.model("two", {"y": (builder.op("Add", parts, "sum"), ("batch", 6))})
+    return builder.model("two", {"y": Output(builder.op("Add", parts, "sum"), ("batch", 6))})
 
 
 def test_what_mixes_rows_is_not_cut_by_neurons() -> None:
