@@ -11,11 +11,14 @@ from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 from redpebble.dialect.pebble import Pebble
 from redpebble.passes.analysis.dominance import check_def_before_use
 
+DIALECTS = (Builtin, Func, Pebble)
+"""The dialects of a module of ours."""
+
 
 def context() -> Context:
-    """Return an xDSL context that knows the dialects of a module of ours."""
+    """Return an xDSL context that knows them."""
     known = Context()
-    for dialect in (Builtin, Func, Pebble):
+    for dialect in DIALECTS:
         known.load_dialect(dialect)
     return known
 

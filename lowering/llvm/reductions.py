@@ -148,7 +148,7 @@ def column_parts(code: Code, width: int, most: int) -> int:
     return max(1, min(most, width // code.column_lanes(width)))
 
 
-def _for_columns(code: Code, name: str, form: ColumnForm, pointers: int, body: ColumnBody) -> ir.Function:
+def for_columns(code: Code, name: str, form: ColumnForm, pointers: int, body: ColumnBody) -> ir.Function:
     """Return the function `name` of so many pointers and the number of features."""
 
     def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
@@ -169,7 +169,7 @@ def softmax(code: Code, form: ColumnForm) -> ir.Function:
         totals = columns.total(y, lambda total, value, _: lanes.add(total, value))
         columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
 
-    return _for_columns(code, "softmax", form, 2, body)
+    return for_columns(code, "softmax", form, 2, body)
 
 
 def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
@@ -185,7 +185,7 @@ def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
         logarithms = [log(lanes, total) for total in totals]
         columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
 
-    return _for_columns(code, "log_softmax", form, 2, body)
+    return for_columns(code, "log_softmax", form, 2, body)
 
 
 def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
@@ -208,7 +208,7 @@ def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
 
         columns.map(x, y, scaled)
 
-    return _for_columns(code, f"layer_norm_{_symbol(epsilon)}", form, 4, body)
+    return for_columns(code, f"layer_norm_{_symbol(epsilon)}", form, 4, body)
 
 
 def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
@@ -225,7 +225,7 @@ def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
 
         columns.map(x, y, scaled)
 
-    return _for_columns(code, f"rms_norm_{_symbol(epsilon)}", form, 3, body)
+    return for_columns(code, f"rms_norm_{_symbol(epsilon)}", form, 3, body)
 
 
 def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> list[ir.Value]:
@@ -242,7 +242,7 @@ def reduce_mean(code: Code, form: ColumnForm) -> ir.Function:
         totals = columns.total(x, lambda total, value, _: columns.lanes.add(total, value))
         columns.put(y, i64(0), columns.per_feature(totals))
 
-    return _for_columns(code, "reduce_mean", form, 2, body)
+    return for_columns(code, "reduce_mean", form, 2, body)
 
 
 def _symbol(value: float) -> str:
