@@ -2,13 +2,15 @@
 
 from xdsl.ir import Dialect
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
-from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
+from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
@@ -31,6 +33,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
+from redpebble.dialect.tensors import SparsityAttr
 
 Pebble = Dialect(
     "pebble",
@@ -67,7 +70,6 @@ Pebble = Dialect(
         KernelAttr,
         InputBlocksAttr,
         TimesAttr,
-        LayoutAttr,
         IoBoundsAttr,
         ScheduleAttr,
         DeadRowsAttr,

@@ -11,14 +11,17 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     Float32Type,
+    IntAttr,
     IntegerType,
     NoneAttr,
     TensorType,
     f32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, ParamAttrConstraint, base
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
+from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, ParamAttrConstraint, base, irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 F32Tensor = TensorType[Float32Type]
@@ -29,6 +32,36 @@ DENSE_TENSOR: Final = cast(
     ParamAttrConstraint.get(TensorType, AnyAttr(), BaseAttr(Float32Type), BaseAttr(NoneAttr)),
 )
 """What ops take and give: f32 tensors without an encoding; only a weight may be sparse."""
+
+
+@irdl_attr_definition
+class SparsityAttr(ParametrizedAttribute):
+    """The encoding of a sparse tensor type: `tensor<64x32xf32, #pebble.sparsity<nonzeros = 205>>`."""
+
+    name = "pebble.sparsity"
+
+    nonzeros: IntAttr
+
+    @staticmethod
+    def of(nonzeros: int) -> "SparsityAttr":
+        """Return the encoding of a tensor with so many stored values."""
+        return SparsityAttr(IntAttr(nonzeros))
+
+    def verify(self) -> None:
+        if self.nonzeros.data < 0:
+            raise VerifyException(f"{self.nonzeros.data} nonzeros, expected none or more")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            parser.parse_keyword("nonzeros")
+            parser.parse_punctuation("=")
+            return (IntAttr(parser.parse_integer()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"nonzeros = {self.nonzeros.data}")
+
 
 F32_TENSOR: Final = base(F32Tensor)
 """An f32 tensor, dense or sparse."""

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from scipy.sparse import csr_array
 
 from redpebble.bench.engines.chain import ChainLayer
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 
 Indices = NDArray[np.int64]
 Reads = Callable[[int, int, np.random.Generator], Indices]

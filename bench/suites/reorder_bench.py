@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from redpebble.bench.results.console import console
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name

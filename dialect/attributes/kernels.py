@@ -1,120 +1,16 @@
-"""Attributes of the `pebble` dialect: activations, sparsity, and what the passes decided."""
+"""The kernel families chosen for a layer."""
 
 from collections.abc import Mapping, Sequence
-from math import isnan
-from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr, f64
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
 from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
-
-
-@irdl_attr_definition
-class ActivationAttr(ParametrizedAttribute):
-    """An elementwise function and its parameters: `#pebble.activation<leaky_relu(0.01)>`."""
-
-    name = "pebble.activation"
-
-    kind: StringAttr
-    arguments: ArrayAttr[FloatAttr]
-
-    @staticmethod
-    def of(kind: str, *parameters: float) -> "ActivationAttr":
-        """Return the activation `kind` with its parameters in the order of `ACTIVATION_PARAMETERS`."""
-        return ActivationAttr(StringAttr(kind), ArrayAttr([FloatAttr(value, f64) for value in parameters]))
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The parameters as Python floats."""
-        return tuple(parameter.value.data for parameter in self.arguments)
-
-    def verify(self) -> None:
-        expected = ACTIVATION_PARAMETERS.get(self.kind.data)
-        if expected is None:
-            known = ", ".join(sorted(ACTIVATION_PARAMETERS))
-            raise VerifyException(f"unknown activation {self.kind.data!r}, accepted are {known}")
-        if len(self.arguments) != len(expected):
-            raise VerifyException(
-                f"activation {self.kind.data} has {len(self.arguments)} parameters, expected {len(expected)}"
-            )
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            kind = parser.parse_identifier()
-            values = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_float(parser))
-        return (StringAttr(kind), ArrayAttr([FloatAttr(value, f64) for value in values or ()]))
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.kind.data)
-            if self.arguments.data:
-                printer.print_string("(" + ", ".join(_float_text(value) for value in self.values) + ")")
-
-
-def _parse_float(parser: AttrParser) -> float:
-    """Parse a decimal number, or the words inf, -inf and nan that MLIR's grammar lacks."""
-    negative = parser.parse_optional_punctuation("-") is not None
-    for word in ("inf", "nan"):
-        if parser.parse_optional_keyword(word) is not None:
-            return -float(word) if negative else float(word)
-    value = float(parser.parse_number(allow_boolean=False))
-    return -value if negative else value
-
-
-def _float_text(value: float) -> str:
-    """Return the shortest text that reads back as the same double, always with a dot."""
-    if isnan(value):
-        return "nan"
-    text = repr(value)
-    mantissa, exponent, power = text.partition("e")
-    return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else text
-
-
-@irdl_attr_definition
-class SparsityAttr(ParametrizedAttribute):
-    """The encoding of a sparse tensor type: `tensor<64x32xf32, #pebble.sparsity<csc, nonzeros = 205>>`.
-
-    `csc` holds, for every column (output neuron) in turn, the rows (input neurons) of its connections, ascending.
-    """
-
-    name = "pebble.sparsity"
-    FORMATS: ClassVar = ("csc",)
-
-    format: StringAttr
-    nonzeros: IntAttr
-
-    @staticmethod
-    def of(format_name: str, nonzeros: int) -> "SparsityAttr":
-        """Return the encoding `format_name` with `nonzeros` stored values."""
-        return SparsityAttr(StringAttr(format_name), IntAttr(nonzeros))
-
-    def verify(self) -> None:
-        if self.format.data not in self.FORMATS:
-            raise VerifyException(f"unknown sparse format {self.format.data!r}, accepted are {', '.join(self.FORMATS)}")
-        if self.nonzeros.data < 0:
-            raise VerifyException(f"{self.nonzeros.data} nonzeros, expected none or more")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            format_name = parser.parse_identifier()
-            parser.parse_punctuation(",")
-            parser.parse_keyword("nonzeros")
-            parser.parse_punctuation("=")
-            nonzeros = parser.parse_integer()
-        return (StringAttr(format_name), IntAttr(nonzeros))
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(f"{self.format.data}, nonzeros = {self.nonzeros.data}")
 
 
 @irdl_attr_definition
@@ -215,34 +111,3 @@ class KernelAttr(ParametrizedAttribute):
                 if times.by_width:
                     printer.print_string(f"{word} {times.text}, ")
             printer.print_string_literal(self.reason.data)
-
-
-@irdl_attr_definition
-class LayoutAttr(ParametrizedAttribute):
-    """How the values of a batch tile lie in memory: `#pebble.layout<feature_major>`.
-
-    `feature_major` keeps one row of batch columns for each neuron, so that a vector holds one neuron of many samples.
-    """
-
-    name = "pebble.layout"
-    ORDERS: ClassVar = ("feature_major",)
-
-    order: StringAttr
-
-    @staticmethod
-    def of(order: str) -> "LayoutAttr":
-        """Return the layout named `order`."""
-        return LayoutAttr(StringAttr(order))
-
-    def verify(self) -> None:
-        if self.order.data not in self.ORDERS:
-            raise VerifyException(f"unknown layout {self.order.data!r}, accepted are {', '.join(self.ORDERS)}")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            return (StringAttr(parser.parse_identifier()),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.order.data)

@@ -13,7 +13,6 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, HasFolder, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.kernels import SparsityAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
 from redpebble.dialect.ops.dense_literals import Floats, parse_floats, print_floats
@@ -22,6 +21,7 @@ from redpebble.dialect.tensors import (
     DYNAMIC,
     F32_TENSOR,
     F32Tensor,
+    SparsityAttr,
     dense_floats,
     dense_indices,
     f32_tensor,
@@ -88,7 +88,7 @@ class SparseConstantOp(IRDLOperation):
 
     ```mlir
     %w = pebble.sparse_constant pointers dense<[0, 2, 3]> : tensor<3xi64> rows dense<[0, 2, 1]> : tensor<3xi64>
-      values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>
+      values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 3>>
     ```
     """
 
@@ -115,7 +115,7 @@ class SparseConstantOp(IRDLOperation):
                 "rows": dense_indices(weight.rows),
                 "values": dense_floats(weight.values),
             },
-            result_types=[f32_tensor(weight.shape, SparsityAttr.of("csc", len(weight.values)))],
+            result_types=[f32_tensor(weight.shape, SparsityAttr.of(len(weight.values)))],
         )
 
     @property

@@ -17,8 +17,9 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr
 from redpebble.dialect.canonicalization.table import LayerPatterns

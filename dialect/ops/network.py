@@ -21,7 +21,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.memory_steps import verify_steps
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph

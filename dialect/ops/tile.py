@@ -18,8 +18,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
-from redpebble.dialect.attributes.kernels import LayoutAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
@@ -39,7 +38,7 @@ class TileOp(IRDLOperation):
     are dropped on the way.
 
     ```mlir
-    %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
+    %y = pebble.tile %x rows_of [0] schedule <widths = [16, 64]>
         : (tensor<?x4xf32>) -> tensor<?x2xf32> {
     ^bb0(%tile : tensor<?x4xf32>):
       %h = pebble.linear %tile, %w : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
@@ -52,7 +51,6 @@ class TileOp(IRDLOperation):
 
     inputs = var_operand_def(DENSE_TENSOR)
     rows_of = prop_def(DenseArrayBase.constr(i64))
-    layout = prop_def(LayoutAttr)
     schedule = prop_def(ScheduleAttr)
     depth_first = opt_prop_def(DepthFirstAttr)
     dead_rows = opt_prop_def(DeadRowsAttr)
@@ -61,7 +59,7 @@ class TileOp(IRDLOperation):
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = (
-        "$inputs `rows_of` $rows_of `layout` $layout `schedule` $schedule (`depth_first` $depth_first^)? "
+        "$inputs `rows_of` $rows_of `schedule` $schedule (`depth_first` $depth_first^)? "
         "(`dead_rows` $dead_rows^)? attr-dict `:` "
         "functional-type($inputs, $outputs) $body"
     )
@@ -75,7 +73,6 @@ class TileOp(IRDLOperation):
             result_types=[[result_type for _, result_type in results]],
             properties={
                 "rows_of": DenseArrayBase.from_list(i64, [source for source, _ in results]),
-                "layout": LayoutAttr.of("feature_major"),
                 "schedule": schedule,
             },
             regions=[body],

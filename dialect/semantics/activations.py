@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 
 Floats = NDArray[np.floating]
 """An array of float32 or float64; what is computed from it has the same dtype."""

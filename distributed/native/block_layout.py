@@ -6,9 +6,8 @@ from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 
-LAYOUT: Final = "pebble.layout"
 HEIGHT: Final = "pebble.height"
-"""Attributes of arguments and results, see `feature_blocks`."""
+"""The attribute of arguments and results that lie in blocks, see `feature_blocks`."""
 
 PACK: Final = "pack_rows"
 UNPACK: Final = "unpack_rows"

@@ -1,8 +1,8 @@
 """Functions between which values stay feature-major: what one rank of a distributed network runs between messages.
 
 A buffer of F features lies in blocks of `width` samples: F rows of `width` floats, room behind them, the next block.
-Every function of the module holds one tile; an argument or result that carries `pebble.layout` is some rows, one after
-the other, of such a buffer of `pebble.height` features, any other one is row-major, [samples, features]. Native
+Every function of the module holds one tile; an argument or result that carries `pebble.height` is some rows, one after
+the other, of such a buffer of so many features, any other one is row-major, [samples, features]. Native
 functions have the arguments of the steps of a network: a table of addresses (arguments, then results), constants, sizes
 (none), scratch, and the samples from begin to end, where begin is a multiple of `width`. The columns of a last block
 that no sample fills are copies of its last sample, so every function may compute them, too.

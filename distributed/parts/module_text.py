@@ -13,9 +13,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.attributes.kernels import SparsityAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import Shape, shape_of
+from redpebble.dialect.tensors import Shape, SparsityAttr, shape_of
 from redpebble.sparse.csr import CscMatrix
 
 Array = NDArray[np.generic]

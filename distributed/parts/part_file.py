@@ -19,7 +19,7 @@ from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Indices, 
 from redpebble.lowering.llvm.builder import ALIGNMENT
 
 MAGIC: Final = b"pebblepart\x00\x01"
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """Version of part files and of plan.json; raised whenever either changes its meaning."""
 
 Array = NDArray[np.generic]

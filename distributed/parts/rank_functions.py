@@ -8,14 +8,13 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IntAt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
-from redpebble.dialect.attributes.kernels import LayoutAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.symbolic_sizes import NAME
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.distributed.native.block_layout import HEIGHT, LAYOUT
+from redpebble.distributed.native.block_layout import HEIGHT
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def build_function(name: str, function: RankFunction, results: Sequence[Key], vi
         values |= dict(zip(one.writes, written, strict=True))
     inside.add_op(YieldOp([values[key] for key in results]))
     result_types: list[Attribute] = [f32_tensor((DYNAMIC, views[key].features)) for key in results]
-    schedule = ScheduleAttr.of("layer_by_layer", (64,))
+    schedule = ScheduleAttr.of((64,))
     tile = TileOp(list(block.args), [(0, result) for result in result_types], schedule, Region(inside))
     block.add_ops([tile, ReturnOp(*tile.outputs)])
     function_type = FunctionType.from_lists(types, result_types)
@@ -121,7 +120,6 @@ def _layouts(keys: Sequence[Key], views: Mapping[Key, View]) -> ArrayAttr[Dictio
     for key in keys:
         attributes: dict[str, Attribute] = {NAME: StringAttr(f"{key.kind}{key.number}")}
         if not key.is_row_major:
-            attributes[LAYOUT] = LayoutAttr.of("feature_major")
             attributes[HEIGHT] = IntAttr(views[key].height)
         entries.append(DictionaryAttr(attributes))
     return ArrayAttr(entries)

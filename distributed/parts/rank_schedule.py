@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import SplitOp

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.export.writing.node_builder import NodeBuilder
 

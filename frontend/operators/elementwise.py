@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.frontend.folding.known_sizes import broadcast_sizes, shape_words

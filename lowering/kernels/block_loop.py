@@ -10,7 +10,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.pieces import FETCH_OUTPUTS, FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD
 from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key

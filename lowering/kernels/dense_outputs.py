@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
 from redpebble.kernels.tile_widths import TILE_WIDTHS
 from redpebble.lowering.kernels.dense_blocks import (

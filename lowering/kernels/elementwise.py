@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import (
     FLOAT,

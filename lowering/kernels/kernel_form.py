@@ -8,7 +8,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.kernels.family import LayerWeights
 from redpebble.lowering.llvm.activations import emit_activation

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.formats.row_panels import INPUTS_AHEAD, SECTIONS, Section
 from redpebble.kernels.pieces import OFFSET_UNIT
 from redpebble.lowering.kernels.block_loop import load_index

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import FLOAT, I32, I64, POINTER, Code, column_chunks, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.vectors import Lanes

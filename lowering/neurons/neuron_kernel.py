@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.depth_first_order import NEIGHBOURS, Transposed
-from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,

@@ -6,7 +6,7 @@ from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, PreluOp
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.passes.analysis.per_feature_constants import single_entry

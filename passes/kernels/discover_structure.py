@@ -1,7 +1,7 @@
 """Find the structure of sparse weights: outputs that read the same inputs, wherever they stand, and other facts.
 
 ```mlir
-%w = pebble.sparse_constant ... : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 4>>
+%w = pebble.sparse_constant ... : tensor<4x2xf32, #pebble.sparsity<nonzeros = 4>>
 // -> both columns have entries in the same rows
 %w = pebble.sparse_constant ... panels <[2 by 1], 1.00 shared, dense<[0, 1]>> facts [#pebble.fact<...>]
     : tensor<4x2xf32, ...>

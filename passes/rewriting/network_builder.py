@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr

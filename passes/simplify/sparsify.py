@@ -4,7 +4,7 @@
 %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]> : tensor<3x2xf32>
 %y = pebble.linear %x, %w : ...
 // ->
-%w = pebble.sparse_constant pointers ... : tensor<3x2xf32, #pebble.sparsity<csc, nonzeros = 1>>
+%w = pebble.sparse_constant pointers ... : tensor<3x2xf32, #pebble.sparsity<nonzeros = 1>>
 %y = pebble.linear %x, %w : ...
 ```
 

@@ -1,9 +1,9 @@
 """Drop rows of the batch that have come to nothing, where nothing can come of them any more.
 
 ```mlir
-%y = pebble.tile %x ... schedule <layer_by_layer, ...> : (tensor<?x1024xf32>) -> tensor<?x1024xf32> { 120 layers }
+%y = pebble.tile %x ... schedule <...> : (tensor<?x1024xf32>) -> tensor<?x1024xf32> { 120 layers }
 // ->
-%y = pebble.tile %x ... schedule <layer_by_layer, ...> dead_rows <dropped after [0, 1, 2, 3, 5, ...], tiles of 96> ...
+%y = pebble.tile %x ... schedule <...> dead_rows <dropped after [0, 1, 2, 3, 5, ...], tiles of 96> ...
 ```
 
 Where every layer from some place on makes zeros of zeros, as clamped layers with negative biases do, a row that is zero

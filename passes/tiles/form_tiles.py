@@ -4,7 +4,7 @@
 %h = pebble.linear %x, %w activation <relu> : (tensor<?x4xf32>, ...) -> tensor<?x3xf32>
 %y = pebble.linear %h, %v : (tensor<?x3xf32>, ...) -> tensor<?x2xf32>
 // ->
-%y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16, 64]>
+%y = pebble.tile %x rows_of [0] schedule <widths = [16, 64]>
     : (tensor<?x4xf32>) -> tensor<?x2xf32> {
 ^bb0(%tile : tensor<?x4xf32>):
   %h = pebble.linear %tile, %w activation <relu> : ...
@@ -37,7 +37,7 @@ from xdsl.passes import ModulePass
 from xdsl.transforms.dead_code_elimination import region_dce
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.axis_maps import RowMajor, RowWise
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -73,7 +73,7 @@ class FormTiles(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         with moving_ops(self.name, op) as functions:
-            ScheduleAttr.of("layer_by_layer", self.widths or WIDTHS)  # refuses widths even where there is no tile
+            ScheduleAttr.of(self.widths or WIDTHS)  # refuses widths even where there is no tile
             for func in functions:
                 _refuse_unknown(func)
                 _form_tiles(func, self.widths)
@@ -135,6 +135,6 @@ def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
     builder = TileBuilder(rows)
 
     def tile(members: Sequence[Operation]) -> list[Operation]:
-        return builder.build(members, ScheduleAttr.of("layer_by_layer", widths or worthwhile_widths(members)))
+        return builder.build(members, ScheduleAttr.of(widths or worthwhile_widths(members)))
 
     outline(func.body.block, clusters_of(ops, counts), tile)

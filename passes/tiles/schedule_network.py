@@ -1,9 +1,9 @@
 """Choose between running layers one after the other and depth first, where their values leave the cache.
 
 ```mlir
-%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 16]> ... { 12 layers of 65536 neurons }
+%y = pebble.tile %x ... schedule <widths = [1, 8, 16]> ... { 12 layers of 65536 neurons }
 // ->
-%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 16, 64]>
+%y = pebble.tile %x ... schedule <widths = [1, 8, 16, 64]>
     depth_first <from 64, [<layers 0 to 11, predicted [64: 20390.0], kilobytes [64: 51000.0], "3196 slots; ...",
         runs dense<...>, order dense<...>, slots dense<...>>]>
 ```
@@ -33,7 +33,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderAttr, Transposed
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -229,7 +229,7 @@ def _write(tile: TileOp, written: _Written) -> None:
         used = widths_in_use(alone) | {written.schedule.width}
         widths = [width for width in widths if width in used]
         alone = {width: alone[width] for width in widths}
-    tile.schedule = ScheduleAttr.of(tile.schedule.order.data, widths, Sharing(1, alone, {}))
+    tile.schedule = ScheduleAttr.of(widths, Sharing(1, alone, {}))
     tile.depth_first = DepthFirstAttr.of(written.start, list(map(written.attribute, written.schedule.groups)))
 
 

@@ -1,10 +1,10 @@
 """Cut the layers of a tile so that threads can do one tile together, and say how long tiles take.
 
 ```mlir
-%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 64]> ... {
+%y = pebble.tile %x ... schedule <widths = [1, 8, 64]> ... {
   %h = pebble.linear %tile, %w kernel <...> : (tensor<?x1024xf32>, ...) -> tensor<?x1024xf32>
 // pebble-share-tiles{threads=2} ->
-%y = pebble.tile %x ... schedule <layer_by_layer, widths = [1, 8, 64], pieces = 2, alone [1: 5.3, 8: 33.2, ...],
+%y = pebble.tile %x ... schedule <widths = [1, 8, 64], pieces = 2, alone [1: 5.3, 8: 33.2, ...],
     together [8: 20.1, ...]> ... {
   %h = pebble.linear %tile, %w kernel <...> cut [0, 512, 1024] : (tensor<?x1024xf32>, ...) -> tensor<?x1024xf32>
 ```
@@ -29,7 +29,7 @@ from xdsl.ir import BlockArgument, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
 from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -90,7 +90,7 @@ class ShareTiles(ModulePass):
         for op in layers:
             op.cut = DenseArrayBase.from_list(i64, cut[op]) if together and op in cut else None
         sharing = Sharing(self.threads if together else 1, alone, together)
-        tile.schedule = ScheduleAttr.of(tile.schedule.order.data, widths, sharing)
+        tile.schedule = ScheduleAttr.of(widths, sharing)
 
     def _borders(self, op: LinearOp, width: int) -> list[int]:
         """Return where to cut a layer; nowhere when that takes longer than it saves."""

@@ -11,7 +11,7 @@ import redpebble
 from redpebble.bench.engines.chain import ChainLayer
 from redpebble.bench.engines.peers import ScipyPeer
 from redpebble.bench.suites.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.models.radixnet import RadixNet, radixnet_images
 
 SMALL = [HiddenNetwork(one.name, one.reads, 256, 3, one.shuffled) for one in HIDDEN_NETWORKS.values()]

@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
-from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
+from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.layers import (
@@ -200,7 +201,7 @@ def _tile(growing: Growing, x: SSAValue) -> Operation:
     result = inside.values[-1]
     body.block.add_op(YieldOp([result]))
     outside = f32_tensor((*shape_of(x)[:-1], shape_of(result)[-1]))
-    return TileOp([x], [(0, outside)], ScheduleAttr.of("layer_by_layer", [1, 16]), body)
+    return TileOp([x], [(0, outside)], ScheduleAttr.of([1, 16]), body)
 
 
 def _choices(x: SSAValue) -> list[Callable[[Growing, SSAValue], Operation]]:

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.regions import YieldOp
@@ -81,7 +82,7 @@ def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = (1, 8
         inner.add_op(YieldOp(yielded))
         rows = shape_of(arguments[0])[:-1]
         results = [(0, f32_tensor((*rows, shape_of(value)[-1]))) for value in yielded]
-        tile = TileOp(arguments, results, ScheduleAttr.of("layer_by_layer", widths), region)
+        tile = TileOp(arguments, results, ScheduleAttr.of(widths), region)
         block.add_op(tile)
         return tile.outputs
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor

@@ -5,13 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
 from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
-from redpebble.dialect.attributes.io_bounds_and_schedules import IoBoundsAttr, ScheduleAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr, LayoutAttr, SparsityAttr
+from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import SENTENCES, FactAttr
 from redpebble.dialect.ops.movement import TargetShapeAttr
+from redpebble.dialect.tensors import SparsityAttr
 from tests.dialect.pebble_text import parse_attribute
 
 
@@ -22,7 +24,7 @@ from tests.dialect.pebble_text import parse_attribute
         "#pebble.activation<clip(-inf, inf)>",
         "#pebble.activation<hard_sigmoid(0.2, 0.5)>",
         "#pebble.activation<leaky_relu(-1.0e-30)>",
-        "#pebble.sparsity<csc, nonzeros = 205>",
+        "#pebble.sparsity<nonzeros = 205>",
         '#pebble.kernel<sparse_rows, "density 0.050 below 0.40">',
         '#pebble.kernel<permute_lookup from 1, count_blocks from 8, predicted [1: 6.8], measured [1: 7.0], "w">',
         '#pebble.kernel<count_blocks, blocks [count_blocks: 4], "why">',
@@ -32,9 +34,8 @@ from tests.dialect.pebble_text import parse_attribute
         "#pebble.input_blocks<[]>",
         "#pebble.times<[1: 6.8, 64: 113.0]>",
         "#pebble.times<[]>",
-        "#pebble.layout<feature_major>",
         "#pebble.io_bounds<reads = 9 to 12, writes = 2 to 4>",
-        "#pebble.schedule<layer_by_layer, widths = [1, 16, 64]>",
+        "#pebble.schedule<widths = [1, 16, 64]>",
         "#pebble.target_shape<[d0, _, 64]>",
         "#pebble.target_shape<[]>",
         "#pebble.fact<n_of_m, kept = 2, of = 4>",
@@ -74,30 +75,15 @@ def test_an_activation_with_too_few_parameters_is_refused() -> None:
         ActivationAttr.of("clip", 1.0)
 
 
-def test_an_unknown_sparse_format_is_refused() -> None:
-    with pytest.raises(VerifyException, match=r"^unknown sparse format 'coo', accepted are csc$"):
-        SparsityAttr.of("coo", 3)
-
-
 def test_fewer_than_no_nonzeros_are_refused() -> None:
     with pytest.raises(VerifyException, match=r"^-1 nonzeros, expected none or more$"):
-        SparsityAttr.of("csc", -1)
-
-
-def test_an_unknown_layout_is_refused() -> None:
-    with pytest.raises(VerifyException, match=r"^unknown layout 'batch_major', accepted are feature_major$"):
-        LayoutAttr.of("batch_major")
-
-
-def test_an_unknown_schedule_is_refused() -> None:
-    with pytest.raises(VerifyException, match=r"^unknown schedule 'depth_first', accepted are layer_by_layer$"):
-        ScheduleAttr.of("depth_first", [16])
+        SparsityAttr.of(-1)
 
 
 @pytest.mark.parametrize("widths", [[], [16, 16], [64, 16], [0, 16]])
 def test_tile_widths_that_do_not_ascend_from_one_are_refused(widths: list[int]) -> None:
     with pytest.raises(VerifyException, match=r"^tile widths \[.*\], expected ascending positive numbers$"):
-        ScheduleAttr.of("layer_by_layer", widths)
+        ScheduleAttr.of(widths)
 
 
 @pytest.mark.parametrize(

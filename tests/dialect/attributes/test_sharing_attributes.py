@@ -8,7 +8,7 @@ from xdsl.dialects.func import Func
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.pebble import Pebble
@@ -22,7 +22,7 @@ def test_a_shared_tile_is_read_as_it_is_written() -> None:
     for op in module.walk():
         if isinstance(op, TileOp):
             sharing = Sharing(2, {1: 0.5, 16: 3.0, 64: 12.5}, {16: 2.0, 64: 7.0})
-            op.schedule = ScheduleAttr.of("layer_by_layer", WIDTHS, sharing)
+            op.schedule = ScheduleAttr.of(WIDTHS, sharing)
         elif isinstance(op, LinearOp):
             op.cut = DenseArrayBase.from_list(i64, [0, 32, 64])
     module.verify()
@@ -46,7 +46,7 @@ def test_a_shared_tile_is_read_as_it_is_written() -> None:
 )
 def test_times_that_fit_no_tile_are_refused(sharing: Sharing, message: str) -> None:
     with pytest.raises(VerifyException, match=message):
-        ScheduleAttr.of("layer_by_layer", WIDTHS, sharing)
+        ScheduleAttr.of(WIDTHS, sharing)
 
 
 @pytest.mark.parametrize("borders", [[1, 64], [0, 63], [0, 40, 20, 64]])

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.axis_maps import Axes, AxisMap, HasAxisMap, axis_map_of
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp

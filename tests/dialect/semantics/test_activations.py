@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
 from redpebble.dialect.semantics.activations import REFERENCE_ACTIVATIONS, activate
 from tests.dialect.onnx_oracle import run_operator
 

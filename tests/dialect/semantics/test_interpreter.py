@@ -98,8 +98,8 @@ def test_a_linear_layer_is_gemm_and_relu() -> None:
 def test_a_sparse_weight_multiplies_its_zeros_as_well() -> None:
     body = f"""
       %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 3]> : tensor<2xi64>
-        values dense<[1.0, 2.0]> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 2>>
-      %y = pebble.linear %a, %w : ({ROW}, tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 2>>) -> tensor<?x2xf32>"""
+        values dense<[1.0, 2.0]> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 2>>
+      %y = pebble.linear %a, %w : ({ROW}, tensor<4x2xf32, #pebble.sparsity<nonzeros = 2>>) -> tensor<?x2xf32>"""
     weight = np.array([[1, 0], [0, 0], [0, 0], [0, 2]], dtype=np.float32)
     expected = run_operator("MatMul", {"x": WITH_SPECIAL, "w": weight})
     np.testing.assert_array_equal(run(body, [WITH_SPECIAL], "tensor<?x2xf32>"), expected)
@@ -124,7 +124,7 @@ def test_movement_is_numpys() -> None:
 def test_a_tile_computes_what_its_body_computes_row_by_row(rows: int) -> None:
     x, z = RNG.normal(size=(rows, 3, 4)), RNG.normal(size=(rows, 3, 2))
     body = """
-      %y = pebble.tile %a, %b rows_of [1] layout <feature_major> schedule <layer_by_layer, widths = [16]>
+      %y = pebble.tile %a, %b rows_of [1] schedule <widths = [16]>
           : (tensor<?x3x4xf32>, tensor<?x3x2xf32>) -> tensor<?x3x6xf32> {
       ^bb0(%p: tensor<?x4xf32>, %q: tensor<?x2xf32>):
         %r = pebble.softmax %p : (tensor<?x4xf32>) -> tensor<?x4xf32>

@@ -29,9 +29,9 @@ Floats = NDArray[np.float32]
 
 MODULE = """
 func.func @first(%x : tensor<?x3xf32> {pebble.name = "x"})
-    -> (tensor<?x2xf32> {pebble.layout = #pebble.layout<feature_major>, pebble.height = #builtin.int<5>}) {
+    -> (tensor<?x2xf32> {pebble.height = #builtin.int<5>}) {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, -1.0], [3.0, 0.5]]> : tensor<3x2xf32>
-  %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [64]>
+  %y = pebble.tile %x rows_of [0] schedule <widths = [64]>
       : (tensor<?x3xf32>) -> tensor<?x2xf32> {
   ^bb0(%tile : tensor<?x3xf32>):
     %h = pebble.linear %tile, %w activation <relu> : (tensor<?x3xf32>, tensor<3x2xf32>) -> tensor<?x2xf32>
@@ -40,11 +40,11 @@ func.func @first(%x : tensor<?x3xf32> {pebble.name = "x"})
   func.return %y : tensor<?x2xf32>
 }
 func.func @second(
-    %x : tensor<?x2xf32> {pebble.layout = #pebble.layout<feature_major>, pebble.height = #builtin.int<5>},
-    %y : tensor<?x5xf32> {pebble.layout = #pebble.layout<feature_major>, pebble.height = #builtin.int<5>})
+    %x : tensor<?x2xf32> {pebble.height = #builtin.int<5>},
+    %y : tensor<?x5xf32> {pebble.height = #builtin.int<5>})
     -> (tensor<?x7xf32> {pebble.name = "y"},
-        tensor<?x5xf32> {pebble.layout = #pebble.layout<feature_major>, pebble.height = #builtin.int<5>}) {
-  %z, %same = pebble.tile %x, %y rows_of [0, 0] layout <feature_major> schedule <layer_by_layer, widths = [64]>
+        tensor<?x5xf32> {pebble.height = #builtin.int<5>}) {
+  %z, %same = pebble.tile %x, %y rows_of [0, 0] schedule <widths = [64]>
       : (tensor<?x2xf32>, tensor<?x5xf32>) -> (tensor<?x7xf32>, tensor<?x5xf32>) {
   ^bb0(%a : tensor<?x2xf32>, %b : tensor<?x5xf32>):
     %c = pebble.concat %a, %b axis 1 : (tensor<?x2xf32>, tensor<?x5xf32>) -> tensor<?x7xf32>

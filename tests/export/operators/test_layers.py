@@ -101,9 +101,9 @@ def test_a_bias_with_a_leading_axis_stays_as_it_is() -> None:
 def test_a_sparse_constant_is_written_dense() -> None:
     line = """
     %w = pebble.sparse_constant pointers dense<[0, 2, 3]> : tensor<3xi64> rows dense<[0, 2, 1]> : tensor<3xi64>
-      values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>
+      values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 3>>
     %y = pebble.linear %x, %w
-      : (tensor<?x4xf32>, tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 3>>) -> tensor<?x2xf32>
+      : (tensor<?x4xf32>, tensor<4x2xf32, #pebble.sparsity<nonzeros = 3>>) -> tensor<?x2xf32>
     """
     proto = exported(one_op(line, "tensor<?x4xf32>", "tensor<?x2xf32>"), original_of(linear_original(2, 13, {})))
     dense = np.array([[1, 0], [0, 3], [2, 0], [0, 0]], dtype=np.float32)
@@ -208,7 +208,7 @@ def test_prelu_is_written_with_its_slope() -> None:
 
 def test_a_tile_is_refused_by_name() -> None:
     line = """
-    %y = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16]>
+    %y = pebble.tile %x rows_of [0] schedule <widths = [16]>
         : (tensor<?x4xf32>) -> tensor<?x4xf32> {
     ^bb0(%t : tensor<?x4xf32>):
       pebble.yield %t : tensor<?x4xf32>

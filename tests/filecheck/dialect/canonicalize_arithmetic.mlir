@@ -87,11 +87,11 @@ func.func @tiles(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
   // CHECK-NEXT: }
   // CHECK-NEXT: func.return %live : tensor<?x4xf32>
   %one = pebble.constant dense<1.0> : tensor<4xf32>
-  %dead = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16]> : (tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %dead = pebble.tile %x rows_of [0] schedule <widths = [16]> : (tensor<?x4xf32>) -> tensor<?x4xf32> {
   ^bb0(%a: tensor<?x4xf32>):
     pebble.yield %a : tensor<?x4xf32>
   }
-  %live = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [16]> : (tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %live = pebble.tile %x rows_of [0] schedule <widths = [16]> : (tensor<?x4xf32>) -> tensor<?x4xf32> {
   ^bb0(%b: tensor<?x4xf32>):
     %c = pebble.activate <relu> %b : (tensor<?x4xf32>) -> tensor<?x4xf32>
     %d = pebble.mul %c, %one : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>

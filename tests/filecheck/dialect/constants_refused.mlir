@@ -11,39 +11,39 @@
 // -----
 
 // CHECK: a sparse constant of rank 1, expected 2
-%0 = pebble.sparse_constant pointers dense<0> : tensor<3xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<4xf32, #pebble.sparsity<csc, nonzeros = 0>>
+%0 = pebble.sparse_constant pointers dense<0> : tensor<3xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<4xf32, #pebble.sparsity<nonzeros = 0>>
 
 // -----
 
 // CHECK: a sparse constant of shape ?x2, expected known sizes
-%0 = pebble.sparse_constant pointers dense<0> : tensor<3xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<?x2xf32, #pebble.sparsity<csc, nonzeros = 0>>
+%0 = pebble.sparse_constant pointers dense<0> : tensor<3xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<?x2xf32, #pebble.sparsity<nonzeros = 0>>
 
 // -----
 
 // CHECK: pointers are tensor<4xi64>, expected tensor<3xi64>
-%0 = pebble.sparse_constant pointers dense<0> : tensor<4xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 0>>
+%0 = pebble.sparse_constant pointers dense<0> : tensor<4xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 0>>
 
 // -----
 
 // CHECK: rows are tensor<1xi32>, expected tensor<1xi64>
-%0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi32> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 1>>
+%0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi32> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 1>>
 
 // -----
 
 // CHECK: values are tensor<2xf32>, expected tensor<1xf32>
-%0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi64> values dense<1.0> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 1>>
+%0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi64> values dense<1.0> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 1>>
 
 // -----
 
 // CHECK: pointers must ascend from 0 to 1
-%0 = pebble.sparse_constant pointers dense<[0, 2, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi64> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 1>>
+%0 = pebble.sparse_constant pointers dense<[0, 2, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi64> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 1>>
 
 // -----
 
 // CHECK: row 4 outside 0 to 3
-%0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<4> : tensor<1xi64> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 1>>
+%0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<4> : tensor<1xi64> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 1>>
 
 // -----
 
 // CHECK: rows of a column must ascend
-%0 = pebble.sparse_constant pointers dense<[0, 2, 2]> : tensor<3xi64> rows dense<[1, 1]> : tensor<2xi64> values dense<1.0> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 2>>
+%0 = pebble.sparse_constant pointers dense<[0, 2, 2]> : tensor<3xi64> rows dense<[1, 1]> : tensor<2xi64> values dense<1.0> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 2>>

@@ -32,8 +32,8 @@ func.func @main(%x: tensor<?x4xf32>, %slope: tensor<3x1x1xf32>) {
 
 // -----
 
-func.func @main(%w: tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 2>>) {
-  // CHECK: #pebble.sparsity<csc, nonzeros = 2> should be of base attribute none
-  %y = pebble.activate <exp> %w : (tensor<4x2xf32, #pebble.sparsity<csc, nonzeros = 2>>) -> tensor<4x2xf32>
+func.func @main(%w: tensor<4x2xf32, #pebble.sparsity<nonzeros = 2>>) {
+  // CHECK: #pebble.sparsity<nonzeros = 2> should be of base attribute none
+  %y = pebble.activate <exp> %w : (tensor<4x2xf32, #pebble.sparsity<nonzeros = 2>>) -> tensor<4x2xf32>
   func.return
 }

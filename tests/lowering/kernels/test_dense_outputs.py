@@ -5,7 +5,8 @@ import pytest
 from llvmlite import ir
 from xdsl.ir import Block, SSAValue
 
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.families import FAMILIES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target

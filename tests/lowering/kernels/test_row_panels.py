@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.kernels.family import LayerWeights
@@ -40,7 +40,7 @@ def with_panels(weight: Floats, activation: ActivationAttr | None = None, widths
         found.apply(Context(), module)
     for tile in module.walk():
         if isinstance(tile, TileOp) and widths:
-            tile.schedule = ScheduleAttr.of("layer_by_layer", widths)
+            tile.schedule = ScheduleAttr.of(widths)
     return module
 
 

@@ -11,8 +11,7 @@ import pytest
 from llvmlite import ir
 from onnx import parser
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
-from redpebble.dialect.attributes.kernels import ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
 from redpebble.dialect.semantics.activations import activate
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.activations import EMITTERS, emit_activation

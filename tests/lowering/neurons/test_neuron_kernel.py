@@ -8,8 +8,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.depth_first_order import NOT_TRANSPOSED, DepthFirstOrderAttr
-from redpebble.dialect.attributes.kernels import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp

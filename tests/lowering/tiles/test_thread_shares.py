@@ -7,8 +7,9 @@ import pytest
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.attributes.io_bounds_and_schedules import ScheduleAttr, Sharing
-from redpebble.dialect.attributes.kernels import ActivationAttr, KernelAttr
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, SoftmaxOp
@@ -40,7 +41,7 @@ def shared(module: ModuleOp, pieces: int) -> ModuleOp:
             widths = op.schedule.tile_widths
             alone = {width: 1000.0 * (width + 1) for width in widths}
             sharing = Sharing(pieces, alone, dict.fromkeys(widths, 1.0))
-            op.schedule = ScheduleAttr.of("layer_by_layer", widths, sharing)
+            op.schedule = ScheduleAttr.of(widths, sharing)
         elif isinstance(op, LinearOp):
             borders = even_borders(shape_of(op.weight)[1], pieces)
             op.cut = DenseArrayBase.from_list(i64, borders)
@@ -111,7 +112,7 @@ def with_same_times(module: ModuleOp, other: ModuleOp) -> ModuleOp:
     tiles = [[op for op in one.walk() if isinstance(op, TileOp)] for one in (copy, other)]
     for tile, timed in zip(*tiles, strict=True):
         sharing = Sharing(1, timed.schedule.alone.by_width, {})
-        tile.schedule = ScheduleAttr.of("layer_by_layer", tile.schedule.tile_widths, sharing)
+        tile.schedule = ScheduleAttr.of(tile.schedule.tile_widths, sharing)
     return copy
 
 

@@ -30,8 +30,8 @@ from tests.passes.pass_texts import only, parse, run
 LAYER = """
 func.func @main(%x: tensor<?x4xf32>) -> tensor<?x1xf32> {
   %w = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[0]> : tensor<1xi64>
-    values dense<[3.0]> : tensor<1xf32> : tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>
-  %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
+    values dense<[3.0]> : tensor<1xf32> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>
+  %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }
 """

@@ -4,7 +4,7 @@
 // RUN: xdsl-opt %s -p 'pebble-choose-kernels{calibration_factors="count_blocks@8=0.01" blocks="count_blocks=2"}' | filecheck %s --check-prefix BLOCKS
 
 func.func @main(%x: tensor<?x4xf32>) -> (tensor<?x1xf32>, tensor<?x1xf32>) {
-  %w = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[0]> : tensor<1xi64> values dense<[3.0]> : tensor<1xf32> : tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>
+  %w = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[0]> : tensor<1xi64> values dense<[3.0]> : tensor<1xf32> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>
   %v = pebble.constant dense<[[1.0], [0.0], [1.0], [1.0]]> : tensor<4x1xf32>
   // CHECK: %a = pebble.linear %x, %w kernel <{{.*}} from 1, {{.*}} predicted [1: {{.*}}, 8: {{.*}}, 16: {{.*}}, 32: {{.*}}, 64: {{.*}}], "density 0.250, stored sparse; next {{.*}} us at 1{{.*}}">
   // AVX2: %a = pebble.linear
@@ -12,7 +12,7 @@ func.func @main(%x: tensor<?x4xf32>) -> (tensor<?x1xf32>, tensor<?x1xf32>) {
   // SLOW-LOOKUP: %a = pebble.linear
   // BLOCKS: %a = pebble.linear %x, %w kernel <{{.*}}, count_blocks from 8, {{.*}}blocks [count_blocks: 2], predicted
   // SLOW-LOOKUP-NOT: <permute_lookup
-  %a = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
+  %a = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>) -> tensor<?x1xf32>
   // CHECK: %b = pebble.linear %x, %v kernel <dense_outputs, predicted [{{.*}}], "density 0.750, stored dense">
   %b = pebble.linear %x, %v : (tensor<?x4xf32>, tensor<4x1xf32>) -> tensor<?x1xf32>
   func.return %a, %b : tensor<?x1xf32>, tensor<?x1xf32>

@@ -5,8 +5,8 @@
 // CHECK: %v = pebble.sparse_constant pointers dense<[0, 1, 3]> : tensor<3xi64> rows dense<[1, 0, 1]>
 func.func @main(%x: tensor<?x1xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
-  %v = pebble.sparse_constant pointers dense<[0, 1, 3]> : tensor<3xi64> rows dense<[1, 0, 1]> : tensor<3xi64> values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 3>>
+  %v = pebble.sparse_constant pointers dense<[0, 1, 3]> : tensor<3xi64> rows dense<[1, 0, 1]> : tensor<3xi64> values dense<[1.0, 2.0, 3.0]> : tensor<3xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 3>>
   %h = pebble.linear %x, %w : (tensor<?x1xf32>, tensor<1x2xf32>) -> tensor<?x2xf32>
-  %y = pebble.linear %h, %v : (tensor<?x2xf32>, tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 3>>) -> tensor<?x2xf32>
+  %y = pebble.linear %h, %v : (tensor<?x2xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 3>>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }

@@ -23,18 +23,18 @@ func.func @both_kinds(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // CHECK-LABEL: @back
 func.func @back(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
   %u = pebble.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
-  %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[3.0, 4.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 2>>
-  %v = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[0]> : tensor<1xi64> values dense<[5.0]> : tensor<1xf32> : tensor<2x1xf32, #pebble.sparsity<csc, nonzeros = 1>>
+  %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[3.0, 4.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
+  %v = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[0]> : tensor<1xi64> values dense<[5.0]> : tensor<1xf32> : tensor<2x1xf32, #pebble.sparsity<nonzeros = 1>>
   %slope = pebble.constant dense<[[0.5, 0.25]]> : tensor<1x2xf32>
   // CHECK: pebble.linear %x, {{.*}} -> tensor<?x1xf32>
   %g = pebble.linear %x, %u : (tensor<?x1xf32>, tensor<1x2xf32>) -> tensor<?x2xf32>
-  // CHECK: pebble.linear {{.*}} (tensor<?x1xf32>, tensor<1x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
-  %h = pebble.linear %g, %w : (tensor<?x2xf32>, tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 2>>) -> tensor<?x2xf32>
+  // CHECK: pebble.linear {{.*}} (tensor<?x1xf32>, tensor<1x1xf32, #pebble.sparsity<nonzeros = 1>>) -> tensor<?x1xf32>
+  %h = pebble.linear %g, %w : (tensor<?x2xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>) -> tensor<?x2xf32>
   // CHECK: [[SLOPE:%.*]] = pebble.constant dense<5.000000e-01> : tensor<1xf32>
   // CHECK-NEXT: pebble.prelu {{.*}}, [[SLOPE]] : (tensor<?x1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
   %p = pebble.prelu %h, %slope : (tensor<?x2xf32>, tensor<1x2xf32>) -> tensor<?x2xf32>
-  // CHECK: %y = pebble.linear {{.*}} (tensor<?x1xf32>, tensor<1x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
-  %y = pebble.linear %p, %v : (tensor<?x2xf32>, tensor<2x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
+  // CHECK: %y = pebble.linear {{.*}} (tensor<?x1xf32>, tensor<1x1xf32, #pebble.sparsity<nonzeros = 1>>) -> tensor<?x1xf32>
+  %y = pebble.linear %p, %v : (tensor<?x2xf32>, tensor<2x1xf32, #pebble.sparsity<nonzeros = 1>>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }
 

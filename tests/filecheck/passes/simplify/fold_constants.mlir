@@ -19,8 +19,8 @@ func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // CHECK-LABEL: @several
 func.func @several() -> (tensor<1x1xf32>, tensor<1x1xf32>) {
   %x = pebble.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32>
-  %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[3.0, 4.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 2>>
-  %h = pebble.linear %x, %w : (tensor<1x2xf32>, tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 2>>) -> tensor<1x2xf32>
+  %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[3.0, 4.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
+  %h = pebble.linear %x, %w : (tensor<1x2xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>) -> tensor<1x2xf32>
   %y, %z = pebble.split %h axis 1 {pebble.values = ["y", "z"]} : (tensor<1x2xf32>) -> (tensor<1x1xf32>, tensor<1x1xf32>)
   // CHECK-NEXT: pebble.constant {pebble.values = ["y"]} dense<3.000000e+00> : tensor<1x1xf32>
   // CHECK-NEXT: pebble.constant {pebble.values = ["z"]} dense<8.000000e+00> : tensor<1x1xf32>

@@ -24,7 +24,7 @@ func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // In front of a layer: (x - 1) / 2, with a sparse weight, which stays sparse.
 // CHECK-LABEL: @front
 func.func @front(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {
-  %w = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[1]> : tensor<1xi64> values dense<[4.0]> : tensor<1xf32> : tensor<2x1xf32, #pebble.sparsity<csc, nonzeros = 1>>
+  %w = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<[1]> : tensor<1xi64> values dense<[4.0]> : tensor<1xf32> : tensor<2x1xf32, #pebble.sparsity<nonzeros = 1>>
   %one = pebble.constant dense<[5.0, 1.0]> : tensor<2xf32>
   %two = pebble.constant dense<2.0> : tensor<f32>
   %a = pebble.sub %x, %one : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
@@ -32,6 +32,6 @@ func.func @front(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {
   // CHECK: [[W:%.*]] = pebble.sparse_constant {{.*}} values dense<2.000000e+00>
   // CHECK: [[B:%.*]] = pebble.constant dense<-2.000000e+00> : tensor<1xf32>
   // CHECK-NEXT: %y = pebble.linear %x, [[W]] bias [[B]] :
-  %y = pebble.linear %b, %w : (tensor<?x2xf32>, tensor<2x1xf32, #pebble.sparsity<csc, nonzeros = 1>>) -> tensor<?x1xf32>
+  %y = pebble.linear %b, %w : (tensor<?x2xf32>, tensor<2x1xf32, #pebble.sparsity<nonzeros = 1>>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }

@@ -21,13 +21,13 @@ func.func @merged(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {
 // CHECK-LABEL: @again
 func.func @again(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
   %u = pebble.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32>
-  %w = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 2.0, 1.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 4>>
+  %w = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 2.0, 1.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>
   %v = pebble.constant dense<[[1.0], [1.0]]> : tensor<2x1xf32>
   // CHECK: pebble.linear {{.*}} -> tensor<?x1xf32>
   %g = pebble.linear %x, %u : (tensor<?x1xf32>, tensor<1x2xf32>) -> tensor<?x2xf32>
   // CHECK: pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<0> : tensor<1xi64> values dense<3.000000e+00>
   // CHECK-NEXT: pebble.linear {{.*}} -> tensor<?x1xf32>
-  %h = pebble.linear %g, %w : (tensor<?x2xf32>, tensor<2x2xf32, #pebble.sparsity<csc, nonzeros = 4>>) -> tensor<?x2xf32>
+  %h = pebble.linear %g, %w : (tensor<?x2xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<?x2xf32>
   // CHECK: dense<2.000000e+00> : tensor<1x1xf32>
   %y = pebble.linear %h, %v : (tensor<?x2xf32>, tensor<2x1xf32>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>

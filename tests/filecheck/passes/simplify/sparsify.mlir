@@ -36,7 +36,7 @@ func.func @other_reader(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
 func.func @dense(%x: tensor<?x3xf32>) -> tensor<?x1xf32> {
   // CHECK: %w = pebble.constant dense<{{.}}[3.000000e+00], [0.000000e+00], [2.000000e+00]]> : tensor<3x1xf32>
   // DENSE: %w = pebble.constant dense<{{.}}[3.000000e+00], [0.000000e+00], [2.000000e+00]]> : tensor<3x1xf32>
-  %w = pebble.sparse_constant pointers dense<[0, 2]> : tensor<2xi64> rows dense<[0, 2]> : tensor<2xi64> values dense<[3.0, 2.0]> : tensor<2xf32> : tensor<3x1xf32, #pebble.sparsity<csc, nonzeros = 2>>
-  %y = pebble.linear %x, %w : (tensor<?x3xf32>, tensor<3x1xf32, #pebble.sparsity<csc, nonzeros = 2>>) -> tensor<?x1xf32>
+  %w = pebble.sparse_constant pointers dense<[0, 2]> : tensor<2xi64> rows dense<[0, 2]> : tensor<2xi64> values dense<[3.0, 2.0]> : tensor<2xf32> : tensor<3x1xf32, #pebble.sparsity<nonzeros = 2>>
+  %y = pebble.linear %x, %w : (tensor<?x3xf32>, tensor<3x1xf32, #pebble.sparsity<nonzeros = 2>>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }

@@ -7,7 +7,7 @@ func.func @residual(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batc
   %c = pebble.constant {pebble.values = ["c"]} dense<[[3.0, 4.0]]> : tensor<1x2xf32>
   // CHECK-NEXT: %w = pebble.constant
   // CHECK-NEXT: [[C:%.*]] = pebble.constant {pebble.values = ["c"]} dense<[3.000000e+00, 4.000000e+00]> : tensor<2xf32>
-  // CHECK-NEXT: [[Y:%.*]] = pebble.tile %x rows_of [0] layout <feature_major> schedule <layer_by_layer, widths = [8, 32]> : (tensor<?x2xf32>) -> tensor<?x2xf32> {
+  // CHECK-NEXT: [[Y:%.*]] = pebble.tile %x rows_of [0] schedule <widths = [8, 32]> : (tensor<?x2xf32>) -> tensor<?x2xf32> {
   // CHECK-NEXT: ^{{.*}}([[X:%.*]]: tensor<?x2xf32>):
   // CHECK-NEXT: [[H:%.*]] = pebble.linear [[X]], %w activation <relu> kernel <dense_outputs, "why"> {pebble.node = "fc"}
   %h = pebble.linear %x, %w activation <relu> kernel <dense_outputs, "why"> {pebble.node = "fc"} : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>

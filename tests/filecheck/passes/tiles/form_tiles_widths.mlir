@@ -4,7 +4,7 @@
 // CHECK-LABEL: @narrow
 func.func @narrow(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32]>
+  // CHECK: schedule <widths = [1, 8, 16, 32]>
   %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 4.0, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
@@ -15,7 +15,7 @@ func.func @narrow(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch"
 // CHECK-LABEL: @together
 func.func @together(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  // CHECK: schedule <layer_by_layer, widths = [1, 8, 32, 64]>
+  // CHECK: schedule <widths = [1, 8, 32, 64]>
   %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 4.0, 64: 9.0], measured [64: 5.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   %y = pebble.linear %h, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 5.0, 32: 4.0, 64: 5.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
@@ -27,7 +27,7 @@ func.func @together(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batc
 // CHECK-LABEL: @unknown
 func.func @unknown(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32, 64]>
+  // CHECK: schedule <widths = [1, 8, 16, 32, 64]>
   %h = pebble.linear %x, %w kernel <count_blocks, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
@@ -38,7 +38,7 @@ func.func @unknown(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch
 // CHECK-LABEL: @three_vectors
 func.func @three_vectors(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32, 48]>
+  // CHECK: schedule <widths = [1, 8, 16, 32, 48]>
   %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 5.0, 48: 6.5, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
@@ -49,7 +49,7 @@ func.func @three_vectors(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = [
 // CHECK-LABEL: @four_vectors
 func.func @four_vectors(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  // CHECK: schedule <layer_by_layer, widths = [1, 8, 16, 32, 64]>
+  // CHECK: schedule <widths = [1, 8, 16, 32, 64]>
   %h = pebble.linear %x, %w kernel <count_blocks, predicted [1: 1.0, 8: 2.0, 16: 3.0, 32: 5.0, 48: 6.8, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
@@ -60,7 +60,7 @@ func.func @four_vectors(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["
 // CHECK-LABEL: @dense
 func.func @dense(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  // CHECK: schedule <layer_by_layer, widths = [1, 8, 12, 16, 32, 64, 96]>
+  // CHECK: schedule <widths = [1, 8, 12, 16, 32, 64, 96]>
   %h = pebble.linear %x, %w kernel <dense_outputs, predicted [1: 5.0, 8: 6.0, 12: 7.0, 16: 9.0, 32: 16.0, 64: 31.0, 96: 46.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }

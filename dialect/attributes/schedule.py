@@ -1,9 +1,9 @@
-"""Attributes that passes write for those that come later: I/O bounds and schedules."""
+"""The widths of tiles, and how threads share them."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -13,63 +13,20 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.attributes.latencies import TimesAttr
 
 
-@irdl_attr_definition
-class IoBoundsAttr(ParametrizedAttribute):
-    """Fewest and most transfers of a good order, in values for a batch of one.
+class Sharing(NamedTuple):
+    """How threads share a tile: pieces of its ops, and microseconds by width of one thread and of all together."""
 
-    ```mlir
-    #pebble.io_bounds<reads = 9 to 12, writes = 2 to 4>
-    ```
-    """
-
-    name = "pebble.io_bounds"
-
-    fewest_reads: IntAttr
-    most_reads: IntAttr
-    fewest_writes: IntAttr
-    most_writes: IntAttr
-
-    @staticmethod
-    def of(reads: tuple[int, int], writes: tuple[int, int]) -> "IoBoundsAttr":
-        """Return the bounds; each pair is (lower, upper)."""
-        return IoBoundsAttr(IntAttr(reads[0]), IntAttr(reads[1]), IntAttr(writes[0]), IntAttr(writes[1]))
-
-    def verify(self) -> None:
-        for name, low, high in (
-            ("reads", self.fewest_reads.data, self.most_reads.data),
-            ("writes", self.fewest_writes.data, self.most_writes.data),
-        ):
-            if not 0 <= low <= high:
-                raise VerifyException(f"{name} from {low} to {high}, expected 0 <= lower <= upper")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            reads = _parse_range(parser, "reads")
-            parser.parse_punctuation(",")
-            writes = _parse_range(parser, "writes")
-        return (*reads, *writes)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(f"reads = {self.fewest_reads.data} to {self.most_reads.data}, ")
-            printer.print_string(f"writes = {self.fewest_writes.data} to {self.most_writes.data}")
-
-
-def _parse_range(parser: AttrParser, word: str) -> tuple[IntAttr, IntAttr]:
-    parser.parse_keyword(word)
-    parser.parse_punctuation("=")
-    low = parser.parse_integer()
-    parser.parse_keyword("to")
-    return IntAttr(low), IntAttr(parser.parse_integer())
+    pieces: int
+    alone: Mapping[int, float]
+    together: Mapping[int, float]
 
 
 @irdl_attr_definition
 class ScheduleAttr(ParametrizedAttribute):
-    """The order of work inside a tile, the tile's widths, and how threads share it.
+    """The widths of a tile, and how threads share it.
 
     ```mlir
-    #pebble.schedule<layer_by_layer, widths = [1, 16, 64], pieces = 2, alone [1: 9.1, 16: 95.3, 64: 241.0],
+    #pebble.schedule<widths = [1, 16, 64], pieces = 2, alone [1: 9.1, 16: 95.3, 64: 241.0],
         together [16: 61.0, 64: 160.2]>
     ```
 
@@ -80,22 +37,18 @@ class ScheduleAttr(ParametrizedAttribute):
     """
 
     name = "pebble.schedule"
-    ORDERS: ClassVar = ("layer_by_layer",)
 
-    order: StringAttr
     widths: ArrayAttr[IntAttr]
     pieces: IntAttr
     alone: TimesAttr
     together: TimesAttr
 
     @staticmethod
-    def of(order: str, widths: Sequence[int], sharing: "Sharing | None" = None) -> "ScheduleAttr":
-        """Return the schedule `order` for tiles of `widths` batch columns, which threads share as `sharing` says."""
+    def of(widths: Sequence[int], sharing: Sharing | None = None) -> "ScheduleAttr":
+        """Return the schedule for tiles of `widths` batch columns, which threads share as `sharing` says."""
         widths_attr = ArrayAttr([IntAttr(width) for width in widths])
         pieces, alone, together = sharing or Sharing(1, {}, {})
-        return ScheduleAttr(
-            StringAttr(order), widths_attr, IntAttr(pieces), TimesAttr.of(alone), TimesAttr.of(together)
-        )
+        return ScheduleAttr(widths_attr, IntAttr(pieces), TimesAttr.of(alone), TimesAttr.of(together))
 
     @property
     def tile_widths(self) -> tuple[int, ...]:
@@ -103,8 +56,6 @@ class ScheduleAttr(ParametrizedAttribute):
         return tuple(width.data for width in self.widths)
 
     def verify(self) -> None:
-        if self.order.data not in self.ORDERS:
-            raise VerifyException(f"unknown schedule {self.order.data!r}, accepted are {', '.join(self.ORDERS)}")
         widths = self.tile_widths
         if not widths or list(widths) != sorted(set(widths)) or widths[0] < 1:
             raise VerifyException(f"tile widths {list(widths)}, expected ascending positive numbers")
@@ -121,8 +72,6 @@ class ScheduleAttr(ParametrizedAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         pieces, times = 1, {"alone": TimesAttr.of({}), "together": TimesAttr.of({})}
         with parser.in_angle_brackets():
-            order = parser.parse_identifier()
-            parser.parse_punctuation(",")
             parser.parse_keyword("widths")
             parser.parse_punctuation("=")
             widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
@@ -136,22 +85,14 @@ class ScheduleAttr(ParametrizedAttribute):
                     parser.parse_keyword(word)
                 times[word] = TimesAttr.parse_times(parser)
         widths_attr = ArrayAttr([IntAttr(width) for width in widths])
-        return (StringAttr(order), widths_attr, IntAttr(pieces), times["alone"], times["together"])
+        return (widths_attr, IntAttr(pieces), times["alone"], times["together"])
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             widths = ", ".join(str(width) for width in self.tile_widths)
-            printer.print_string(f"{self.order.data}, widths = [{widths}]")
+            printer.print_string(f"widths = [{widths}]")
             if self.pieces.data > 1:
                 printer.print_string(f", pieces = {self.pieces.data}")
             for word, times in (("alone", self.alone), ("together", self.together)):
                 if times.by_width:
                     printer.print_string(f", {word} {times.text}")
-
-
-class Sharing(NamedTuple):
-    """How threads share a tile: pieces of its ops, and microseconds by width of one thread and of all together."""
-
-    pieces: int
-    alone: Mapping[int, float]
-    together: Mapping[int, float]
