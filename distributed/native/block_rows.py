@@ -148,7 +148,7 @@ def _over_rows(builder: ir.IRBuilder, counts: Counts, one: Step) -> ir.Value:
             return [one(Position(block, index, flag_index), carried[0])]
 
         before = builder.load(total, typ=I64)
-        (after,) = reduce_loop(builder, (i64(0), rows), [before], step)
+        (after,) = reduce_loop(builder, rows, [before], step)
         builder.store(after, total)
     return builder.load(total, typ=I64)
 

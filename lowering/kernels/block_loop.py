@@ -2,9 +2,15 @@
 
 For each block of inputs and each group of rows: read the rows' sums (the bias in the first block), multiply and add as
 the kernel at hand does, apply the activation in the last block, write the sums. `kernels/pieces.py` has the arrays.
+
+Registers, for a group of R rows and V vectors of batch columns, one lane a column:
+
+    sum[r][v]  y[r][v], or the bias of row r in every lane
+    w          weight of a connection in every lane               a broadcast
+    sum[r][v] += w * x[input][v]                                  one fma with a memory operand for each v
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,15 +61,16 @@ class Chunk:
 
 @dataclass(frozen=True)
 class GroupWork:
-    """The connections of a group: where its block of x, its weights and its offsets begin and end, and their number.
+    """The connections of a group: addresses where its block of x, its weights and its offsets begin and end.
 
-    A connection is one of each row.
+    `count` is the number of connections of each row.
     """
 
     x: ir.Value
     weights: ir.Value
     offsets: ir.Value
-    ends: tuple[ir.Value, ir.Value]
+    weights_end: ir.Value
+    offsets_end: ir.Value
     count: ir.Value
 
 
@@ -75,8 +82,8 @@ class RowGroups:
     lanes: Lanes
     chunk: Chunk
     rows: int
-    surroundings: tuple[ir.Value, ir.Value]
-    """y and bias."""
+    y: ir.Value
+    bias: ir.Value
 
     def scaled(self, offset: ir.Value) -> ir.Value:
         """Return an offset of tiles of 8 columns as one of this width."""
@@ -85,29 +92,29 @@ class RowGroups:
             return self.builder.mul(offset, i64(width // columns))
         return self.builder.udiv(self.builder.mul(offset, i64(width)), i64(columns))
 
-    def multiplied(self, work: GroupWork, place: tuple[int, Values], sums: Values) -> list[ir.Value]:
-        """Return the sums after one connection of each row, that at `place`: weights some bytes after, offsets of x."""
-        builder, (distance, offsets) = self.builder, place
+    def multiplied(self, work: GroupWork, distance: int, offsets: Values, sums: Values) -> list[ir.Value]:
+        """Return the sums after one connection of each row: weights `distance` bytes on, inputs by offsets in x."""
+        builder = self.builder
         sources = self._addresses([byte_at(builder, work.x, self.scaled(offset)) for offset in offsets])
-        places = [byte_at(builder, work.weights, i64(distance + FLOAT_BYTES * row)) for row in range(self.rows)]
-        factors = [self.lanes.splat(builder.load(place, typ=FLOAT)) for place in places]
+        entries = [byte_at(builder, work.weights, i64(distance + FLOAT_BYTES * row)) for row in range(self.rows)]
+        factors = [self.lanes.splat(builder.load(entry, typ=FLOAT)) for entry in entries]
         return [
             self.lanes.fma(factors[index // self.chunk.vectors], self._load(source), total)
             for index, (source, total) in enumerate(zip(sources, sums, strict=True))
         ]
 
     def emit(self, x: ir.Value, streams: Values, products: "Products") -> list[ir.Value]:
-        """Emit the group at `streams` (record, weights, offsets), whose inputs count from `x`; return the next one."""
+        """Emit the group at `streams` (record, weights, offsets), whose inputs count from `x`; return the next ones."""
         builder, (record, weights, offsets) = self.builder, streams
         rows = [load_index(builder, record, 4 * row) for row in range(self.rows)]
-        targets = [byte_at(builder, self.surroundings[0], self.scaled(row)) for row in rows]
+        targets = [byte_at(builder, self.y, self.scaled(row)) for row in rows]
         marked = load_index(builder, record, 4 * self.rows)
         count, flags = builder.and_(marked, i64(0xFFFF)), builder.lshr(marked, i64(16))
         parts = builder.mul(count, i64(self.rows))
         ends = float_at(builder, weights, parts), builder.gep(offsets, [parts], source_etype=ir.IntType(16))
         self._fetch(record, flags, ends)
         sums = self._initial(_has(builder, flags, FIRST), rows, targets)
-        sums = products(self, GroupWork(x, weights, offsets, ends, count), sums)
+        sums = products(self, GroupWork(x, weights, offsets, *ends, count), sums)
         sums = self._activated(_has(builder, flags, LAST), sums)
         for value, address in zip(sums, self._addresses(targets), strict=True):
             self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
@@ -132,7 +139,7 @@ class RowGroups:
             with builder.if_then(_has(builder, flags, FETCH_OUTPUTS)):
                 for row in range(self.rows):
                     offset = load_index(builder, record, RECORDS_AHEAD * self._record_bytes + 4 * row)
-                    target = byte_at(builder, self.surroundings[0], self.scaled(offset))
+                    target = byte_at(builder, self.y, self.scaled(offset))
                     fetch_lines(builder, target, row_bytes // ALIGNMENT)
         with builder.if_then(_has(builder, flags, FETCH_STREAMS)):
             for stream, (distance, lines) in zip(ends, STREAMS_AHEAD, strict=True):
@@ -140,18 +147,18 @@ class RowGroups:
 
     def _initial(self, first: ir.Value, rows: Values, targets: Values) -> list[ir.Value]:
         """Return the sums before the group: the bias of its rows, or what y holds."""
-        builder, bias = self.builder, self.surroundings[1]
+        builder, bias = self.builder, self.bias
         with builder.if_else(first) as (then, otherwise):
             with then:
-                places = [byte_at(builder, bias, builder.udiv(row, i64(OFFSET_UNIT // FLOAT_BYTES))) for row in rows]
-                biases = [self.lanes.splat(builder.load(place, typ=FLOAT)) for place in places]
+                entries = [byte_at(builder, bias, builder.udiv(row, i64(OFFSET_UNIT // FLOAT_BYTES))) for row in rows]
+                biases = [self.lanes.splat(builder.load(entry, typ=FLOAT)) for entry in entries]
                 started = [value for value in biases for _ in range(self.chunk.vectors)]
                 then_block = builder.block
             with otherwise:
                 loaded = [self._load(address) for address in self._addresses(targets)]
                 otherwise_block = builder.block
         pairs = zip(started, loaded, strict=True)
-        return [merged(builder, (value, then_block), (other, otherwise_block)) for value, other in pairs]
+        return [merged(builder, {then_block: value, otherwise_block: other}) for value, other in pairs]
 
     def _activated(self, last: ir.Value, sums: Values) -> list[ir.Value]:
         """Return the sums after the activation, where they are complete."""
@@ -162,7 +169,7 @@ class RowGroups:
             results = activated(self.lanes, self.chunk.activation, sums)
             inside = self.builder.block
         pairs = zip(results, sums, strict=True)
-        return [merged(self.builder, (result, inside), (total, before)) for result, total in pairs]
+        return [merged(self.builder, {inside: result, before: total}) for result, total in pairs]
 
 
 Products = Callable[[RowGroups, GroupWork, Values], list[ir.Value]]
@@ -200,7 +207,7 @@ class BlockKernel:
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             x, y, *lists, bias = args
             lanes = code.lanes(builder, code.column_lanes(chunk.width))
-            self._emit_blocks(RowGroups(builder, lanes, chunk, self.rows, (y, bias)), x, lists)
+            self._emit_blocks(RowGroups(builder, lanes, chunk, self.rows, y, bias), x, lists)
 
         return code.function(key, [POINTER] * 7, body)
 
@@ -211,7 +218,7 @@ class BlockKernel:
         header, inside, group, after, done = (builder.append_basic_block(name) for name in names)
         builder.branch(header)
         builder.position_at_end(header)
-        block, *starts = [merged(builder, (value, before)) for value in lists]
+        block, *starts = [merged(builder, {before: value}) for value in lists]
         count = load_index(builder, block, 0)
         builder.cbranch(builder.icmp_unsigned("==", count, i64(0)), done, inside)
         builder.position_at_end(inside)
@@ -219,7 +226,7 @@ class BlockKernel:
         builder.branch(group)
         builder.position_at_end(group)
         # counting down at the end of a group leaves one branch and one register to the loop
-        left, *current = [merged(builder, (value, inside)) for value in (count, *starts)]
+        left, *current = [merged(builder, {inside: value}) for value in (count, *starts)]
         following = [builder.sub(left, i64(1)), *groups.emit(source, current, self.products)]
         for phi, value in zip([left, *current], following, strict=True):
             phi.add_incoming(value, builder.block)
@@ -237,10 +244,10 @@ def load_index(builder: ir.IRBuilder, table: ir.Value, offset: int) -> ir.Value:
     return builder.zext(builder.load(byte_at(builder, table, i64(offset)), typ=I32), I64)
 
 
-def merged(builder: ir.IRBuilder, *incoming: tuple[ir.Value, ir.Block]) -> ir.PhiInstr:
-    """Return the value that comes from the block before."""
-    phi = builder.phi(incoming[0][0].type)
-    for value, block in incoming:
+def merged(builder: ir.IRBuilder, incoming: Mapping[ir.Block, ir.Value]) -> ir.PhiInstr:
+    """Return the value that comes from the block before, given that of each."""
+    phi = builder.phi(next(iter(incoming.values())).type)
+    for block, value in incoming.items():
         phi.add_incoming(value, block)
     return phi
 

@@ -5,9 +5,15 @@ rows with n connections there: read the rows' sums, jump into a chain of multipl
 sums. A step multiplies one weight of each row, a vector broadcast, with its input's columns, memory operands. The pairs
 of a block are sorted by n, so the jump is predicted. All counts share one chain: it is small, stays in the cache of
 decoded instructions, and its code does not depend on the matrix.
+
+Registers: see `block_loop`, with 2 rows and up to 4 vectors. Steps stand one after the other, the last one first:
+
+    step n      sum[0][v] += w(-2 n) * x[low 16 bits][v]; sum[1][v] += w(-2 n + 1) * x[high 16 bits][v]
+    step n - 1  ...              weights and offsets count back from their ends, so they do not depend on n
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from llvmlite import ir
@@ -38,14 +44,14 @@ def _products(pairs: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) ->
     builder.position_at_end(never)
     builder.unreachable()
     builder.position_at_end(left[-1])
-    from_ends = GroupWork(work.x, *work.ends, work.ends, work.count)
+    from_ends = replace(work, weights=work.weights_end, offsets=work.offsets_end)
     sums: list[ir.Value] = list(initial)
     for step in reversed(steps[1:]):
-        both = load_index(builder, work.ends[1], -4 * step)
+        both = load_index(builder, work.offsets_end, -4 * step)
         halves = builder.and_(both, i64(0xFFFF)), builder.lshr(both, i64(16))
-        sums = pairs.multiplied(from_ends, (-ROWS * FLOAT_BYTES * step, halves), sums)
+        sums = pairs.multiplied(from_ends, -ROWS * FLOAT_BYTES * step, halves, sums)
         builder.branch(left[step - 1])
         builder.position_at_end(left[step - 1])
         entered = zip(initial, sums, strict=True)
-        sums = [merged(builder, (value, start), (total, left[step])) for value, total in entered]
+        sums = [merged(builder, {start: value, left[step]: total}) for value, total in entered]
     return sums

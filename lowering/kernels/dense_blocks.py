@@ -1,11 +1,16 @@
 """Blocks of a dense product whose vectors run over outputs: some rows times some panels of weights.
 
-A block of R rows and V vectors of outputs holds R x V sums in registers; for each input it loads V vectors of weights
-and broadcasts R activations. A sum takes its products one after the other in the order of the inputs, so its bits
-depend on nothing but its row and its weights.
+Registers, for R rows r and V vectors v of outputs, one lane an output (R V + V + 1 of 16 or 32 registers):
+
+    w[v]       weights of an input k          V loads from panels [K, 16]
+    x          activation of row r in every lane          a broadcast for each row
+    sum[r][v] += x * w[v]                                 R V fma an input
+
+A sum takes its products one after the other in the order of the inputs, so its bits depend on nothing but its row and
+its weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -27,8 +32,8 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
 
-TURN: Final = 2
-"""Inputs of a turn of the innermost loop."""
+UNROLL: Final = 2
+"""Inputs in one pass of the innermost loop."""
 
 FETCH_DISTANCE: Final = 4096
 """Bytes by which weights are fetched ahead of their use."""
@@ -45,6 +50,17 @@ class BlockForm(NamedTuple):
 
     rows: int
     panels: int
+
+
+class Rows(NamedTuple):
+    """Rows of floats, or inputs or panels: the address of the first one, and the values from one to the next."""
+
+    address: ir.Value
+    stride: ir.Value
+
+    def at(self, builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+        """Return the address of a row."""
+        return float_at(builder, self.address, builder.mul(self.stride, number))
 
 
 def panels_at_once(lanes: int, rows: int) -> int:
@@ -67,9 +83,10 @@ def dense_block(code: Code, form: BlockForm) -> ir.Function:
         rows = [builder.select(builder.icmp_signed("<", number, last), number, last) for number in numbers]
         for first in range(0, form.panels * PANEL, outputs):
             block = _Block(code, builder, rows, range(first, first + outputs, lanes))
-            sums = block.load(initial, initial_stride)
-            turns = builder.sdiv(inputs, i64(TURN))
-            block.store(block.multiply_add((x, x_stride), (weights, panel), (turns, sums)), y, y_stride)
+            sums = block.load(Rows(initial, initial_stride))
+            passes = builder.sdiv(inputs, i64(UNROLL))
+            sums = block.multiply_add(Rows(x, x_stride), Rows(weights, panel), passes, sums)
+            block.store(sums, Rows(y, y_stride))
 
     return code.function(f"dense_block_{form.rows}x{form.panels}", [POINTER] * 4 + [I64] * 6, body)
 
@@ -88,9 +105,9 @@ def dense_input(code: Code) -> ir.Function:
             first = builder.add(builder.mul(row, y_stride), builder.mul(number, i64(PANEL)))
             source, target = float_at(builder, weights, builder.mul(number, panel)), float_at(builder, y, first)
             for start in range(0, PANEL, lanes.width):
-                place = float_at(builder, target, i64(start))
+                address = float_at(builder, target, i64(start))
                 weight = lanes.load(float_at(builder, source, i64(start)), FLOAT_BYTES * lanes.width)
-                lanes.store(lanes.fma(value, weight, lanes.load(place)), place)
+                lanes.store(lanes.fma(value, weight, lanes.load(address)), address)
 
     return code.function("dense_input", [POINTER] * 3 + [I64] * 4, body)
 
@@ -104,64 +121,61 @@ class _Block:
     rows: Sequence[ir.Value]
     starts: range
 
-    def load(self, address: ir.Value, stride: ir.Value) -> list[ir.Value]:
-        """Return the sums of all rows at `address`."""
+    def load(self, source: Rows) -> list[ir.Value]:
+        """Return the sums of all rows."""
         lanes = self.code.lanes(self.builder)
-        return [lanes.load(place) for place in self._places(address, stride)]
+        return [lanes.load(address) for address in self._addresses(source)]
 
-    def store(self, sums: Sequence[ir.Value], address: ir.Value, stride: ir.Value) -> None:
-        """Write the sums of all rows to `address`."""
+    def store(self, sums: Sequence[ir.Value], target: Rows) -> None:
+        """Write the sums of all rows."""
         lanes = self.code.lanes(self.builder)
-        for value, place in zip(sums, self._places(address, stride), strict=True):
-            lanes.store(value, place)
+        for value, address in zip(sums, self._addresses(target), strict=True):
+            lanes.store(value, address)
 
-    def _places(self, address: ir.Value, stride: ir.Value) -> list[ir.Value]:
+    def _addresses(self, buffer: Rows) -> list[ir.Value]:
+        rows = [buffer.at(self.builder, row) for row in self.rows]
+        return [float_at(self.builder, row, i64(start)) for row in rows for start in self.starts]
+
+    def multiply_add(self, x: Rows, weights: Rows, passes: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return sums after some passes of the loop over the inputs of x and the panels of weights."""
         builder = self.builder
-        rows = [float_at(builder, address, builder.mul(stride, row)) for row in self.rows]
-        return [float_at(builder, row, i64(start)) for row in rows for start in self.starts]
-
-    def multiply_add(
-        self, x: tuple[ir.Value, ir.Value], weights: tuple[ir.Value, ir.Value], state: tuple[ir.Value, list[ir.Value]]
-    ) -> list[ir.Value]:
-        """Return sums after some turns; x is (address, stride), weights (address, values of a panel)."""
-        builder, (turns, sums) = self.builder, state
         numbers = dict.fromkeys(start // PANEL for start in self.starts)
-        panels = {number: float_at(builder, weights[0], builder.mul(weights[1], i64(number))) for number in numbers}
+        panels = {number: weights.at(builder, i64(number)) for number in numbers}
 
-        def turn(index: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-            first = builder.mul(index, i64(TURN))
+        def inputs(index: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+            first = builder.mul(index, i64(UNROLL))
             entries = {
                 number: float_at(builder, panel, builder.mul(first, i64(PANEL))) for number, panel in panels.items()
             }
             self._fetch(list(entries.values()), x, first)
             following = list(carried)
-            for k in range(TURN):
-                column = float_at(builder, x[0], builder.mul(builder.add(first, i64(k)), x[1]))
-                following = self._add_input(column, (entries, k), following)
+            for k in range(UNROLL):
+                column = x.at(builder, builder.add(first, i64(k)))
+                following = self._add_input(column, entries, k, following)
             return following
 
-        return reduce_loop(builder, (i64(0), turns), sums, turn)
+        return reduce_loop(builder, passes, sums, inputs)
 
-    def _fetch(self, entries: Sequence[ir.Value], x: tuple[ir.Value, ir.Value], first: ir.Value) -> None:
+    def _fetch(self, entries: Sequence[ir.Value], x: Rows, first: ir.Value) -> None:
         """Emit the fetching of later weights than those at `entries`, and of the activations of later inputs."""
         builder = self.builder
         if self.starts[0] % PANEL == 0:
             for entry in entries:
                 ahead = byte_at(builder, entry, i64(FETCH_DISTANCE))
-                fetch_lines(builder, ahead, TURN * PANEL * FLOAT_BYTES // ALIGNMENT)
+                fetch_lines(builder, ahead, UNROLL * PANEL * FLOAT_BYTES // ALIGNMENT)
         if len(self.rows) >= MANY_ROWS:
-            for k in range(INPUTS_AHEAD, INPUTS_AHEAD + TURN):
-                column = float_at(builder, x[0], builder.mul(builder.add(first, i64(k)), x[1]))
+            for k in range(INPUTS_AHEAD, INPUTS_AHEAD + UNROLL):
+                column = x.at(builder, builder.add(first, i64(k)))
                 for row in (0, len(self.rows) - 1):
                     fetch_lines(builder, float_at(builder, column, i64(row)), 1)
 
     def _add_input(
-        self, column: ir.Value, weights: tuple[dict[int, ir.Value], int], sums: Sequence[ir.Value]
+        self, column: ir.Value, entries: Mapping[int, ir.Value], k: int, sums: Sequence[ir.Value]
     ) -> list[ir.Value]:
-        """Return the sums after an input whose activations are at `column`; weights are those of a turn, and k."""
-        lanes, builder, (entries, k) = self.code.lanes(self.builder), self.builder, weights
-        places = [float_at(builder, entries[start // PANEL], i64(k * PANEL + start % PANEL)) for start in self.starts]
-        operands = [lanes.load(place, FLOAT_BYTES * lanes.width) for place in places]
+        """Return the sums after input k of a pass, whose activations are at `column`; `entries` is by panel."""
+        lanes, builder = self.code.lanes(self.builder), self.builder
+        weights = [float_at(builder, entries[start // PANEL], i64(k * PANEL + start % PANEL)) for start in self.starts]
+        operands = [lanes.load(address, FLOAT_BYTES * lanes.width) for address in weights]
         following: list[ir.Value] = []
         for row in range(len(self.rows)):
             value = lanes.splat(builder.load(float_at(builder, column, i64(row)), typ=FLOAT))

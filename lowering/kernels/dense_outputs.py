@@ -3,7 +3,7 @@
 A batch of 17 rows costs 17 rows, though its tile is wider. Weights stand in panels [outputs / 16, K, 16] of 16 outputs.
 Four panels are in work at a time: all rows pass a chunk of their inputs, in the blocks of `dense_blocks`, while it is
 in the second-level cache. Activations are read feature-major, as in all tiles; outputs are written that way, too, or as
-the rows that leave the tile.
+the rows that leave the tile. Registers: see `dense_blocks`.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
 from redpebble.kernels.tile_widths import TILE_WIDTHS
 from redpebble.lowering.kernels.dense_blocks import (
-    TURN,
+    UNROLL,
     BlockForm,
+    Rows,
     dense_block,
     dense_input,
     panels_at_once,
@@ -37,7 +38,7 @@ FEW_INPUTS: Final = 1024
 """The activations of so many stay in the second-level cache, which is enough."""
 
 CHUNK: Final = 256
-"""Inputs after which sums are put aside, a multiple of `TURN`: those of a block of rows stay in the first level."""
+"""Inputs after which sums are put aside, a multiple of `UNROLL`: those of a block of rows stay in the first level."""
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
@@ -96,7 +97,7 @@ def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
         aside.align = ALIGNMENT
         x, y, weights, bias, inputs, outputs, rows, columns, y_stride = args
         operands = _Operands(x, y, weights, bias, inputs, outputs, rows, columns, y_stride, aside)
-        product = _Product(code, builder, (form.activation, column_lanes), operands)
+        product = _Product(code, builder, form.activation, column_lanes, operands)
         panels = builder.sdiv(builder.add(product.operands.outputs, i64(PANEL - 1)), i64(PANEL))
         grouped = builder.mul(builder.sdiv(panels, i64(TOGETHER)), i64(TOGETHER))
         with counted_loop(builder, grouped, TOGETHER) as panel:
@@ -124,10 +125,10 @@ class _Operands(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Where sums of some panels are, and where they come from; each an address and the values between rows."""
+    """Sums of some panels: where they are written, and where they come from."""
 
-    target: tuple[ir.Value, ir.Value]
-    initial: tuple[ir.Value, ir.Value]
+    target: Rows
+    initial: Rows
 
 
 class _Inputs(NamedTuple):
@@ -138,31 +139,31 @@ class _Inputs(NamedTuple):
     are_last: ir.Value
 
 
-class _Place(NamedTuple):
-    """A block: the addresses of x, y, initial sums and weights, its rows, the values between rows and panels."""
+class _BlockRows(NamedTuple):
+    """The operands of some rows: their activations, sums, initial sums, the panels of weights, and their number."""
 
     x: ir.Value
-    y: ir.Value
-    initial: ir.Value
-    weights: ir.Value
+    y: Rows
+    initial: Rows
+    weights: Rows
     rows: ir.Value
-    strides: tuple[ir.Value, ir.Value]
-    apart: ir.Value
 
 
 @dataclass(frozen=True)
 class _Product:
-    """The code of some panels for all rows; form is the activation, and the columns of vectors or 0."""
+    """The code of some panels for all rows."""
 
     code: Code
     builder: ir.IRBuilder
-    form: tuple[ActivationAttr | None, int]
+    activation: ActivationAttr | None
+    column_lanes: int
+    """Columns of a vector where results are columns, 0 where they are rows."""
     operands: _Operands
 
     def emit(self, panel: ir.Value, count: int) -> None:
         """Emit `count` panels from `panel` on: where they are whole right into y, else by way of other memory."""
-        builder, operands, (_, column_lanes) = self.builder, self.operands, self.form
-        first, aside = builder.mul(panel, i64(PANEL)), (operands.aside, i64(GROUP))
+        builder, operands, column_lanes = self.builder, self.operands, self.column_lanes
+        first, aside = builder.mul(panel, i64(PANEL)), Rows(operands.aside, i64(GROUP))
         features = _least(builder, builder.sub(operands.outputs, first), i64(PANEL * count))
         if column_lanes:
             self._emit_chunks(panel, count, aside)
@@ -172,13 +173,13 @@ class _Product:
             return
         target = float_at(builder, operands.y, first)
         whole = builder.icmp_signed("==", features, i64(PANEL * count))
-        place = [builder.select(whole, *pair) for pair in zip((target, operands.y_stride), aside, strict=True)]
-        self._emit_chunks(panel, count, (place[0], place[1]))
+        pairs = zip((target, operands.y_stride), aside, strict=True)
+        self._emit_chunks(panel, count, Rows(*(builder.select(whole, *pair) for pair in pairs)))
         with builder.if_then(builder.not_(whole)):
             copy = StridedMap(Strided(target, (operands.y_stride, 1)), [Strided(operands.aside, (i64(GROUP), 1))])
             emit_strided(self.code, builder, [operands.rows, features], copy)
 
-    def _emit_chunks(self, panel: ir.Value, count: int, target: tuple[ir.Value, ir.Value]) -> None:
+    def _emit_chunks(self, panel: ir.Value, count: int, target: Rows) -> None:
         """Emit all inputs, a chunk after the other; a layer without inputs has an empty one."""
         builder, inputs = self.builder, self.operands.inputs
         biases = float_at(builder, self.operands.bias, builder.mul(panel, i64(PANEL)))
@@ -189,13 +190,14 @@ class _Product:
             first = builder.mul(number, size)
             is_first, left = builder.icmp_signed("==", first, i64(0)), builder.sub(inputs, first)
             chunk = _least(builder, left, size)
-            initial = [builder.select(is_first, *pair) for pair in zip((biases, i64(0)), target, strict=True)]
-            sums = _Sums(target, (initial[0], initial[1]))
-            self._emit_rows((panel, count), _Inputs(first, chunk, builder.icmp_signed("==", left, chunk)), sums)
+            pairs = zip((biases, i64(0)), target, strict=True)
+            sums = _Sums(target, Rows(*(builder.select(is_first, *pair) for pair in pairs)))
+            inputs_of_chunk = _Inputs(first, chunk, builder.icmp_signed("==", left, chunk))
+            self._emit_rows(panel, count, inputs_of_chunk, sums)
 
-    def _emit_rows(self, panels: tuple[ir.Value, int], inputs: _Inputs, sums: _Sums) -> None:
+    def _emit_rows(self, panel: ir.Value, count: int, inputs: _Inputs, sums: _Sums) -> None:
         """Emit a chunk for all rows, in blocks."""
-        builder, operands, (panel, count) = self.builder, self.operands, panels
+        builder, operands = self.builder, self.operands
         lanes = self.code.target.lanes
         apart = builder.mul(operands.inputs, i64(PANEL))
         entry = builder.add(builder.mul(panel, operands.inputs), inputs.first)
@@ -216,17 +218,16 @@ class _Product:
             row = builder.add(row, builder.select(is_last, half, i64(0)))
             rows = builder.select(is_last, builder.sub(operands.rows, row), half)
             rows = builder.select(builder.icmp_signed("<", block, whole), bulk, rows)
-            places = [float_at(builder, address, builder.mul(row, stride)) for address, stride in sums]
-            strides = (sums.target[1], sums.initial[1])
-            place = _Place(float_at(builder, column, row), places[0], places[1], weights, rows, strides, apart)
-            self._emit_choice(count, place, inputs.number)
-            self._emit_end(count, place, inputs)
+            y, initial = (buffer._replace(address=buffer.at(builder, row)) for buffer in sums)
+            some = _BlockRows(float_at(builder, column, row), y, initial, Rows(weights, apart), rows)
+            self._emit_choice(count, some, inputs.number)
+            self._emit_end(count, some, inputs)
 
-    def _emit_choice(self, count: int, place: _Place, inputs: ir.Value) -> None:
+    def _emit_choice(self, count: int, some: _BlockRows, inputs: ir.Value) -> None:
         """Emit the call of the least block for a number of rows that only the call knows."""
         builder, lanes = self.builder, self.code.target.lanes
         done = builder.append_basic_block("done")
-        choice, fewer = builder.switch(place.rows, done), 0
+        choice, fewer = builder.switch(some.rows, done), 0
         for rows in VECTORS[lanes]:
             case = builder.append_basic_block(f"rows{rows}")
             for number in range(fewer, rows):
@@ -236,26 +237,27 @@ class _Product:
             at_once = min(count, panels_at_once(lanes, rows))
             function = dense_block(self.code, BlockForm(rows, at_once))
             with counted_loop(builder, i64(count), at_once) as panel:
-                sides = [float_at(builder, side, builder.mul(panel, i64(PANEL))) for side in (place.y, place.initial)]
-                weights = float_at(builder, place.weights, builder.mul(panel, place.apart))
-                numbers = [builder.sub(place.rows, i64(1)), self.operands.columns, *place.strides, inputs, place.apart]
-                builder.call(function, [place.x, sides[0], weights, sides[1], *numbers])
+                output = builder.mul(panel, i64(PANEL))
+                y, initial = (float_at(builder, buffer.address, output) for buffer in (some.y, some.initial))
+                strides = [self.operands.columns, some.y.stride, some.initial.stride]
+                numbers = [builder.sub(some.rows, i64(1)), *strides, inputs, some.weights.stride]
+                builder.call(function, [some.x, y, some.weights.at(builder, panel), initial, *numbers])
             builder.branch(done)
         builder.position_at_end(done)
 
-    def _emit_end(self, count: int, place: _Place, inputs: _Inputs) -> None:
+    def _emit_end(self, count: int, some: _BlockRows, inputs: _Inputs) -> None:
         """Emit the last one of an odd number of inputs, and the activation of complete sums, just after their block."""
-        builder, (stride, _), (activation, _) = self.builder, place.strides, self.form
-        even = builder.mul(builder.sdiv(inputs.number, i64(TURN)), i64(TURN))
+        builder, y = self.builder, some.y
+        even = builder.mul(builder.sdiv(inputs.number, i64(UNROLL)), i64(UNROLL))
         with builder.if_then(builder.icmp_signed("<", even, inputs.number)):
-            x = float_at(builder, place.x, builder.mul(even, self.operands.columns))
-            weights = float_at(builder, place.weights, builder.mul(even, i64(PANEL)))
-            arguments = [x, place.y, weights, stride, place.apart, place.rows, i64(count)]
+            x = float_at(builder, some.x, builder.mul(even, self.operands.columns))
+            weights = float_at(builder, some.weights.address, builder.mul(even, i64(PANEL)))
+            arguments = [x, y.address, weights, y.stride, some.weights.stride, some.rows, i64(count)]
             builder.call(dense_input(self.code), arguments)
-        if activation is not None:
+        if self.activation is not None:
             with builder.if_then(inputs.are_last):
-                arguments = [place.y, stride, place.rows, i64(PANEL * count)]
-                builder.call(_activate(self.code, activation), arguments)
+                arguments = [y.address, y.stride, some.rows, i64(PANEL * count)]
+                builder.call(_activate(self.code, self.activation), arguments)
 
 
 def _least(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
@@ -269,8 +271,8 @@ def _activate(code: Code, activation: ActivationAttr) -> ir.Function:
         y, stride, rows, outputs = args
         lanes = code.lanes(builder)
         with counted_loop(builder, rows) as row, counted_loop(builder, outputs, lanes.width) as output:
-            place = float_at(builder, y, builder.add(builder.mul(row, stride), output))
-            (result,) = activated(lanes, activation, [lanes.load(place)])
-            lanes.store(result, place)
+            address = float_at(builder, y, builder.add(builder.mul(row, stride), output))
+            (result,) = activated(lanes, activation, [lanes.load(address)])
+            lanes.store(result, address)
 
     return code.function(f"dense_activation_{activation_key(activation)}", [POINTER, I64, I64, I64], body)

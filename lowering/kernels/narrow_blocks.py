@@ -4,6 +4,11 @@ A step multiplies one weight of each of four rows, a vector broadcast, with its 
 round is 8 steps; a count that is no multiple of 8 enters the first round in the middle. Four 16-bit offsets come with
 one load, as in narrow tiles loads are what there is most of. Blocks, as many as the IR says, may be as large as the
 first-level cache permits narrow tiles, so that rows have many connections there.
+
+Registers: see `block_loop`, with 4 rows and up to 2 vectors. Besides, for a round:
+
+    quad[s]   the four 16-bit offsets of step s in one 64-bit word, 8 loads at the beginning of the round
+    offsets   quad & 0xFFFF, quad >> 16 & 0xFFFF, ...            scalar registers, just before their step
 """
 
 from collections.abc import Sequence
@@ -48,12 +53,12 @@ class _Round:
     values: Values
 
     @classmethod
-    def at(cls, builder: ir.IRBuilder, places: Values, sums: Values) -> "_Round":
-        """Load the offsets of a round; `places` are the rounds left, its weights, and its offsets."""
-        for place, distance, lines in zip(places[1:], AHEAD, LINES, strict=True):
-            fetch_lines(builder, byte_at(builder, place, i64(distance)), lines)
-        quads = [byte_at(builder, places[2], i64(OFFSET_BYTES * step)) for step in range(STEPS)]
-        return cls([*places, *(builder.load(quad, typ=I64) for quad in quads), *sums])
+    def at(cls, builder: ir.IRBuilder, start: Values, sums: Values) -> "_Round":
+        """Load the offsets of a round; `start` is the rounds left, and the addresses of its weights and offsets."""
+        for stream, distance, lines in zip(start[1:], AHEAD, LINES, strict=True):
+            fetch_lines(builder, byte_at(builder, stream, i64(distance)), lines)
+        quads = [byte_at(builder, start[2], i64(OFFSET_BYTES * step)) for step in range(STEPS)]
+        return cls([*start, *(builder.load(quad, typ=I64) for quad in quads), *sums])
 
     @property
     def quads(self) -> Values:
@@ -82,34 +87,35 @@ def _products(fours: RowGroups, work: GroupWork, initial: Values) -> list[ir.Val
     switch = builder.switch(builder.trunc(builder.select(nothing, i64(STEPS), skipped), I32), done)
     for step, block in enumerate(steps):
         switch.add_case(ir.Constant(I32, step), block)
-    last = _emit_rounds(fours, work, (start, entry), [*steps, done])
-    return [merged(builder, (a, start), (b, steps[-1])) for a, b in zip(initial, last.sums, strict=True)]
+    last = _emit_rounds(fours, work, entry, [start, *steps, done])
+    return [merged(builder, {start: a, steps[-1]: b}) for a, b in zip(initial, last.sums, strict=True)]
 
 
-def _emit_rounds(
-    fours: RowGroups, work: GroupWork, entered: tuple[ir.Block, _Round], blocks: Sequence[ir.Block]
-) -> _Round:
-    """Emit all rounds, entered at any of the `blocks`, and go to the last of them; return the state after a round."""
-    builder, (start, entry), (*steps, done) = fours.builder, entered, blocks
+def _emit_rounds(fours: RowGroups, work: GroupWork, entry: _Round, blocks: Sequence[ir.Block]) -> _Round:
+    """Emit all rounds, which come from the first of the blocks and leave to the last; return the state after a round.
+
+    The blocks between are the steps, at any of which the first round is entered.
+    """
+    builder, (start, *steps, done) = fours.builder, blocks
     builder.position_at_end(steps[0])
-    head = [merged(builder, (value, start)) for value in entry.values]
+    head = [merged(builder, {start: value}) for value in entry.values]
     state = _Round([*head])
     for step in range(STEPS):
         if step > 0:
             builder.branch(steps[step])
             builder.position_at_end(steps[step])
             pairs = zip(entry.values, state.values, strict=True)
-            state = _Round([merged(builder, (value, start), (now, steps[step - 1])) for value, now in pairs])
+            state = _Round([merged(builder, {start: value, steps[step - 1]: now}) for value, now in pairs])
         here = replace(work, weights=state.values[1])
-        sums = fours.multiplied(here, (WEIGHT_BYTES * step, _parts(builder, state.quads[step])), state.sums)
+        sums = fours.multiplied(here, WEIGHT_BYTES * step, _parts(builder, state.quads[step]), state.sums)
         state = _Round([*state.values[: 3 + STEPS], *sums])
     left = builder.sub(state.values[0], i64(1))
     again = builder.append_basic_block("again")
     builder.cbranch(builder.icmp_unsigned("==", left, i64(0)), done, again)
     builder.position_at_end(again)
     sizes = (WEIGHT_BYTES * STEPS, OFFSET_BYTES * STEPS)
-    places = [byte_at(builder, place, i64(size)) for place, size in zip(state.values[1:3], sizes, strict=True)]
-    for phi, value in zip(head, _Round.at(builder, [left, *places], state.sums).values, strict=True):
+    streams = [byte_at(builder, stream, i64(size)) for stream, size in zip(state.values[1:3], sizes, strict=True)]
+    for phi, value in zip(head, _Round.at(builder, [left, *streams], state.sums).values, strict=True):
         phi.add_incoming(value, again)
     builder.branch(steps[0])
     builder.position_at_end(done)

@@ -17,13 +17,14 @@ An unused lane multiplies 0 by a real x: an infinity or NaN in x may spread to r
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 
 from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT
 from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated
-from redpebble.lowering.kernels.single_row import gather, load_ints, lookup, scatter_rows, splat_int
+from redpebble.lowering.kernels.single_row import gather, load_ints, scatter_rows, splat_int
 from redpebble.lowering.llvm.builder import FLOAT, I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.vectors import Lanes
 
@@ -47,24 +48,22 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, y, sizes, *starts = args[:6]
-        x = _with_transposed(code, builder, (x, sizes), args[-2])
+        x = _with_transposed(code, builder, x, sizes, args[-2])
         panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
 
-        def panel(index: ir.Value, places: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def panel(index: ir.Value, addresses: Sequence[ir.Value]) -> Sequence[ir.Value]:
             pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
-            counts = [builder.zext(builder.load(float_at(builder, sizes, place), typ=I32), I64) for place in pair]
-            return _Panel(code, builder, (x, y), (places[0], places[1])).emit(counts, form, places[2])
+            counts = [builder.zext(builder.load(float_at(builder, sizes, entry), typ=I32), I64) for entry in pair]
+            walk, words, weights = addresses
+            return _Panel(code, builder, x, y, walk, words).emit(counts, form, weights)
 
-        reduce_loop(builder, (i64(0), panels), starts, panel)
+        reduce_loop(builder, panels, starts, panel)
 
     return code.function(f"permute_lookup_{form.key}", [POINTER] * 6 + [I64, I64], body)
 
 
-def _with_transposed(
-    code: Code, builder: ir.IRBuilder, origin: tuple[ir.Value, ir.Value], inputs: ir.Value
-) -> ir.Value:
-    """Return where the panels find their blocks: x, or a copy that x transposed follows, as (x, sizes) says."""
-    x, sizes = origin
+def _with_transposed(code: Code, builder: ir.IRBuilder, x: ir.Value, sizes: ir.Value, inputs: ir.Value) -> ir.Value:
+    """Return where the panels find their blocks: x, or a copy that x transposed follows, as the sizes say."""
     is_transposed = builder.zext(builder.load(sizes, typ=I32), I64)
     lanes = Lanes(builder, code.target, BLOCK)
     blocks = builder.mul(is_transposed, builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK)))
@@ -75,22 +74,22 @@ def _with_transposed(
     copy = builder.inttoptr(builder.ptrtoint(room, I64), POINTER)
 
     def copied(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        place = builder.mul(index, i64(BLOCK))
-        lanes.store(lanes.load(float_at(builder, x, place)), float_at(builder, copy, place), 4 * BLOCK)
+        start = builder.mul(index, i64(BLOCK))
+        lanes.store(lanes.load(float_at(builder, x, start)), float_at(builder, copy, start), 4 * BLOCK)
         return []
 
     def transposed(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
         units = [
-            builder.load(float_at(builder, copy, builder.mul(place, i64(UNIT))), align=4 * UNIT, typ=_UNIT_VECTOR)
-            for place in [builder.add(index, builder.mul(groups, i64(number))) for number in range(BLOCK)]
+            builder.load(float_at(builder, copy, builder.mul(unit, i64(UNIT))), align=4 * UNIT, typ=_UNIT_VECTOR)
+            for unit in [builder.add(index, builder.mul(groups, i64(number))) for number in range(BLOCK)]
         ]
         behind = float_at(builder, copy, builder.mul(builder.add(groups, index), i64(UNIT * BLOCK)))
         for number, value in enumerate(_transposed_units(builder, units)):
             lanes.store(value, float_at(builder, behind, i64(number * BLOCK)), 4 * BLOCK)
         return []
 
-    reduce_loop(builder, (i64(0), blocks), [], copied)
-    reduce_loop(builder, (i64(0), groups), [], transposed)
+    reduce_loop(builder, blocks, [], copied)
+    reduce_loop(builder, groups, [], transposed)
     return builder.select(builder.icmp_signed("!=", is_transposed, i64(0)), copy, x)
 
 
@@ -117,33 +116,42 @@ def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[
     return [parts(left, right, lanes) for left, right in (low, high) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7))]
 
 
+class _Blocks(NamedTuple):
+    """Two neighbours of the walk, by whether their positions on it are even or odd."""
+
+    even: ir.Value
+    odd: ir.Value
+
+
 @dataclass(frozen=True)
 class _Panel:
     """One panel: x and y, its walk and its words."""
 
     code: Code
     builder: ir.IRBuilder
-    vectors: tuple[ir.Value, ir.Value]
-    places: tuple[ir.Value, ir.Value]
+    x: ir.Value
+    y: ir.Value
+    walk: ir.Value
+    words: ir.Value
 
     def emit(self, counts: Sequence[ir.Value], form: LinearForm, weights: ir.Value) -> State:
         """Emit the panel with its [chunks, gathers]; returns where the next one's walk, words and weights begin."""
-        builder, lanes, words = self.builder, self.lanes, self.places[1]
+        builder, lanes, words = self.builder, self.lanes, self.words
         # all rows at once where there are registers for their sums, else the walk is repeated for each vector of rows
-        together = PANEL_ROWS // lanes.width if self.in_registers else 1
+        at_once = PANEL_ROWS // lanes.width if self.in_registers else 1
         after: State = []
-        for first in range(0, PANEL_ROWS, together * lanes.width):
-            rows = [first + index * lanes.width for index in range(together)]
+        for first in range(0, PANEL_ROWS, at_once * lanes.width):
+            rows = [first + index * lanes.width for index in range(at_once)]
             state = [lanes.load(float_at(builder, words, i64(row)), 4 * lanes.width) for row in rows]
             state = self._emit_chunks(counts[0], rows, [*state, weights])
             state = self._emit_gathers(counts, rows, state)
-            for row, value in zip(rows, activated(lanes, form.activation, state[:together]), strict=True):
+            for row, value in zip(rows, activated(lanes, form.activation, state[:at_once]), strict=True):
                 numbers = load_ints(lanes, float_at(builder, words, i64(PANEL_ROWS + row)))
-                scatter_rows(self.code, lanes, value, (self.vectors[1], numbers))
-            after = state[together:]
+                scatter_rows(self.code, lanes, value, self.y, numbers)
+            after = state[at_once:]
         steps = builder.add(builder.mul(counts[0], i64(CHUNK_STEPS)), i64(1))
         lines = builder.mul(builder.add(counts[0], counts[1]), i64(PANEL_ROWS))
-        return [float_at(builder, self.places[0], steps), self._line(lines), *after]
+        return [float_at(builder, self.walk, steps), self._line(lines), *after]
 
     @property
     def lanes(self) -> Lanes:
@@ -152,7 +160,7 @@ class _Panel:
 
     @property
     def in_registers(self) -> bool:
-        """Whether values are looked up in registers; else they are gathered at the place that a look-up would give."""
+        """Whether values are looked up in registers; else they are gathered where a look-up would find them."""
         return self.code.target.has_avx512
 
     def _emit_chunks(self, count: ir.Value, rows: Sequence[int], state: State) -> State:
@@ -165,19 +173,19 @@ class _Panel:
         def chunk(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
             following, block, weights = list(carried[: 2 * groups]), carried[2 * groups], carried[-1]
             line = self._line(self.builder.mul(index, i64(PANEL_ROWS)))
-            places = [load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
+            indices = [load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
             position = self.builder.mul(index, i64(CHUNK_STEPS))
             for step in range(CHUNK_STEPS):
                 blocks, block = self._blocks(position, step, block)
                 for group, weight in enumerate(self._weights(weights, rows)):
-                    value = self._look_up(blocks, self.builder.lshr(places[group], lanes.ints(FIELD_BITS * step)))
+                    value = self._look_up(blocks, self.builder.lshr(indices[group], lanes.ints(FIELD_BITS * step)))
                     target = step % 2 * groups + group
                     following[target] = lanes.fma(value, weight, following[target])
                 weights = float_at(self.builder, weights, i64(PANEL_ROWS))
             return [*following, *([block] if present else []), weights]
 
         initial = [*sums, *present, state[groups]]
-        results = reduce_loop(self.builder, (i64(0), count), initial, chunk)
+        results = reduce_loop(self.builder, count, initial, chunk)
         totals = [lanes.add(results[group], results[groups + group]) for group in range(groups)]
         return [*totals, results[-1]]
 
@@ -192,10 +200,10 @@ class _Panel:
             following: State = []
             for row, weight, total in zip(rows, self._weights(weights, rows), carried, strict=False):
                 inputs = load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width)
-                following.append(lanes.fma(gather(self.code, lanes, self.vectors[0], inputs), weight, total))
+                following.append(lanes.fma(gather(self.code, lanes, self.x, inputs), weight, total))
             return [*following, float_at(self.builder, weights, i64(PANEL_ROWS))]
 
-        return reduce_loop(self.builder, (i64(0), counts[1]), state, step)
+        return reduce_loop(self.builder, counts[1], state, step)
 
     def _weights(self, line: ir.Value, rows: Sequence[int]) -> list[ir.Value]:
         """Return the weights of a line for some vectors of rows, given by the first row of each."""
@@ -204,10 +212,10 @@ class _Panel:
 
     def _line(self, words: ir.Value) -> ir.Value:
         """Return the address some words after the head."""
-        return float_at(self.builder, float_at(self.builder, self.places[1], i64(HEAD_WORDS)), words)
+        return float_at(self.builder, float_at(self.builder, self.words, i64(HEAD_WORDS)), words)
 
-    def _blocks(self, position: ir.Value, step: int, present: ir.Value) -> tuple[tuple[ir.Value, ir.Value], ir.Value]:
-        """Return the blocks of a step, that at an even position of the walk first, and the one it goes to.
+    def _blocks(self, position: ir.Value, step: int, present: ir.Value) -> tuple[_Blocks, ir.Value]:
+        """Return the blocks of a step, and the one it goes to.
 
         A block is a register, or the first of its inputs where values are not looked up in registers.
         """
@@ -217,24 +225,24 @@ class _Panel:
         else:
             present = self._first_input(self.builder.add(position, i64(step)))
             there = self._first_input(after)
-        return ((present, there) if step % 2 == 0 else (there, present)), there
+        return (_Blocks(present, there) if step % 2 == 0 else _Blocks(there, present)), there
 
     def _offset(self, position: ir.Value) -> ir.Value:
-        return self.builder.load(float_at(self.builder, self.places[0], position), typ=I32)
+        return self.builder.load(float_at(self.builder, self.walk, position), typ=I32)
 
     def _block(self, position: ir.Value) -> ir.Value:
-        address = byte_at(self.builder, self.vectors[0], self.builder.zext(self._offset(position), I64))
+        address = byte_at(self.builder, self.x, self.builder.zext(self._offset(position), I64))
         return self.lanes.load(address, 4 * BLOCK)
 
     def _first_input(self, position: ir.Value) -> ir.Value:
         return splat_int(self.lanes, self.builder.lshr(self._offset(position), ir.Constant(I32, 2)))
 
-    def _look_up(self, blocks: tuple[ir.Value, ir.Value], places: ir.Value) -> ir.Value:
+    def _look_up(self, blocks: _Blocks, indices: ir.Value) -> ir.Value:
         """Return the value of each row, where its lowest bits say which one of the two blocks it is."""
         builder, lanes = self.builder, self.lanes
         if self.in_registers:
-            return lookup(self.code, lanes, blocks, places)
-        in_odd = builder.icmp_signed("!=", builder.and_(places, lanes.ints(BLOCK)), lanes.ints(0))
-        first = builder.select(in_odd, blocks[1], blocks[0])
-        inputs = builder.add(first, builder.and_(places, lanes.ints(BLOCK - 1)))
-        return gather(self.code, lanes, self.vectors[0], inputs)
+            return lanes.permuted(blocks.even, blocks.odd, indices)
+        in_odd = builder.icmp_signed("!=", builder.and_(indices, lanes.ints(BLOCK)), lanes.ints(0))
+        first = builder.select(in_odd, blocks.odd, blocks.even)
+        inputs = builder.add(first, builder.and_(indices, lanes.ints(BLOCK - 1)))
+        return gather(self.code, lanes, self.x, inputs)

@@ -4,6 +4,13 @@ For each panel: its rows' sums for some vectors of columns stay in registers; ea
 multiplied by one weight a row. An input's columns are so used `height` times, where a row by itself uses them once: the
 loads that limit unstructured rows are few here, and the multiply-adds limit. What a row reads besides is added to the
 same registers, one weight at a time.
+
+Registers, for a panel of H rows and V vectors of batch columns (H V + V + 1 of 16 or 32 registers):
+
+    x[v]        columns of a shared input, one lane a column     V loads
+    w           weight of a row in every lane                    a broadcast
+    sum[h][v] += w * x[v]                                        V fma for each of H weights
+    own inputs  sum[h][v] and a second set of sums of the row, for every other input: two chains of fma
 """
 
 from collections.abc import Sequence
@@ -27,6 +34,7 @@ from redpebble.lowering.llvm.builder import (
     I64,
     POINTER,
     Code,
+    ColumnChunk,
     byte_at,
     float_at,
     i64,
@@ -58,13 +66,13 @@ class _Stream(NamedTuple):
     weights: ir.Value
 
 
-def _even_chunks(code: Code, width: int) -> list[tuple[int, int]]:
-    """Cut the columns into (first column, vectors) chunks of about equal size, as wide as the registers allow."""
+def _even_chunks(code: Code, width: int) -> list[ColumnChunk]:
+    """Return the columns cut into chunks of about equal size, as wide as the registers allow."""
     lanes = code.column_lanes(width)
     vectors, most = width // lanes, 3 if code.target.has_avx512 else 2
     chunks = -(-vectors // most)
     sizes = [vectors // chunks + (index < vectors % chunks) for index in range(chunks)]
-    return [(lanes * sum(sizes[:index]), size) for index, size in enumerate(sizes)]
+    return [ColumnChunk(lanes * sum(sizes[:index]), size) for index, size in enumerate(sizes)]
 
 
 @dataclass(frozen=True)
@@ -78,32 +86,33 @@ class _Panels:
     def emit(self, tile: Sequence[ir.Value], arrays: Sequence[ir.Value]) -> None:
         """Emit the panels of each section; `tile` is x and y, `arrays` are those of `PackedPanels`."""
         heads, record, inputs, weights, bias = arrays
-        places: list[ir.Value] = [record, inputs, weights]
+        addresses: list[ir.Value] = [record, inputs, weights]
         for index, section in enumerate(SECTIONS):
-            places = reduce_loop(
+            count = load_index(self.builder, heads, FLOAT_BYTES * index)
+            addresses = reduce_loop(
                 self.builder,
-                (i64(0), load_index(self.builder, heads, FLOAT_BYTES * index)),
-                places,
+                count,
+                addresses,
                 lambda _, now, section=section: self._emit_panel(section, (*tile, bias), now),
             )
 
-    def _emit_panel(self, section: Section, buffers: Sequence[ir.Value], places: Sequence[ir.Value]) -> list[ir.Value]:
-        """Emit the panel at `places` (record, inputs, weights); return the places behind it.
+    def _emit_panel(self, section: Section, buffers: Sequence[ir.Value], start: Sequence[ir.Value]) -> list[ir.Value]:
+        """Emit the panel whose record, inputs and weights start at addresses; return the addresses behind it.
 
         Its weights are read for each chunk of columns, after the first one from the first-level cache.
         """
-        builder, height, (record, inputs, weights) = self.builder, section.height, places
+        builder, height, (record, inputs, weights) = self.builder, section.height, start
         x, y, bias = buffers
         for first, vectors in _even_chunks(self.code, self.form.width):
             form = _PanelForm(section, vectors, self.code.column_lanes(self.form.width), self.form.activation)
             columns = [float_at(builder, buffer, i64(first)) for buffer in (x, y)]
-            builder.call(form.function(self.code), [*columns, bias, *places, i64(self.form.width)])
+            builder.call(form.function(self.code), [*columns, bias, *start, i64(self.form.width)])
         shared = load_index(builder, record, 0)
         inputs = float_at(builder, inputs, shared)
         weights = float_at(builder, weights, builder.mul(shared, i64(height)))
         for row in range(height if section.mixed else 0):
             own = load_index(builder, record, FLOAT_BYTES * (1 + height + row))
-            inputs, weights = (float_at(builder, place, own) for place in (inputs, weights))
+            inputs, weights = (float_at(builder, start, own) for start in (inputs, weights))
         return [float_at(builder, record, i64(1 + height * (2 if section.mixed else 1))), inputs, weights]
 
 
@@ -150,7 +159,7 @@ class _Chunk:
         weights = float_at(builder, weights, builder.mul(shared.length, i64(height)))
         for row in range(height if self.form.section.mixed else 0):
             own.append(_Stream(load_index(builder, record, FLOAT_BYTES * (1 + height + row)), inputs, weights))
-            inputs, weights = (float_at(builder, place, own[row].length) for place in (inputs, weights))
+            inputs, weights = (float_at(builder, start, own[row].length) for start in (inputs, weights))
         step = min(height, self._most_rows())
         for row in range(0, height, step):
             stream = shared._replace(weights=float_at(builder, shared.weights, i64(row)))
@@ -166,8 +175,8 @@ class _Chunk:
         """Emit the rows at `targets`: the sums over what they share, then over each row's own."""
         builder, lanes, vectors = self.builder, self.lanes, self.form.vectors
         y, bias = self.args[1:3]
-        places = [byte_at(builder, bias, builder.udiv(row, i64(OFFSET_UNIT // FLOAT_BYTES))) for row in targets]
-        biases = [lanes.splat(builder.load(place, typ=FLOAT)) for place in places]
+        entries = [byte_at(builder, bias, builder.udiv(row, i64(OFFSET_UNIT // FLOAT_BYTES))) for row in targets]
+        biases = [lanes.splat(builder.load(entry, typ=FLOAT)) for entry in entries]
         sums = self._shared_products(shared, [value for value in biases for _ in range(vectors)])
         for row, stream in enumerate(own):
             part = slice(row * vectors, (row + 1) * vectors)
@@ -188,15 +197,15 @@ class _Chunk:
             )
             columns = self._columns(offset)
             first = float_at(builder, stream.weights, builder.mul(index, i64(self.form.section.height)))
-            places = [float_at(builder, first, i64(row)) for row in range(len(sums) // vectors)]
-            factors = [lanes.splat(builder.load(place, typ=FLOAT)) for place in places]
+            entries = [float_at(builder, first, i64(row)) for row in range(len(sums) // vectors)]
+            factors = [lanes.splat(builder.load(entry, typ=FLOAT)) for entry in entries]
             fetch_lines(builder, float_at(builder, first, i64(WEIGHTS_AHEAD)), 1)
             return [
-                lanes.fma(factors[place // vectors], columns[place % vectors], total)
-                for place, total in enumerate(sums)
+                lanes.fma(factors[number // vectors], columns[number % vectors], total)
+                for number, total in enumerate(sums)
             ]
 
-        return reduce_loop(builder, (i64(0), stream.length), initial, multiply_add)
+        return reduce_loop(builder, stream.length, initial, multiply_add)
 
     def _own_products(self, stream: _Stream, initial: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the sums of one row after its own connections, the second half of them in sums of its own.
@@ -211,10 +220,10 @@ class _Chunk:
         def both(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             return self._step(stream, index, sums[:middle]) + self._step(second, index, sums[middle:])
 
-        sums = reduce_loop(builder, (i64(0), half), [*initial, *[lanes.splat(0.0)] * middle], both)
+        sums = reduce_loop(builder, half, [*initial, *[lanes.splat(0.0)] * middle], both)
         total = [lanes.add(one, other) for one, other in zip(sums[:middle], sums[middle:], strict=True)]
-        rest = (builder.shl(half, i64(1)), stream.length)
-        return reduce_loop(builder, rest, total, lambda index, now: self._step(stream, index, now))
+        rest = builder.shl(half, i64(1))
+        return reduce_loop(builder, stream.length, total, lambda index, now: self._step(stream, index, now), start=rest)
 
     def _step(self, stream: _Stream, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the sums of a row after one connection of its own."""
@@ -224,7 +233,7 @@ class _Chunk:
         return [lanes.fma(weight, column, total) for column, total in zip(columns, sums, strict=True)]
 
     def _columns(self, offset: ir.Value) -> list[ir.Value]:
-        """Return the columns of the input whose offset is at this place."""
+        """Return the columns of the input whose offset is at an address."""
         source = self._row(self.args[0], load_index(self.builder, offset, 0))
         return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._vectors(source)]
 

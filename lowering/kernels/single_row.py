@@ -1,4 +1,8 @@
-"""What kernels for one row of activations share: loads and stores at computed places, and look-ups in registers."""
+"""Loads and stores at computed addresses, for kernels for one row of activations.
+
+gather   x[i0] x[i1] ... x[i15]           vgatherdps, or a load a lane
+scatter  y[r0] = v0, ..., where r >= 0    vscatterdps under a mask
+"""
 
 from collections.abc import Sequence
 
@@ -20,21 +24,13 @@ def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.
     return lanes.builder.call(function, [addresses, ir.Constant(I32, 4), every, undefined])
 
 
-def scatter_rows(code: Code, lanes: Lanes, values: ir.Value, target: tuple[ir.Value, ir.Value]) -> None:
-    """Write `values` to (y, rows): each lane to its row, a vector of i32; a negative one is no row."""
-    y, rows = target
+def scatter_rows(code: Code, lanes: Lanes, values: ir.Value, y: ir.Value, rows: ir.Value) -> None:
+    """Write each lane of `values` to its row of y; rows are a vector of i32, of which a negative one is no row."""
     addresses = _addresses(lanes, y, rows)
     is_row = lanes.builder.icmp_signed(">=", rows, lanes.ints(0))
     name = f"llvm.masked.scatter.v{lanes.width}f32.v{lanes.width}p0"
     function = intrinsic(code, name, VOID, [lanes.float_vector, addresses.type, I32, is_row.type])
     lanes.builder.call(function, [values, addresses, ir.Constant(I32, 4), is_row])
-
-
-def lookup(code: Code, lanes: Lanes, tables: tuple[ir.Value, ir.Value], places: ir.Value) -> ir.Value:
-    """Return 16 of the 32 floats of two AVX-512 registers; the low five bits of each lane of `places` say which."""
-    types = [lanes.float_vector, lanes.int_vector, lanes.float_vector]
-    function = intrinsic(code, "llvm.x86.avx512.vpermi2var.ps.512", lanes.float_vector, types)
-    return lanes.builder.call(function, [tables[0], places, tables[1]])
 
 
 def load_ints(lanes: Lanes, pointer: ir.Value, align: int = 4) -> ir.Value:

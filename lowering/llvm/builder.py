@@ -49,12 +49,13 @@ def counted_loop(builder: ir.IRBuilder, stop: ir.Value, step: int = 1) -> Genera
 
 def reduce_loop(
     builder: ir.IRBuilder,
-    bounds: tuple[ir.Value, ir.Value],
+    stop: ir.Value,
     initial: Sequence[ir.Value],
     body: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
+    *,
+    start: ir.Value | None = None,
 ) -> list[ir.Value]:
-    """Emit a loop over the indices from `bounds` that carries values; `body(index, values)` returns the next ones."""
-    start, stop = bounds
+    """Emit a loop over 0 (or `start`), 1, ... below `stop` that carries values; `body` returns the next ones."""
     before = builder.block
     header = builder.append_basic_block("reduce")
     inside = builder.append_basic_block("body")
@@ -62,7 +63,7 @@ def reduce_loop(
     builder.branch(header)
     builder.position_at_end(header)
     index = builder.phi(I64, "i")
-    index.add_incoming(start, before)
+    index.add_incoming(i64(0) if start is None else start, before)
     carried = [builder.phi(value.type) for value in initial]
     for phi, value in zip(carried, initial, strict=True):
         phi.add_incoming(value, before)

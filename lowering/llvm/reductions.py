@@ -84,7 +84,7 @@ class Columns:
             return [self._where_features(feature, following[0], sums[0])] if self.single else following
 
         start = [self.lanes.splat(initial)] * self.vectors
-        return reduce_loop(self.builder, (i64(0), self._step_count()), start, body)
+        return reduce_loop(self.builder, self._step_count(), start, body)
 
     def _step_count(self) -> ir.Value:
         if not self.single:

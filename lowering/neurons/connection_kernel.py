@@ -192,7 +192,7 @@ class _Chunk:
         def entry(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
             return body(float_at(builder, run.entries, builder.mul(index, i64(ENTRY_WORDS[kind]))), carried)
 
-        return reduce_loop(builder, (i64(0), builder.zext(run.entry_count, I64)), initial, entry)
+        return reduce_loop(builder, builder.zext(run.entry_count, I64), initial, entry)
 
     def _slot(self, slot: ir.Value) -> ir.Value:
         return self._row(self.loop.slots, slot)

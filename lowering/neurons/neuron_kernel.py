@@ -151,7 +151,7 @@ class _Loop:
             choice.add_case(i64(number), case)
             builder.position_at_end(case)
             (end,) = reduce_loop(
-                builder, (i64(0), count), [first], lambda _, neurons, chosen=chosen: [self._neuron(neurons[0], chosen)]
+                builder, count, [first], lambda _, neurons, chosen=chosen: [self._neuron(neurons[0], chosen)]
             )
             ends.append((end, builder.block))
             builder.branch(after)
@@ -226,8 +226,8 @@ class _Chunk:
             return values
 
         passes = builder.udiv(count, i64(STEPS))
-        current = reduce_loop(builder, (i64(0), passes), sums, some)
-        return reduce_loop(builder, (builder.mul(passes, i64(STEPS)), count), current, self._step)
+        current = reduce_loop(builder, passes, sums, some)
+        return reduce_loop(builder, count, current, self._step, start=builder.mul(passes, i64(STEPS)))
 
     def _step(self, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the sums after one connection."""

@@ -115,7 +115,7 @@ class TileColumns:
             values = (lanes.load(address, FLOAT_BYTES * lanes.width) for address in addresses)
             return [builder.or_(lanes.bits(value), known) for value, known in zip(values, bits, strict=True)]
 
-        return reduce_loop(builder, (i64(0), features), [lanes.ints(0)] * self.vectors, join)
+        return reduce_loop(builder, features, [lanes.ints(0)] * self.vectors, join)
 
     def append(self) -> ir.Function:
         """Return `void (columns, row_numbers, liveness, features, queue, tile_bytes)`: live columns enter the queue."""
@@ -147,7 +147,7 @@ class TileColumns:
             builder.store(builder.trunc(number, I32), float_at(builder, sources, slot))
             return [builder.add(slot, builder.zext(self._is_live(builder, liveness, number), I64))]
 
-        (end,) = reduce_loop(builder, (i64(0), i64(self.width)), [start], column)
+        (end,) = reduce_loop(builder, i64(self.width), [start], column)
         return end
 
     def _emit_numbers(self, moves: _Moves, row_numbers: ir.Value) -> None:
