@@ -1,6 +1,6 @@
 """Tables that can be added to from outside: what a layer knows of each operator or op."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TypeVar
@@ -30,7 +30,7 @@ class ExtensibleTable(Mapping[Key, Entry]):
         return len(self._entries)
 
     @contextmanager
-    def extended(self, entries: Mapping[Key, Entry]) -> Iterator[None]:
+    def extended(self, entries: Mapping[Key, Entry]) -> Generator[None]:
         """Let `entries` be in the table as well, in all threads, until the end of the `with` statement."""
         before = self._entries
         self._entries = MappingProxyType({**before, **entries})

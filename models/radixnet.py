@@ -84,7 +84,7 @@ class RadixNet:
         if self.compact:
             decoder = _Decoder.start(builder, self.neurons)
             for layer, pattern in enumerate(layer_patterns(self, rng)):
-                places = pattern.outputs * self.neurons + pattern.inputs
+                places = pattern.rows * self.neurons + pattern.indices
                 values = np.full(len(places), 1 / COPIES, dtype=np.float32)
                 yield decoder.add(compact_entries((self.neurons, self.neurons), places, values), f"layers.{layer}")
             return

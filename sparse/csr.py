@@ -139,6 +139,6 @@ class CscMatrix(NamedTuple):
         return len(self.values) / size if size else 0.0
 
 
-def stable_order(keys: Indices, count: int) -> Indices:
+def stable_order(keys: NDArray[np.integer], count: int) -> Indices:
     """Return the order that sorts `keys`, all below `count`, fast where `count` is small; equal ones stay in order."""
     return np.argsort(keys.astype(np.uint16) if count <= 1 << 16 else keys, kind="stable")

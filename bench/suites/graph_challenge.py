@@ -76,8 +76,8 @@ def truth(recipe: RadixNet, images: Images) -> Truth:
 
 def _weights(recipe: RadixNet) -> Iterator[csr_array]:
     for pattern in layer_patterns(recipe, np.random.default_rng(SEED)):
-        values = np.full(len(pattern.inputs), 1 / COPIES, dtype=np.float32)
-        yield csr_array((values, pattern.inputs, pattern.pointers), shape=(recipe.neurons, recipe.neurons))
+        values = np.full(len(pattern.indices), 1 / COPIES, dtype=np.float32)
+        yield csr_array((values, pattern.indices, pattern.pointers), shape=(recipe.neurons, recipe.neurons))
 
 
 def slices(neurons: int, count: int, rng: np.random.Generator) -> Iterator[Images]:

@@ -30,11 +30,11 @@ from redpebble.bench.engines.mkl import MklMatrix
 from redpebble.bench.measure.ceilings import NativeLoops
 from redpebble.bench.measure.measuring import Budget, Call, Timing, interleave
 from redpebble.bench.results.console import console
-from redpebble.compiler import context
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.models.pruned_weights import masked_weight
 from redpebble.models.structured import MaskMaker, blocks, n_of_m, panels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.pipeline import context
 from redpebble.sparse.csr import CscMatrix
 from redpebble.verification.oracle import Oracle
 

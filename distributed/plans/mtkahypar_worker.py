@@ -110,7 +110,7 @@ def problem_of(layer: LayerHypergraph, owners: Owners, balance: Balance) -> Prob
     nets, parts = np.nonzero(owned)
     free = layer.net_sizes - owned.sum(axis=1)
     loose = np.flatnonzero((free > 0) & (np.diff(layer.net_groups.pointers) > 1))
-    groups = [layer.net_groups.of(net).tolist() for net in (*nets, *loose)]
+    groups = [layer.net_groups.of(int(net)).tolist() for net in (*nets, *loose)]
     fixed = [*([layer.group_count + part] for part in parts.tolist()), *([] for _ in loose)]
     # Mt-KaHyPar 1.7 dies of vertices of weight 0
     weights = np.maximum(layer.weights, 1)

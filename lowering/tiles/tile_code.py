@@ -1,6 +1,6 @@
 """The code of a tile: rows in, the layers one after the other on feature-major buffers, rows out."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -172,7 +172,7 @@ class TileCode:
                 share(number, first, builder.sub(last, first))
 
     @contextmanager
-    def only_for(self, share: int) -> Iterator[None]:
+    def only_for(self, share: int) -> Generator[None]:
         """Let what is emitted in the `with` statement be done by the thread that has a share alone."""
         if self.team is None:
             yield

@@ -120,7 +120,7 @@ def read_partition(module: ModuleOp) -> Partition | None:
 def _input_widths(module: ModuleOp) -> dict[SSAValue, int]:
     """Return the features of each input of the network."""
     func = next(op for op in module.walk() if isinstance(op, FuncOp))
-    widths = {value: (shape_of(value) or (1,))[-1] for value in func.args}
+    widths: dict[SSAValue, int] = {value: (shape_of(value) or (1,))[-1] for value in func.args}
     if any(width < 0 for width in widths.values()):
         raise VerifyException("an input has no known last axis, expected known sizes")
     return widths

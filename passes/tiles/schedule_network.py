@@ -131,7 +131,7 @@ class ScheduleNetwork(ModulePass):
     def _groups(self, costs: ScheduleCosts) -> list[Group]:
         """Return groups whose values fit the second-level cache in tiles as wide as there are any for."""
         found = (_Groups(costs, int(SLOT_SHARE * self.l2_bytes) // (4 * width)).find() for width in WIDTHS)
-        return next(filter(None, found), [])
+        return next((groups for groups in found if groups), list[Group]())
 
     def _leaves_cache(self, layers: Sequence[LinearOp]) -> bool:
         most = max(sum(shape_of(layer.weight)) for layer in layers)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from redpebble.sparse.csr import CsrPattern, Indices
@@ -163,7 +163,7 @@ def similar_rows(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) ->
         similarity = (signatures[pairs[0]] == signatures[pairs[1]]).mean(axis=1)
         similar.append(pairs[:, similarity >= least])
     ends = tuple(np.concatenate(similar, axis=1))
-    graph = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
+    graph = csr_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
     _, labels = connected_components(graph, directed=False)
     return [members for members in _classes(labels, chosen) if len(members) > 1]
 
