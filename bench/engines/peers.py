@@ -20,7 +20,7 @@ from redpebble.bench.engines.aligned import aligned, aligned_zeros
 from redpebble.bench.engines.chain import ChainLayer
 from redpebble.bench.engines.mkl import MklMatrix, load_mkl, load_openmp
 from redpebble.bench.measure.measuring import Call
-from redpebble.dialect.semantics.activations import activate
+from redpebble.dialect.attributes.activations import activate
 
 Floats = NDArray[np.float32]
 Tensor = Any

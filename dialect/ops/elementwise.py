@@ -8,8 +8,8 @@ from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.canonicalization.table import ElementwisePatterns
 from redpebble.dialect.ops.axis_maps import AxisPattern, RowMajor, RowWise
+from redpebble.dialect.ops.pattern_traits import ElementwisePatterns
 from redpebble.dialect.tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
 
 ELEMENTWISE = (Pure(), AxisPattern("... -> ..."), RowWise(), RowMajor())

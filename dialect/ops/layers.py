@@ -22,8 +22,8 @@ from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr
-from redpebble.dialect.canonicalization.table import LayerPatterns
 from redpebble.dialect.ops.axis_maps import AxisPattern, RowWise
+from redpebble.dialect.ops.pattern_traits import LayerPatterns
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, compatible, f32_tensor, shape_of, shape_text
 
 

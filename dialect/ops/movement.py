@@ -23,8 +23,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.canonicalization.table import MovementPatterns
 from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, Join, RowMajor, RowWise, own_axes
+from redpebble.dialect.ops.pattern_traits import MovementPatterns
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 
 INFERRED = -1

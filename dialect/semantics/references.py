@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from xdsl.ir import Operation
 
+from redpebble.dialect.attributes.activations import Floats, activate
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import (
@@ -19,7 +20,6 @@ from redpebble.dialect.ops.layers import (
 )
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.semantics.activations import Floats, activate
 from redpebble.dialect.semantics.network import run_network
 from redpebble.dialect.tensors import shape_of
 from redpebble.foundation.extensible_table import ExtensibleTable

@@ -25,8 +25,8 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.transforms.dead_code_elimination import region_dce
 
+from redpebble.dialect.attributes.activations import activate
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.semantics.activations import activate
 from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.passes.analysis.weights import Doubles, Mask, has_incoming, has_outgoing, product_with, without_inputs
 from redpebble.passes.rewriting.neuron_edits import (

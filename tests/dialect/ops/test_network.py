@@ -6,9 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.attributes.activations import activate
 from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, verify_steps
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.dialect.semantics.activations import activate
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import dense_indices, indices_of
 from redpebble.sparse.neuron_graph import NeuronGraph

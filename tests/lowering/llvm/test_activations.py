@@ -11,8 +11,7 @@ import pytest
 from llvmlite import ir
 from onnx import parser
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
-from redpebble.dialect.semantics.activations import activate
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr, activate
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.activations import EMITTERS, emit_activation
 from redpebble.lowering.llvm.vectors import Lanes

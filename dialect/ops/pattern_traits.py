@@ -1,6 +1,6 @@
-"""Canonicalization: which patterns belong to which ops.
+"""Traits that say which canonicalization patterns belong to an op.
 
-The patterns themselves are in `dialect/patterns.py` and `dialect/movement_patterns.py`.
+The patterns are in `dialect/canonicalization`; they need the ops, so that they are loaded only when they are asked for.
 """
 
 from xdsl.pattern_rewriter import RewritePattern

@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
-from redpebble.dialect.semantics.activations import REFERENCE_ACTIVATIONS, activate
+from redpebble.dialect.attributes.activations import (
+    ACTIVATION_PARAMETERS,
+    REFERENCE_ACTIVATIONS,
+    ActivationAttr,
+    activate,
+)
 from tests.dialect.onnx_oracle import run_operator
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, 100.0, -100.0, 3.0, -3.0]
