@@ -12,7 +12,7 @@ from typing import Final
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.work import Layer, Tile
+from redpebble.kernels.work import Layer, Tile, Work
 
 MOST_TILE_SHARE: Final = 0.5
 """Share of the second-level cache that a tile's values take from the weights; what does not fit is read again."""
@@ -44,14 +44,18 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     *prices, exposure = machine.prices_of(family)
     core = sum(units * price for units, price in zip(work.units, prices, strict=True))
     core *= machine.calibration_factors.get(f"{family}@{width}", 1.0)
-    values = 4 * width * (layer.inputs + layer.outputs)
-    tile_bytes = min(values, MOST_TILE_SHARE * machine.l2_bytes)
-    loop_bytes = layer.other_bytes + work.stream_bytes + tile_bytes
-    far = exposure * machine.far_ns(work.stream_bytes * work.passes, loop_bytes)
+    far, values = exposure * stream_of(work, layer, width, machine), 4 * width * (layer.inputs + layer.outputs)
     if not isinstance(layer, LayerWithPattern) or values <= machine.l2_bytes:
         return hypot(core, far) / 1000
     far_features = FAMILIES[family].far_features(layer, machine.l2_bytes / (4 * width))
     return (hypot(core, far) + machine.far_ns(4.0 * width * far_features, values)) / 1000
+
+
+def stream_of(work: Work, layer: Layer, width: int, machine: Machine) -> float:
+    """Return the nanoseconds of a plain stream of all that a kernel reads beside its tile."""
+    tile_bytes = min(4 * width * (layer.inputs + layer.outputs), MOST_TILE_SHARE * machine.l2_bytes)
+    loop_bytes = layer.other_bytes + work.stream_bytes + tile_bytes
+    return machine.far_ns(work.stream_bytes * work.passes, loop_bytes)
 
 
 def piece_us(family: str, layer: LayerWithPattern, width: int, machine: Machine) -> float:

@@ -11,11 +11,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from redpebble.kernels.formats import dense_outputs
+from redpebble.kernels.machine import DEFAULT_PRICES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer, Sample
 
 CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+
+CPU_FILE: Final = Path("/proc/cpuinfo")
+
+PRICES_BY_VENDOR: Final = {"GenuineIntel": "cascade_lake", "AuthenticAMD": "zen5"}
+"""The measured machine for CPUs of a vendor."""
 
 STREAM: Final = RepeatedKernel(dense_outputs.FAMILY.name, 1)
 """The kernel that reads most for what it computes."""
@@ -53,13 +59,23 @@ def machine_name(target: CpuTarget) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def cpu_model(file: Path = Path("/proc/cpuinfo")) -> str:
+def cpu_model(file: Path = CPU_FILE) -> str:
     """Return what the CPU calls itself."""
+    return _cpu_word("model name", file) or platform.machine()
+
+
+def prices_of_cpu(file: Path = CPU_FILE) -> str:
+    """Return the measured machine that is most like this one: whose prices count here."""
+    return PRICES_BY_VENDOR.get(_cpu_word("vendor_id", file), DEFAULT_PRICES)
+
+
+def _cpu_word(name: str, file: Path) -> str:
+    """Return what Linux says of the CPU under a name; nothing where it says nothing."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        lines = []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def stream_times(clock: KernelClock, seconds: float) -> Mapping[int, float]:

@@ -28,7 +28,7 @@ from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.runtime.store.json_cache import recall, remember
 from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import STREAM, cache_sizes, machine_name, stream_times
+from redpebble.tuning.calibration import STREAM, cache_sizes, machine_name, prices_of_cpu, stream_times
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
 
 PROBE_SIZE: Final = 384
@@ -48,7 +48,7 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
     if target != host_target():
         return known
     measured = _recalled(recall(folder, _file(target)), known) if folder is not None else None
-    return measured or _with_caches(known)
+    return measured or _of_this_cpu(known)
 
 
 def is_calibrated(folder: Path) -> bool:
@@ -70,7 +70,7 @@ def calibrate(folder: Path | None = None) -> Machine:
 
 def measured_machine(target: CpuTarget) -> Machine:
     """Return the constants of this machine when it runs code for `target`."""
-    known = _with_caches(Machine(lanes=target.lanes))
+    known = _of_this_cpu(Machine(lanes=target.lanes))
     (layer,) = layers_of([_probe(PROBE_DENSITIES[0])])
     kernels = [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, known)]
     clock = KernelClock([STREAM, *kernels], target)
@@ -90,7 +90,9 @@ def _recalled(content: Mapping[str, object] | None, known: Machine) -> Machine |
         return None
 
 
-def _with_caches(machine: Machine) -> Machine:
+def _of_this_cpu(machine: Machine) -> Machine:
+    """Return the machine with the prices and the caches of this one, as far as these are known."""
+    machine = replace(machine, prices=prices_of_cpu())
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine

@@ -8,6 +8,7 @@ import pytest
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates
+from redpebble.kernels.prices import PRICES
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
@@ -16,7 +17,7 @@ from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.json_cache import recall, remember
 from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name
+from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name, prices_of_cpu
 from redpebble.tuning.kernel_timing import KernelClock
 from redpebble.tuning.machines import calibrate, is_calibrated, machine_for, packed_layer
 
@@ -92,6 +93,14 @@ def test_a_cpu_calls_itself_something_even_where_nothing_can_be_read(tmp_path: P
     (tmp_path / "cpuinfo").write_text("processor: 0\nmodel name\t: A CPU @ 3 GHz\n")
     assert cpu_model(tmp_path / "cpuinfo") == "A CPU @ 3 GHz"
     assert cpu_model(tmp_path / "missing")
+
+
+def test_prices_are_those_of_the_vendors_machine_and_of_the_first_one_where_it_is_not_known(tmp_path: Path) -> None:
+    for vendor, prices in (("GenuineIntel", "cascade_lake"), ("AuthenticAMD", "zen5"), ("abacus", "cascade_lake")):
+        (tmp_path / "cpuinfo").write_text(f"processor: 0\nvendor_id\t: {vendor}\n")
+        assert prices_of_cpu(tmp_path / "cpuinfo") == prices
+        assert prices in PRICES
+    assert prices_of_cpu(tmp_path / "missing") == "cascade_lake"
 
 
 def test_what_is_remembered_is_recalled(tmp_path: Path) -> None:

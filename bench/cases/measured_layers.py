@@ -1,0 +1,130 @@
+"""Layers on which all kernels are measured, drawn again from their numbers, and what was measured: files of rows.
+
+A file `bench/data/MACHINE-LANES.csv` begins with a line that names the machine's caches; then a row is a layer, and a
+column such as `count_blocks@64` holds the microseconds of a kernel on a tile of so many columns.
+"""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.kernels.work import Layer
+
+DATA: Final = Path(__file__).parent.parent / "data"
+PLANTED: Final = 1000
+"""The layers from this number on have outputs that share inputs, those below are random."""
+
+Mask = NDArray[np.bool_]
+
+
+def mask_of(number: int) -> Mask:
+    """Return the mask [inputs, outputs] of a layer."""
+    return _planted(number) if number >= PLANTED else _random(number)
+
+
+def _random(number: int) -> Mask:
+    """Return a random mask of 45 to 2521 neurons a side; outputs are about equally full, or skewed."""
+    rng = np.random.default_rng([2026, number])
+    inputs, outputs = (int(2 ** rng.uniform(5.5, 11.3)) // 8 * 8 for _ in range(2))
+    density = float(np.exp(rng.uniform(np.log(0.01), np.log(0.7))))
+    skew = float(rng.choice([0, 0, 0.7, 1.2]))
+    chance = np.minimum(1, density * np.exp(skew * rng.standard_normal(outputs) - skew**2 / 2))
+    mask = rng.random((inputs, outputs)) < chance[None, :]
+    mask[0, mask.sum(axis=0) == 0] = True
+    return mask
+
+
+def _planted(number: int) -> Mask:
+    """Return a mask whose outputs share half to all of their inputs with one, three or seven others, shuffled."""
+    rng = np.random.default_rng([2027, number])
+    inputs, outputs = (int(2 ** rng.uniform(6.5, 10.5)) // 8 * 8 for _ in range(2))
+    density = float(np.exp(rng.uniform(np.log(0.02), np.log(0.4))))
+    shared, height = rng.uniform(0.5, 1), int(rng.choice([2, 4, 8]))
+    panels = np.repeat(rng.random((inputs, outputs // height)) < density * shared, height, axis=1)
+    own = rng.random((inputs, outputs)) < density * (1 - shared)
+    mask = np.pad(panels, ((0, 0), (0, outputs - panels.shape[1]))) | own
+    mask[0, mask.sum(axis=0) == 0] = True
+    return mask[:, rng.permutation(outputs)]
+
+
+@dataclass(frozen=True)
+class MeasuredLayer:
+    """The microseconds of kernels such as `count_blocks@64` on a layer.
+
+    other_bytes are read between two uses of it; panel_reads counts the inputs of panels once, 0 where there is none.
+    """
+
+    number: int
+    other_bytes: int
+    panel_reads: float
+    microseconds: dict[str, float]
+
+    def layer(self) -> Layer:
+        """Return the layer as its cost sees it, drawn again."""
+        inputs, counts = _counts(self.number)
+        return Layer(inputs, counts, self.other_bytes, "panels" if self.panel_reads else "sparse", self.panel_reads)
+
+
+@cache
+def _counts(number: int) -> tuple[int, NDArray[np.int64]]:
+    mask = mask_of(number)
+    return len(mask), np.count_nonzero(mask, axis=0).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class MeasuredMachine:
+    """What was measured on one machine with vectors of `lanes` floats."""
+
+    name: str
+    lanes: int
+    l1_bytes: int
+    l2_bytes: int
+    layers: tuple[MeasuredLayer, ...]
+
+    @property
+    def file(self) -> Path:
+        """Where its rows stand."""
+        return DATA / f"{self.name}-{self.lanes}.csv"
+
+    def text(self) -> str:
+        """Return the content of the file."""
+        kernels = sorted({kernel for layer in self.layers for kernel in layer.microseconds}, key=_place)
+        stream = StringIO()
+        stream.write(f"# l1_bytes={self.l1_bytes} l2_bytes={self.l2_bytes}\n")
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["number", "other_bytes", "panel_reads", *kernels])
+        for one in sorted(self.layers, key=lambda layer: layer.number):
+            times = [f"{one.microseconds[kernel]:.4g}" if kernel in one.microseconds else "" for kernel in kernels]
+            writer.writerow([one.number, one.other_bytes, f"{one.panel_reads:.6g}", *times])
+        return stream.getvalue()
+
+
+def _place(kernel: str) -> tuple[int, str]:
+    family, _, width = kernel.partition("@")
+    return int(width), family
+
+
+def read_rows(file: Path) -> MeasuredMachine:
+    """Return the content of a file of rows."""
+    name, _, lanes = file.stem.rpartition("-")
+    with file.open(newline="", encoding="utf-8") as stream:
+        sizes = dict(word.split("=") for word in stream.readline().split()[1:])
+        layers = tuple(_layer(row) for row in csv.DictReader(stream))
+    return MeasuredMachine(name, int(lanes), int(sizes["l1_bytes"]), int(sizes["l2_bytes"]), layers)
+
+
+def _layer(row: dict[str, str]) -> MeasuredLayer:
+    times = {kernel: float(time) for kernel, time in row.items() if "@" in kernel and time}
+    return MeasuredLayer(int(row["number"]), int(row["other_bytes"]), float(row["panel_reads"]), times)
+
+
+def measured_machines(folder: Path = DATA) -> Iterable[MeasuredMachine]:
+    """Yield what was measured, a machine and its lanes after the other."""
+    yield from map(read_rows, sorted(folder.glob("*-*.csv")))

@@ -1,0 +1,202 @@
+"""Make the prices of kernel families from measured rows.
+
+`python -m redpebble.bench.fit_prices` reads `bench/data`, and writes `kernels/prices.py`.
+
+The time of a kernel is `(core^2 + far^2)^(1/2)`, core its units of work at a price each, far the time of a plain stream
+of its weights times an exposure (see `kernels/prediction.py`). For each exposure of a few, prices are those that are
+not negative and make the relative errors least; the exposure is the one of least errors. A machine is not equally fast
+all the time: what the kernels of a layer have in common beyond what is predicted is taken for its speed at that moment,
+and prices are fitted again to times without it.
+
+What was not measured on a machine is as on the first one: the exposures, where no layer was measured among others, and
+families without rows, whose prices are multiplied by what the times of all other kernels say.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
+from redpebble.kernels import prices
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.formats import dense_outputs
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import stream_of
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.kernels.work import Tile
+
+HEAD: Final = '''\
+"""Nanoseconds of the units of work of kernel families, by machine, lanes and family; last the exposure.
+
+Written by `bench/fit_prices.py`: not to be edited.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {'''
+
+Floats = NDArray[np.float64]
+Prices = dict[str, tuple[float, ...]]
+"""By family: nanoseconds of each unit of work, last the exposure."""
+
+EXPOSURES: Final = tuple(0.25 * step for step in range(1, 11))
+LEAST_CORE: Final = 0.1
+"""Share of a time that is left for instructions however long the stream takes."""
+DIGITS: Final = 3
+STREAM: Final = f"{dense_outputs.FAMILY.name}@1"
+"""The kernel that does little but read."""
+
+
+def with_streams(measured: MeasuredMachine) -> Machine:
+    """Return a machine with the time of a byte from beyond its second-level cache, which wide layers tell."""
+    layers = [one for one in measured.layers if not one.other_bytes]
+    sizes = np.array(
+        [FAMILIES[dense_outputs.FAMILY.name].work(one.layer(), Tile(1, 16, 1)).stream_bytes for one in layers]
+    )
+    times = np.array([1000 * one.microseconds[STREAM] for one in layers]) / sizes
+    l2 = measured.l2_bytes
+    near = np.median(times[(sizes > l2 / 8) & (sizes <= l2 / 2)])
+    l3, dram = (
+        float(np.sqrt(max(median**2 - near**2, (LEAST_CORE * median) ** 2)))
+        for median in (np.median(times[(sizes >= 2 * l2) & (sizes < 4 * l2)]), np.median(times[sizes >= 8 * l2]))
+    )
+    return Machine(measured.lanes, measured.l1_bytes, l2, 8 * l2, l3, max(l3, dram))
+
+
+@dataclass(frozen=True)
+class Times:
+    """All times of a family: units of work [times, units], plain streams and times in ns, and the row of each."""
+
+    units: Floats
+    streams: Floats
+    times: Floats
+    rows: NDArray[np.int64]
+
+    def predicted(self, priced: Sequence[float]) -> Floats:
+        """Return the times that follow from prices and an exposure."""
+        return np.hypot(self.units @ np.array(priced[:-1]), priced[-1] * self.streams)
+
+    def fitted(self, times: Floats, exposures: Sequence[float]) -> tuple[float, ...]:
+        """Return the prices and the exposure that fit best to times, which are those of the family without speeds."""
+        best, least = (), float("inf")
+        for exposure in exposures:
+            core = np.sqrt(np.maximum(times**2 - (exposure * self.streams) ** 2, (LEAST_CORE * times) ** 2))
+            # an error of the core counts as the relative error of the time that follows from it
+            weight = core / times**2
+            priced = (*nnls(self.units * weight[:, None], core * weight)[0].tolist(), exposure)
+            error = float((np.log(self.predicted(priced) / times) ** 2).sum())
+            if error < least:
+                best, least = priced, error
+        return best
+
+
+def times_of(family: str, layers: Sequence[MeasuredLayer], machine: Machine) -> Times:
+    """Return what was measured of a family."""
+    found: list[tuple[tuple[float, ...], float, float, int]] = []
+    for row, one in enumerate(layers):
+        layer = one.layer()
+        for width in WIDTHS:
+            time = one.microseconds.get(f"{family}@{width}")
+            if time is not None:
+                work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
+                found.append((work.units, stream_of(work, layer, width, machine), 1000 * time, row))
+    units, streams, times, rows = zip(*found, strict=True)
+    return Times(np.array(units), np.array(streams), np.array(times), np.array(rows))
+
+
+def fitted(measured: MeasuredMachine, first: Prices | None = None) -> Prices:
+    """Return the prices of the families that were measured, given those of the first machine."""
+    machine = with_streams(measured)
+    names = [name for name in FAMILIES if any(f"{name}@" in kernel for kernel in _kernels(measured))]
+    known = {name: times_of(name, measured.layers, machine) for name in names}
+    among = any(one.other_bytes for one in measured.layers)
+    exposures = {name: EXPOSURES if among or first is None else (first[name][-1],) for name in names}
+    priced = {name: one.fitted(one.times, exposures[name]) for name, one in known.items()}
+    speeds = _speeds(known, priced, len(measured.layers))
+    return {name: one.fitted(one.times / speeds[one.rows], exposures[name]) for name, one in known.items()}
+
+
+def _kernels(measured: MeasuredMachine) -> set[str]:
+    return {kernel for one in measured.layers for kernel in one.microseconds}
+
+
+def _speeds(known: Mapping[str, Times], priced: Prices, count: int) -> Floats:
+    """Return how slow the machine was while it measured each layer, 1 on the geometric mean."""
+    rows = np.concatenate([one.rows for one in known.values()])
+    errors = np.concatenate([np.log(one.times / one.predicted(priced[name])) for name, one in known.items()])
+    medians = np.array([np.median(errors[rows == row]) for row in range(count)])
+    return np.exp(medians - medians.mean())
+
+
+def fit_all() -> dict[str, dict[int, Prices]]:
+    """Return the prices by machine and lanes, the machine with most kinds of vectors first."""
+    by_name: dict[str, list[MeasuredMachine]] = {}
+    for one in measured_machines():
+        by_name.setdefault(one.name, []).append(one)
+    found: dict[str, dict[int, Prices]] = {}
+    origin: dict[int, MeasuredMachine] = {}
+    for name in sorted(by_name, key=lambda name: (-len(by_name[name]), name)):
+        own = sorted(by_name[name], key=lambda one: -one.lanes)
+        first = next(iter(found.values()), {})
+        found[name] = {one.lanes: _completed(one, first.get(one.lanes), origin) for one in own}
+        origin = origin or {one.lanes: one for one in own}
+    return found
+
+
+def _completed(measured: MeasuredMachine, first: Prices | None, origin: Mapping[int, MeasuredMachine]) -> Prices:
+    """Return the prices of a machine, with those of the first one for families that it did not measure."""
+    own = fitted(measured, first)
+    if first is None:
+        return own
+    ratio = slowness(measured, origin[measured.lanes])
+    return {
+        name: own[name] if name in own else (*(ratio * price for price in priced[:-1]), priced[-1])
+        for name, priced in first.items()
+    }
+
+
+def slowness(measured: MeasuredMachine, other: MeasuredMachine) -> float:
+    """Return the times of one machine over those of another, the geometric mean over what both have measured."""
+    times = {
+        (one.number, one.other_bytes, kernel): time for one in other.layers for kernel, time in one.microseconds.items()
+    }
+    logs = [
+        np.log(time / times[one.number, one.other_bytes, kernel])
+        for one in measured.layers
+        for kernel, time in one.microseconds.items()
+        if (one.number, one.other_bytes, kernel) in times
+    ]
+    return float(np.exp(np.mean(logs)))
+
+
+def text_of(found: Mapping[str, Mapping[int, Prices]]) -> str:
+    """Return the source of `kernels/prices.py`."""
+    lines: list[str] = []
+    for name, by_lanes in found.items():
+        lines.append(f'    "{name}": {{')
+        for lanes, priced in by_lanes.items():
+            lines.append(f"        {lanes}: {{")
+            lines += [f'            "{family}": ({", ".join(map(_number, own))}),' for family, own in priced.items()]
+            lines.append("        },")
+        lines.append("    },")
+    return "\n".join([HEAD, *lines, "}", ""])
+
+
+def _number(value: float) -> str:
+    return repr(float(f"{value:.{DIGITS}g}"))
+
+
+def main() -> None:
+    """Fit and write."""
+    Path(prices.__file__).write_text(text_of(fit_all()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

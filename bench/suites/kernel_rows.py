@@ -1,0 +1,85 @@
+"""Measure every kernel on random layers, and on layers whose outputs share inputs: the rows that prices are fitted to.
+
+    python -m redpebble.bench.suites.kernel_rows MACHINE [--lanes 8] [--layers 0:784,1000:1100]
+
+takes a few minutes on a quiet machine and writes `bench/data/MACHINE-LANES.csv`, or adds to it. Layers are measured by
+themselves; with `--other-bytes 8388608` so many weights are read between two uses. `python -m
+redpebble.bench.fit_prices` then makes prices of all files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+import typer
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.bench.cases.measured_layers import DATA, MeasuredLayer, MeasuredMachine, mask_of, read_rows
+from redpebble.bench.measure.progress import shown
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
+from redpebble.tuning.calibration import cache_sizes
+from redpebble.tuning.kernel_timing import KernelClock
+from redpebble.tuning.machines import packed_layer
+
+ROUNDS = 9
+
+
+def target_of(lanes: int) -> CpuTarget:
+    """Return what this machine runs with vectors of `lanes` floats: all that it can, or as if it could no more."""
+    host = host_target()
+    if lanes == host.lanes:
+        return host
+    return CpuTarget.avx2() if lanes == 8 else CpuTarget.generic()
+
+
+def measured(numbers: list[int], other_bytes: int, target: CpuTarget) -> Iterator[MeasuredLayer]:
+    """Yield the times of layers by all families that have code for them."""
+    families = [family for family in FAMILIES.values() if target.lanes in family.lanes]
+    kernels = [RepeatedKernel(family.name, width) for family in families for width in WIDTHS if width in family.widths]
+    clock = KernelClock(kernels, target)
+    for number in shown(numbers, "layers", len(numbers)):
+        constant = SparseConstantOp(CscMatrix.from_dense(mask_of(number).astype(np.float32)))
+        DiscoverStructure().apply(Context(), ModuleOp([constant]))
+        (alone,) = layers_of([constant.result])
+        layer = replace(alone, other_bytes=float(other_bytes))
+        own = [kernel for kernel in kernels if layer.stored in FAMILIES[kernel.family].stored]
+        packed = {
+            family: packed_layer(family, constant.result, layer) for family in dict.fromkeys(one.family for one in own)
+        }
+        samples = {f"{one.family}@{one.width}": clock.sample(one, packed[one.family]) for one in own}
+        times = clock.fastest(samples, 0.0, least_rounds=ROUNDS)
+        yield MeasuredLayer(number, other_bytes, layer.panel_reads, times)
+
+
+def main(
+    machine: str,
+    lanes: Annotated[int, typer.Option(help="Floats in a vector.")] = 0,
+    layers: Annotated[str, typer.Option(help="Numbers of layers, FIRST:END.")] = "0:784,1000:1100",
+    other_bytes: Annotated[int, typer.Option(help="Weights read between two uses of a layer.")] = 0,
+) -> None:
+    """Measure and write."""
+    target = target_of(lanes or host_target().lanes)
+    ranges = [tuple(map(int, part.split(":"))) for part in layers.split(",")]
+    numbers = [number for first, end in ranges for number in range(first, end)]
+    sizes = cache_sizes()
+    assert sizes is not None
+    known = MeasuredMachine(machine, target.lanes, sizes.l1, sizes.l2, ())
+    before = read_rows(known.file).layers if known.file.exists() else ()
+    kept = [one for one in before if (one.other_bytes, one.number) not in {(other_bytes, number) for number in numbers}]
+    DATA.mkdir(exist_ok=True)
+    found = replace(known, layers=(*kept, *measured(numbers, other_bytes, target)))
+    found.file.write_text(found.text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
