@@ -120,11 +120,11 @@ def test_families_over_blocks_have_the_usual_number_and_others_are_priced() -> N
 def test_more_blocks_are_chosen_where_the_model_says_that_they_gain() -> None:
     machine = Machine(lanes=8, l1_bytes=16 << 10)
     kernel, layer = over_blocks(machine)
-    assert kernel.blocks.by_family["count_blocks"] == 4 > layer.blocks(count_blocks.BLOCKS)
+    assert kernel.blocks.by_family["count_blocks"] == 3 > layer.blocks(count_blocks.BLOCKS)
     usual, _ = over_blocks(machine, count_blocks=2)
     assert usual.blocks.by_family["count_blocks"] == 2
     assert kernel.predicted.by_width[64] < usual.predicted.by_width[64]
-    assert re.search(r"; count_blocks \S+ us at 64 over 4 blocks of inputs, \S+ over 2", kernel.reason.data)
+    assert re.search(r"; count_blocks \S+ us at 64 over 3 blocks of inputs, \S+ over 2", kernel.reason.data)
 
 
 def test_blocks_that_were_measured_to_be_faster_are_chosen() -> None:
