@@ -44,7 +44,7 @@ PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {''
 
 Floats = NDArray[np.float64]
 Prices = dict[str, tuple[float, ...]]
-"""By family: nanoseconds of each unit of work, last the exposure."""
+"""Nanoseconds of each unit of work by family, last the exposure."""
 
 EXPOSURES: Final = tuple(0.25 * step for step in range(1, 11))
 LEAST_CORE: Final = 0.1
