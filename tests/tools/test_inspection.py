@@ -71,10 +71,8 @@ def test_compile_writes_code_that_runs(run: Run, model: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("command", ["compile", "optimize", "explain"])
 def test_the_ir_after_each_pass_is_shown_on_standard_error(command: str, run: Run, model: Path, tmp_path: Path) -> None:
-    words = [model, tmp_path / "out.onnx"] if command == "optimize" else [model]
-    code, printed, errors = run(
-        command, *words, "--print-after-all", *(["--seconds", 0] if command == "explain" else [])
-    )
+    words = {"compile": (), "optimize": (tmp_path / "out.onnx",), "explain": ("--seconds", 0)}[command]
+    code, printed, errors = run(command, model, *words, "--print-after-all")
     options = Options("optimize") if command == "optimize" else Options()
     expected = [HEADER.format(one.name) for one in passes_of(options)]
     found = [line for line in headers(errors) if "measure" not in line and "flatten" not in line]
