@@ -23,8 +23,8 @@ from redpebble.bench.results.console import console
 from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.plans.cluster import SHARED_MEMORY, Machine
 from redpebble.distributed.plans.plans import KINDS, PlanRequest, plan
-from redpebble.models.zoo import build
-from redpebble.pipeline import build as build_module
+from redpebble.models import zoo
+from redpebble.pipeline import build
 
 MPIEXEC: Final = Path(sys.executable).with_name("mpiexec")
 RANKS: Final = (1, 2, 4)
@@ -56,7 +56,7 @@ class Measured:
 
 def measure(case: PartsCase, machine: Machine, seconds: float) -> Iterator[Measured]:
     """Measure all plans of a case, on one rank first."""
-    module = build_module(build(case.spec))
+    module = build(zoo.build(case.spec))
     for kind in KINDS:
         for ranks in RANKS:
             share = max(1, ranks // len(os.sched_getaffinity(0)))

@@ -16,6 +16,7 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
+from xdsl.passes import ModulePass
 
 from redpebble.bench.results.console import console
 from redpebble.dialect.attributes.activations import ActivationAttr
@@ -27,19 +28,20 @@ from redpebble.kernels.formats import permute_lookup
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.work import Layer
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
-from redpebble.models.zoo import build
+from redpebble.models import zoo
+from redpebble.options import Options
 from redpebble.passes.analysis.block_choices import predicted_times
 from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
-from redpebble.passes.pipeline import context, run_passes
-from redpebble.pipeline import build as build_module
+from redpebble.passes.runner import context, run_passes
+from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
 from redpebble.tuning.machines import machine_for, packed_layer
+from redpebble.tuning.measure_kernels import Tuning
 
 Mask = NDArray[np.bool_]
 
@@ -85,7 +87,7 @@ def machine() -> Machine:
 
 def simplified(spec: str) -> ModuleOp:
     """Return a model of the zoo after the passes that find its sparse layers."""
-    return build_module(build(spec), until="simplify", foreign="keep")
+    return build(zoo.build(spec), until="simplify", foreign="keep")
 
 
 def chain(weights: Sequence[CscMatrix]) -> ModuleOp:
@@ -139,8 +141,8 @@ def skewed_mask(size: int, density: float, spreads: tuple[float, float], rng: np
 
 def compared(variants: Mapping[str, ModuleOp], batches: Sequence[int], seconds: float) -> Iterator[Line]:
     """Yield each layer and batch with the times of all variants, measured in turn."""
-    known = machine()
-    layers = {name: _chosen(module, known) for name, module in variants.items()}
+    options = Options(tuning=Tuning.predicted(host_target(), default_folder()))
+    layers = {name: _chosen(module, options) for name, module in variants.items()}
     for number, (linear, _) in enumerate(next(iter(layers.values()))):
         if isinstance(linear.weight.owner, SparseConstantOp):
             for batch in batches:
@@ -163,18 +165,24 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
     return Line(node_name(first), batch, predicted, clock.fastest(samples, seconds))
 
 
-def _chosen(module: ModuleOp, known: Machine) -> list[Known]:
-    run_passes(context(), module, [ChooseKernels.on(known)])
+def _chosen(module: ModuleOp, options: Options) -> list[Known]:
+    run_stages(module, options, after="arrange", until="choose")
     linears = [op for op in module.walk() if isinstance(op, LinearOp)]
     blocks = [linear.kernel.blocks.by_family if linear.kernel is not None else {} for linear in linears]
     layers = zip(layers_of([linear.weight for linear in linears]), blocks, strict=True)
     return list(zip(linears, (layer.with_blocks(own) for layer, own in layers), strict=True))[:MOST_LAYERS]
 
 
+def changed(module: ModuleOp, change: ModulePass) -> ModuleOp:
+    """Return a copy of a module after one pass."""
+    copy = module.clone()
+    run_passes(context(), copy, [change])
+    return copy
+
+
 def reordered(module: ModuleOp, seconds: float, batches: Sequence[int]) -> ModuleOp:
     """Return a copy of a module, its neurons in the best order found, and print what was tried."""
-    copy = module.clone()
-    run_passes(context(), copy, [ReorderNeurons(seconds=seconds, batch=tuple(batches), lanes=machine().lanes)])
+    copy = changed(module, ReorderNeurons(seconds=seconds, batch=tuple(batches), lanes=machine().lanes))
     console.print(str(copy.attributes.get("pebble.order", "nothing tried"))[:400], highlight=False, soft_wrap=True)
     return copy
 
@@ -303,10 +311,8 @@ def _orders() -> Iterator[tuple[float, float]]:
     shuffled = hidden(reads, np.random.default_rng(1), shuffled=True)
     variants = {"shuffled": shuffled, "made": hidden(reads, np.random.default_rng(1), shuffled=False)}
     for name in ("cuthill-mckee", "spectral", "support", "dealt"):
-        variants[name] = shuffled.clone()
-        run_passes(context(), variants[name], [ReorderNeurons(order=name, batch=(1, 64))])
-    variants["again"] = shuffled.clone()
-    run_passes(context(), variants["again"], [PermuteNeurons(seed=5)])
+        variants[name] = changed(shuffled, ReorderNeurons(order=name, batch=(1, 64)))
+    variants["again"] = changed(shuffled, PermuteNeurons(seed=5))
     lines = list(compared(variants, (1, 8, 64), MEASURED_SECONDS))
     for batch in (1, 8, 64):
         for name in variants:

@@ -9,7 +9,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.runner import context, run_passes
 from redpebble.runtime.jit import emit_object
 from redpebble.runtime.store.artefact import Artefact
 

@@ -22,7 +22,7 @@ from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.network.flatten_network import FlattenNetwork
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
-from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.runner import context, run_passes
 from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
 from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.simplify.fold_constants import FoldConstants

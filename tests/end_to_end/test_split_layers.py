@@ -21,7 +21,7 @@ from redpebble.frontend.import_model import import_model
 from redpebble.models.zoo import build
 from redpebble.options import Options
 from redpebble.passes.deployment.split_components import SplitComponents
-from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.runner import context, run_passes
 from redpebble.passes.simplify.fuse_layers import FuseLayers
 from redpebble.pipeline import passes_of
 from redpebble.verification.oracle import Oracle

@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 
 from redpebble.dialect.pebble import Pebble
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.runner import run_passes
 
 Kind = TypeVar("Kind", bound=Operation)
 

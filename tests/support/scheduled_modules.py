@@ -13,7 +13,7 @@ from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import counts_of
-from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.runner import context, run_passes
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
 from redpebble.theory.pebbling.orders.simple_orders import topological_places

@@ -21,7 +21,7 @@ from redpebble.distributed.native.block_layout import (
 )
 from redpebble.distributed.native.feature_blocks import lower_blocks
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
-from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.runner import context, run_passes
 from redpebble.runtime.jit import MachineCode, emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
 

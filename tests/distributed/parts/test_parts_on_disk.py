@@ -18,7 +18,7 @@ from redpebble.distributed.run.partitioned_network import RunOptions
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.zoo import build
-from redpebble.passes.pipeline import context
+from redpebble.passes.runner import context
 from redpebble.pipeline import build as build_module
 from tests.distributed.simple_partitions import contiguous_rows
 

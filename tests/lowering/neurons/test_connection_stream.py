@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.neurons.connection_stream import pack_stream, working_rows
-from redpebble.passes.pipeline import context, run_passes
+from redpebble.passes.runner import context, run_passes
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.neuron_graph import NeuronGraph

@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.tensors import f32_tensor
 from redpebble.passes.analysis.dominance import check_def_before_use
-from redpebble.passes.pipeline import run_passes
+from redpebble.passes.runner import run_passes
 from redpebble.passes.simplify.fuse_layers import FuseLayers
 from redpebble.passes.simplify.sparsify import Sparsify
 from tests.passes.pass_texts import context, parse
