@@ -34,7 +34,7 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.models.pruned_weights import masked_weight
 from redpebble.models.structured import MaskMaker, blocks, n_of_m, panels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.pipeline import context
+from redpebble.passes.runner import context
 from redpebble.sparse.csr import CscMatrix
 from redpebble.verification.oracle import Oracle
 
