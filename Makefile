@@ -16,8 +16,8 @@ $(VENV)/installed: pyproject.toml
 
 types: $(VENV)/installed
 	@rm -rf build/types && mkdir -p build/types/redpebble
-	@ln -s $(CURDIR)/src/redpebble/* build/types/redpebble/
-	@for layer in $(LAYERS); do ln -s $(CURDIR)/$$layer build/types/redpebble/$$layer; done
+	@cp -R src/redpebble/. build/types/redpebble/
+	@for layer in $(LAYERS); do cp -R $$layer build/types/redpebble/; done
 
 check: types ## ruff, ruff format and basedpyright in strict mode
 	$(BIN)/ruff check .

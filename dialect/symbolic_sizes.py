@@ -65,6 +65,9 @@ class Size:
         return "*".join([str(self.coefficient), *words] if self.coefficient != 1 or not words else words)
 
 
+ONE = Size.known(1)
+
+
 SymbolicShape = tuple[Size, ...]
 
 

@@ -8,11 +8,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from redpebble.export.node_reads import defined_inside
+from redpebble.frontend.folding.known_constants import OVERRIDABLE_SINCE
 
 Array = NDArray[np.float32] | NDArray[np.int64]
 
-OVERRIDABLE_SINCE = 4
-"""The IR version from which an initializer that is also a graph input is a default, not a constant."""
 
 SHARED_SIZE = 64
 """Constants up to this many values are looked up by what they hold, so that a clip keeps its own bounds."""

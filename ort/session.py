@@ -24,6 +24,7 @@ from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options
+from redpebble.ort.native.tables import OPERATOR_COUNT
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -32,8 +33,6 @@ from redpebble.runtime.threads import usable_threads
 Attributes = Mapping[str, str | int]
 Constants = Sequence[NDArray[Any] | None]
 
-OPERATOR_COUNT: Final = 64
-"""Different networks that the library of this process knows: see `redpebble.ort.custom_ops.library`."""
 
 OPTIONS: Final = "sparse network"
 """What sets the code of a node apart in the cache from that of a model."""

@@ -5,15 +5,13 @@ import platform
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from redpebble.foundation.atomic_files import replacing
 from redpebble.lowering.calls.pool import EXPORTS, pool_module
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import MachineCode, emit_object, load_object
+from redpebble.runtime.store.artefact import DIGEST_BYTES
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
-
-DIGEST_BYTES: Final = 32
 
 
 @cache

@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from redpebble.sparse.csr import CsrPattern
 
+NEIGHBOURS = 16
+"""Inputs or outputs, beside each other, that come from rows of a batch or go there together: a line of a row."""
+
 
 class Matrix(Protocol):
     """What is needed of a weight matrix, [inputs, outputs]: numpy arrays and scipy sparse matrices have it."""

@@ -18,17 +18,114 @@ from redpebble.universe import PASSES
 ROOT = Path(__file__).parent.parent
 SOURCE = Path("src/redpebble")
 
-FOLDERS = (
-    *("foundation", "sparse", "dialect", "kernels", "theory", "frontend", "passes", "export", "lowering", "runtime"),
-    *("verification", "models", "tuning", "redpebble", "ort", "distributed", "bench", "tools"),
-)
-"""The folders bottom up: one may import from those before it; `redpebble` is src/redpebble."""
+FLOORS = [
+    "foundation",
+    "sparse",
+    "sparse/patterns",
+    "kernels",
+    "kernels/formats",
+    "kernels/families",
+    "kernels/prediction",
+    "kernels/block_choice",
+    "theory",
+    "theory/annealing",
+    "theory/pebbling",
+    "theory/pebbling/orders",
+    "theory/pebbling/bounds",
+    "theory/pebbling/search",
+    "theory/components",
+    "theory/neuron_order",
+    "theory/depth_first",
+    "theory/partition",
+    "dialect/symbolic_sizes",
+    "dialect/tensors",
+    "dialect/provenance",
+    "dialect/attributes",
+    "dialect/ops",
+    "dialect/canonicalization",
+    "dialect/semantics",
+    "dialect",
+    "dialect/reports",
+    "frontend/errors",
+    "frontend/reading",
+    "frontend/folding",
+    "frontend/operators",
+    "frontend",
+    "passes/analysis",
+    "passes/rewriting",
+    "passes/simplify",
+    "passes/neuron_order",
+    "passes/kernels",
+    "passes/tiles",
+    "passes/network",
+    "passes/deployment",
+    "passes",
+    "export/node_reads",
+    "export/original",
+    "export/writing",
+    "export/operators",
+    "export/sparse_networks",
+    "export",
+    "lowering/cpu_target",
+    "lowering/llvm",
+    "lowering/program",
+    "lowering/buffer_packing",
+    "lowering/calls",
+    "lowering/kernels",
+    "lowering/neurons",
+    "lowering/tiles",
+    "lowering",
+    "runtime/memory",
+    "runtime/jit",
+    "runtime/store",
+    "runtime",
+    "verification",
+    "models",
+    "tuning",
+    "redpebble",
+    "ort/native",
+    "ort/elf",
+    "ort/custom_ops",
+    "ort/provider",
+    "ort",
+    "distributed/errors",
+    "distributed/graph",
+    "distributed/native",
+    "distributed/parts",
+    "distributed/messages",
+    "distributed/parts/write_parts",
+    "distributed/plans",
+    "distributed/run",
+    "distributed",
+    "bench/results/console",
+    "bench/cases",
+    "bench/measure",
+    "bench/engines",
+    "bench/results",
+    "bench/suites",
+    "bench",
+    "tools/option_texts",
+    "tools/inspection",
+    "tools/explain",
+    "tools/tables",
+    "tools/explain/commands",
+    "tools",
+    "tools/main",
+    "tools/opt",
+    "tools/demo",
+]
+"""Packages, and modules that stand lower or higher than theirs, bottom up: one may import from those before it.
+
+`redpebble` is src/redpebble. What has no floor of its own stands on that of its package.
+"""
+
+FOLDERS = tuple(dict.fromkeys(floor.split("/")[0] for floor in FLOORS))
 
 WINGS = ("ort", "distributed", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
-LOADED_ON_REQUEST = {"src/redpebble/__init__.py"}
-"""Files that name what lies above them, and load it when it is asked for."""
+LOADED_ON_REQUEST = {"redpebble/__init__", "dialect/ops/pattern_traits"}
+"""Modules that name what lies above them, and load it when it is asked for."""
 
 ONLY_IN: dict[str, set[str]] = {
     "llvmlite.ir": {"lowering", "ort", "distributed"},
@@ -86,27 +183,71 @@ def _imports(file: Path) -> Iterator[str]:
                 pass
 
 
-def own_folder(module: str) -> str | None:
-    """The folder of ours that a module lies in; None for another project's, and for a bare folder, which is empty."""
-    package, *rest = module.split(".")
-    if package != "redpebble" or not rest or rest in [[folder] for folder in FOLDERS]:
-        return None
-    return rest[0] if rest[0] in FOLDERS else "redpebble"
-
-
 def name_of(file: Path) -> str:
     return str(file.relative_to(ROOT))
+
+
+def place_of(file: Path) -> str:
+    """The place of a file, such as `theory/pebbling/machine`; `redpebble/compiler` for what lies in src."""
+    relative = file.relative_to(ROOT).with_suffix("")
+    return str(Path("redpebble", relative.name) if relative.is_relative_to(SOURCE) else relative)
+
+
+PLACES = {place_of(file).removesuffix("/__init__"): place_of(file) for file in FILES}
+
+
+def floor_of(place: str) -> int:
+    """The floor on which a module stands: the longest entry decides."""
+    entries = [floor for floor in FLOORS if place == floor or place.startswith(f"{floor}/")]
+    assert entries, f"{place} stands on no floor"
+    return FLOORS.index(max(entries, key=len))
+
+
+def imported_places(file: Path) -> Iterator[str]:
+    """The places of the modules of ours that a file imports; a package as such is empty."""
+    for module in imports_of(file):
+        inner = module.removeprefix("redpebble.").replace(".", "/")
+        place = PLACES.get(inner) or PLACES.get(f"redpebble/{inner}")
+        if module.startswith("redpebble.") and place is not None and not place.endswith("/__init__"):
+            yield place
 
 
 def test_imports_run_down() -> None:
     wrong: list[str] = []
     for file in FILES:
-        floor = FOLDERS.index(folder_of(file))
-        for module in imports_of(file):
-            other = own_folder(module)
-            if other is not None and FOLDERS.index(other) > floor and name_of(file) not in LOADED_ON_REQUEST:
-                wrong.append(f"{name_of(file)} imports {module}")
+        place = place_of(file)
+        above = [other for other in imported_places(file) if floor_of(other) > floor_of(place)]
+        if place not in LOADED_ON_REQUEST:
+            wrong += [f"{place} imports {other}" for other in above]
     assert not wrong, wrong
+
+
+def test_every_floor_exists() -> None:
+    packages = {*FOLDERS, *(str(file.parent.relative_to(ROOT)) for file in FILES)}
+    assert not [floor for floor in FLOORS if floor not in packages and floor not in PLACES]
+
+
+def test_the_core_does_without_the_wings() -> None:
+    wrong: list[str] = []
+    for file in FILES:
+        if folder_of(file) not in WINGS and place_of(file) not in LOADED_ON_REQUEST:
+            wrong += [
+                f"{name_of(file)} imports {other}" for other in imported_places(file) if other.split("/")[0] in WINGS
+            ]
+    assert not wrong, wrong
+
+
+def test_a_constant_is_written_once() -> None:
+    homes: dict[tuple[str, str], set[str]] = {}
+    for file in FILES:
+        for node in tree_of(file).body:
+            match node:
+                case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
+                    if name.isupper() and not ast.unparse(value).startswith("TypeVar"):
+                        homes.setdefault((name, ast.unparse(value)), set()).add(name_of(file))
+                case _:
+                    pass
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
 
 
 def test_heavy_packages_stay_in_their_layers() -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from redpebble.tools.option_texts import numbers
+
 
 class Plan(StrEnum):
     """How a network is split: by neurons, by samples, by layers, or as the planner finds best."""
@@ -51,7 +53,6 @@ def simulate(
     """Predict the time of each plan on more machines than there are, from real partitions and a model of messages."""
     from redpebble.distributed.plans.plans import PlanRequest
     from redpebble.tools.distributed_commands import simulate_model
-    from redpebble.tools.main import numbers
 
     requests = [PlanRequest(count, "auto", imbalance, seed, None, batch) for count in numbers(parts)]
     simulate_model(model, requests, plot)

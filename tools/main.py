@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from redpebble.tools.distributed_cli import partition, run, simulate
+from redpebble.tools.option_texts import numbers, shapes, words
 
 app = typer.Typer(
     add_completion=False,
@@ -278,37 +279,6 @@ def zoo(
         list_zoo()
         return
     write_zoo_model(spec, output, seed)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as `1,32`.
-
-    Raises:
-        ValueError: something in it is no number, or negative.
-    """
-    if not all(word.isdigit() for word in words(text)) or not words(text):
-        raise ValueError(f"cannot read {text!r}, accepted are numbers such as 1,32")
-    return tuple(int(word) for word in words(text))
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Return the words of a list such as `a,b`."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that options such as `x:1,64` name.
-
-    Raises:
-        ValueError: an option has no name or no numbers.
-    """
-    named: dict[str, tuple[int, ...]] = {}
-    for option in options or ():
-        name, colon, sizes = option.rpartition(":")
-        if not colon or not name:
-            raise ValueError(f"cannot read shape {option!r}, accepted is NAME:N,N such as x:1,64")
-        named[name] = numbers(sizes)
-    return named
 
 
 def main() -> None:

@@ -14,14 +14,14 @@ import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from redpebble.bench.cases.layer_cases import BATCHES
 from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, Row, read_result, with_minima
-from redpebble.bench.suites.layer_bench import CEILING
+from redpebble.bench.results.results import CEILING, Result, Row, read_result, with_minima
 from redpebble.sparse.csr import CONNECTION_BYTES
 
 COLORS: Final = ("#3b4cc0", "#2a9d8f", "#e9a03b", "#d1495b", "#6d3b8e")
 GREY: Final = "#777777"
-BATCHES: Final = (1, 8, 32, 128, 512)
+
 
 STYLE: Final = {
     "svg.fonttype": "none",

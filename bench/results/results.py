@@ -7,8 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from redpebble.bench.cases.layer_cases import RandomLayer
-from redpebble.bench.suites.model_bench import BASELINE, BenchRow
 from redpebble.foundation.atomic_files import replacing
+
+BASELINE = "onnxruntime"
+"""The engine that all others are compared with."""
+
+CEILING = "ceiling"
+"""The engine that does nothing but multiply-adds: see `redpebble.bench.measure.ceilings`."""
+
+BOUND, BOUND_BASELINE = "redpebble bound", "onnxruntime bound"
+"""Both with arrays that are bound once; a batch of one only."""
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One engine on one model: microseconds a call, and the ratio of onnxruntime's median to its own."""
+
+    model: str
+    engine: str
+    batch: int
+    threads: int
+    median_us: float
+    min_us: float
+    speedup_vs_onnxruntime: float
 
 
 @dataclass(frozen=True)
@@ -100,3 +121,9 @@ def merged(results: Sequence[Result]) -> Result:
     ceilings = {name: value for result in results for name, value in result.ceilings.items()}
     costs = {name: value for result in results for name, value in result.costs.items()}
     return Result(first.machine, ceilings, [row for result in results for row in result.rows], costs)
+
+
+def slowest(rows: Sequence[Row], count: int) -> list[Row]:
+    """Return our rows with the least ratios to onnxruntime, the worst first."""
+    ours = [row for row in rows if row.engine == "redpebble" and row.speedup_vs_onnxruntime is not None]
+    return sorted(ours, key=lambda row: row.speedup_vs_onnxruntime or 0.0)[:count]

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
-from redpebble.bench.results.results import Row
-from redpebble.bench.suites.model_bench import BenchRow
+from redpebble.bench.results.results import BenchRow, Row
 
 
 def layer_lines(rows: Sequence[Row]) -> Table:

@@ -10,13 +10,13 @@ from typing import Annotated, Final
 
 import typer
 
+from redpebble.bench.cases.layer_cases import BATCHES
 from redpebble.bench.results.console import console
 from redpebble.bench.results.results import Result, Row, read_result, with_minima
 from redpebble.bench.results.targets import Check, all_checks, show
 from redpebble.foundation.atomic_files import replacing
 
 README: Final = Path("bench/README.md")
-BATCHES: Final = (1, 8, 32, 128, 512)
 
 
 def target_lines(result: Result) -> list[str]:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Final
 
-from redpebble.bench.results.results import Result, Row
-from redpebble.bench.suites.layer_bench import BOUND, BOUND_BASELINE, CEILING
-from redpebble.bench.suites.never_slower import slowest
+from redpebble.bench.results.results import BOUND, BOUND_BASELINE, CEILING, Result, Row, slowest
 
 US = "redpebble"
 Key = tuple[str, str, str, int, int]

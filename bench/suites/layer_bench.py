@@ -30,20 +30,15 @@ from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import BURST_SECONDS, Budget, Call, Timing, interleave
 from redpebble.bench.measure.progress import shown
 from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, Row
+from redpebble.bench.results.results import BASELINE, BOUND, BOUND_BASELINE, CEILING, Result, Row
 from redpebble.bench.results.tables import layer_lines
-from redpebble.bench.suites.model_bench import BASELINE, settle_seconds
+from redpebble.bench.suites.model_bench import settle_seconds
 from redpebble.verification.oracle import Oracle
 
 Floats = NDArray[np.float32]
 Place = tuple[str, int]
 """Engine and threads."""
 
-CEILING = "ceiling"
-"""The engine that does nothing but multiply-adds, see `redpebble.bench.measure.ceilings`."""
-
-BOUND, BOUND_BASELINE = "redpebble bound", "onnxruntime bound"
-"""Both with arrays that are bound once; a batch of one only."""
 
 SLOW_PEER_SHAPE = (1024, 1024)
 """Where scipy and torch are measured, too: they take ten times as long as the others."""

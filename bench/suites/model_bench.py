@@ -12,23 +12,9 @@ from redpebble.bench.engines.aligned import aligned
 from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.bench.results.results import BASELINE, BenchRow
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.verification.feeds import inputs_for
-
-BASELINE = "onnxruntime"
-
-
-@dataclass(frozen=True)
-class BenchRow:
-    """One engine on one model: microseconds a call, and the ratio of onnxruntime's median to its own."""
-
-    model: str
-    engine: str
-    batch: int
-    threads: int
-    median_us: float
-    min_us: float
-    speedup_vs_onnxruntime: float
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ DEPTH: Final = 12
 CONNECTIONS: Final = 32
 """Connections into a neuron of the deep networks."""
 
-PANEL: Final = 16
+RADIX_PANEL: Final = 16
 """Neurons of a RadiX-Net that share their inputs."""
 
 BATCHES: Final = (64, 512, 2048)
@@ -49,7 +49,7 @@ def deep(*, panels: bool) -> Callable[[], ir.Model]:
         rng, builder = np.random.default_rng(0), GraphBuilder()
         value = builder.input("x", ("batch", WIDTH))
         for layer in range(DEPTH):
-            mask = _mask(rng, PANEL if panels else 1)
+            mask = _mask(rng, RADIX_PANEL if panels else 1)
             value = builder.linear(value, masked_weight(mask, rng), random_bias(WIDTH, rng), f"layers.{layer}")
             value = builder.op("Relu", [value], f"/layers.{layer}/Relu")
         return builder.model("deep", {"y": (value, ("batch", WIDTH))})

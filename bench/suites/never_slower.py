@@ -17,7 +17,7 @@ from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget
 from redpebble.bench.measure.progress import shown
 from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, Row
+from redpebble.bench.results.results import Result, slowest
 from redpebble.bench.suites.layer_bench import Doubt, LayerPlan, bench_layers
 
 GRID_SPARSITIES: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -33,12 +33,6 @@ def grid_plan(threads: Sequence[int], budget: Budget) -> LayerPlan:
     long_look = replace(budget, seconds=LONG_SECONDS, least_rounds=LONG_ROUNDS)
     layers = random_layers(GRID_SPARSITIES)
     return LayerPlan(layers, GRID_BATCHES, threads, budget, suites=("grid",), doubt=Doubt(DOUBTFUL, long_look))
-
-
-def slowest(rows: Sequence[Row], count: int) -> list[Row]:
-    """Return our rows with the least ratios to onnxruntime, the worst first."""
-    ours = [row for row in rows if row.engine == "redpebble" and row.speedup_vs_onnxruntime is not None]
-    return sorted(ours, key=lambda row: row.speedup_vs_onnxruntime or 0.0)[:count]
 
 
 def main(

@@ -13,7 +13,7 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.tensors import dense_indices, indices_of
 from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
 
 MOST_SLOTS = (1 << 16) - 1
 """Slots are numbered by 16 bits in the code."""
@@ -81,10 +81,6 @@ class DepthFirstOrderAttr(ParametrizedAttribute):
         for word, array in zip(WORDS, self.parameters, strict=True):
             printer.print_string(f"{word} " if word == WORDS[0] else f", {word} ")
             printer.print_attribute(array)
-
-
-NEIGHBOURS = 16
-"""Inputs, or outputs, that come from rows of the batch, or go there, together: a line of a row."""
 
 
 class Transposed(NamedTuple):

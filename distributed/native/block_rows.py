@@ -6,11 +6,12 @@ zeros is no row of zeros: it is the bits that count.)
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
 from redpebble.distributed.native.block_layout import PACK_ARITY, UNPACK_ARITY
+from redpebble.lowering.calls.words import BYTE
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
     I32,
@@ -23,8 +24,6 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-
-BYTE: Final = ir.IntType(8)
 
 
 class Position(NamedTuple):

@@ -19,7 +19,7 @@ from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Indices, 
 from redpebble.lowering.llvm.builder import ALIGNMENT
 
 MAGIC: Final = b"pebblepart\x00\x01"
-FORMAT_VERSION: Final = 3
+PARTS_VERSION: Final = 3
 """Version of part files and of plan.json; raised whenever either changes its meaning."""
 
 Array = NDArray[np.generic]
@@ -56,7 +56,7 @@ def write_part(path: Path, part: Part) -> str:
         return len(arrays) - 1
 
     content: Json = {
-        "format": FORMAT_VERSION,
+        "format": PARTS_VERSION,
         "rank": part.rank,
         "part_count": part.part_count,
         "whole": part.whole,
@@ -101,8 +101,8 @@ def read_part(path: Path) -> Part:
         raise PartError(f"{path.name} is no part of a network, or one of another format")
     length = int.from_bytes(data[len(MAGIC) : start].tobytes(), "little")
     header: Json = json.loads(data[start : start + length].tobytes())
-    if header["format"] != FORMAT_VERSION:
-        raise PartError(f"{path.name} has format {header['format']}, expected {FORMAT_VERSION}")
+    if header["format"] != PARTS_VERSION:
+        raise PartError(f"{path.name} has format {header['format']}, expected {PARTS_VERSION}")
     arrays = _arrays(data, start + length, header["arrays"])
 
     def chosen(word: str) -> list[Array]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.part_file import FORMAT_VERSION
+from redpebble.distributed.parts.part_file import PARTS_VERSION
 
 PLAN_NAME: Final = "plan.json"
 KINDS: Final = ("rows", "batch", "layers")
@@ -59,7 +59,7 @@ class PlanFile:
 def write_plan(folder: Path, plan: PlanFile) -> None:
     """Write plan.json into a folder."""
     content = {
-        "format": FORMAT_VERSION,
+        "format": PARTS_VERSION,
         "plan": plan.kind,
         "part_count": plan.part_count,
         "model": plan.model,
@@ -87,8 +87,8 @@ def read_plan(folder: Path) -> tuple[PlanFile, str]:
         raise PartError(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
     try:
         content: Json = json.loads(data)
-        if content["format"] != FORMAT_VERSION:
-            raise PartError(f"{path} has format {content['format']}, expected {FORMAT_VERSION}")
+        if content["format"] != PARTS_VERSION:
+            raise PartError(f"{path} has format {content['format']}, expected {PARTS_VERSION}")
         plan = PlanFile(
             kind=content["plan"],
             part_count=content["part_count"],

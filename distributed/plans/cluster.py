@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VALUE_BYTES: Final = 4
 _SMALL, _LARGE = 64, 1 << 22
-_ROUNDS: Final = 20
+_LOOPS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _one_way_seconds(comm: Intracomm, size: int) -> float:
     message = np.zeros(size, dtype=np.uint8)
     fastest = float("inf")
     comm.Barrier()
-    for _ in range(_ROUNDS):
+    for _ in range(_LOOPS):
         started = time.perf_counter()
         if comm.rank == 0:
             comm.Send(message, dest=1, tag=0)

@@ -6,10 +6,8 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.movement import INFERRED, TargetShapeAttr, copied
 from redpebble.dialect.shape_inference import result_shapes
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-
-ONE = Size.known(1)
 
 
 def extent_of(size: Size) -> int:

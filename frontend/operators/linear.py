@@ -10,9 +10,8 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.ops.elementwise import AddOp, MulOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.symbolic_sizes import ONE, Size
 from redpebble.dialect.tensors import shape_of
-from redpebble.frontend.folding.known_sizes import ONE
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.elementwise import broadcast
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor

@@ -9,8 +9,8 @@ import onnx_ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
-from redpebble.frontend.folding.known_sizes import ONE, is_known, shape_words
+from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.onnx_types import element_name

@@ -9,8 +9,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
-from redpebble.dialect.symbolic_sizes import SymbolicShape, product
-from redpebble.frontend.folding.known_sizes import ONE, is_known, shape_words
+from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape, product
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.movement import axes_of, refuse_further_outputs
 

@@ -30,7 +30,7 @@ from redpebble.kernels.pieces import (
 )
 from redpebble.kernels.work import Layer, Tile, Work
 
-ROWS: Final = 4
+GROUP_ROWS: Final = 4
 """Rows of a group: their multiply-adds hide each other's latency."""
 
 STEPS: Final = 8
@@ -88,13 +88,13 @@ def pack(weights: LayerWeights) -> PackedBlocks:
 
 def _rounded(pieces: Pieces, unit: int) -> _Rounded:
     counts = -(-pieces.connections // unit) * unit
-    members = groups_of((pieces.round * 4 + pieces.flags) * (MOST_CONNECTIONS + max(UNITS)) + counts, ROWS)
+    members = groups_of((pieces.round * 4 + pieces.flags) * (MOST_CONNECTIONS + max(UNITS)) + counts, GROUP_ROWS)
     return _Rounded(members, counts[members[:, 0]])
 
 
 def _cost(rounded: _Rounded) -> int:
     changes = len(run_lengths(rounded.counts))
-    return int(rounded.counts.sum()) * ROWS + GROUP_COST * len(rounded.counts) + COUNT_COST * changes
+    return int(rounded.counts.sum()) * GROUP_ROWS + GROUP_COST * len(rounded.counts) + COUNT_COST * changes
 
 
 def _in_parts(pieces: Pieces, members: Indices, counts: Indices) -> tuple[Indices, NDArray[np.float32]]:
@@ -111,12 +111,12 @@ def work(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
     blocks = layer.blocks(BLOCKS)
     pieces, kinds = layer.pieces(blocks, MOST_CONNECTIONS), layer.counts_of_pieces(blocks)
-    groups = pieces / ROWS
+    groups = pieces / GROUP_ROWS
     # counts are rounded up so that rows find partners
     weights = layer.connections + pieces
     far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
     x_again = 4 * weights * tile.width * far
-    y_again = 8 * ROWS * groups * tile.width * tile.far_share(layer.outputs)
+    y_again = 8 * GROUP_ROWS * groups * tile.width * tile.far_share(layer.outputs)
     units = (1.0, weights * tile.passes, weights * tile.line, groups * tile.passes, kinds, x_again, y_again)
     return Work(units, 6 * weights + 20 * groups, tile.passes)
 

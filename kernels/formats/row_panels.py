@@ -15,7 +15,7 @@ from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, Tile, Work
 from redpebble.sparse.csr import CscMatrix
 
-INPUTS_AHEAD = 8
+READ_AHEAD = 8
 """Inputs after a panel's last one that may be read, to fetch rows of x ahead."""
 
 Indices = NDArray[np.int64]
@@ -39,7 +39,7 @@ class PackedPanels(NamedTuple):
     records: NDArray[np.uint32]
     """For each panel: the number of shared inputs, the offset of each row in y, the own inputs of each row if mixed."""
     inputs: NDArray[np.uint32]
-    """Offsets in x: for each panel the shared inputs, then each row's own; `INPUTS_AHEAD` more at the end."""
+    """Offsets in x: for each panel the shared inputs, then each row's own; `READ_AHEAD` more at the end."""
     weights: NDArray[np.float32]
     """For each panel one weight a row for each shared input, then each row's own."""
     bias: NDArray[np.float32]
@@ -64,7 +64,7 @@ def pack(weights: LayerWeights) -> PackedPanels:
     return PackedPanels(
         np.array([len(some) for some in rows.values()], dtype=np.uint32),
         np.concatenate(records),
-        np.pad(np.concatenate(inputs), (0, INPUTS_AHEAD)),
+        np.pad(np.concatenate(inputs), (0, READ_AHEAD)),
         np.concatenate(values),
         weights.bias,
     )

@@ -31,10 +31,10 @@ from redpebble.kernels.work import Layer, Tile, Work
 
 Floats = NDArray[np.float32]
 
-ROWS: Final = 4
+STRIP_ROWS: Final = 4
 """Rows of a strip."""
 
-SETS: Final = 1 << ROWS
+SETS: Final = 1 << STRIP_ROWS
 """Sets of rows of a strip, as numbers with a bit a row."""
 
 SHARINGS: Final = (
@@ -130,9 +130,9 @@ def work(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, lines of x, weights, their multiply-adds, strips, their lines, bytes of y again."""
     weights, passes, blocks = float(layer.connections), tile.passes_of(4), max(1, -(-layer.inputs // BLOCK_INPUTS))
     # the inputs that a row at least of a strip reads; what is not evenly shared is read again
-    reads = layer.inputs * layer.outputs / ROWS * (1 - (1 - layer.density) ** ROWS)
-    strips = layer.outputs / ROWS * blocks
-    again = 8 * ROWS * strips * tile.width * tile.far_share(layer.outputs)
+    reads = layer.inputs * layer.outputs / STRIP_ROWS * (1 - (1 - layer.density) ** STRIP_ROWS)
+    strips = layer.outputs / STRIP_ROWS * blocks
+    again = 8 * STRIP_ROWS * strips * tile.width * tile.far_share(layer.outputs)
     units = (1.0, reads * tile.line, weights * passes, weights * tile.line, strips * passes, strips * tile.line, again)
     return Work(units, 6 * weights + 40 * strips, passes)
 
@@ -141,7 +141,7 @@ def _together(outputs: int, panels: Sequence[Indices]) -> Indices:
     """Return the panel of each output, [outputs]; those that are in none are in one."""
     labels, first = np.full(outputs, np.iinfo(np.int64).max), 0
     for members in panels:
-        if members.shape[1] % ROWS == 0:
+        if members.shape[1] % STRIP_ROWS == 0:
             labels[members] = first + np.arange(len(members))[:, None]
             first += len(members)
     return labels
@@ -154,7 +154,7 @@ def _packed_block(dense: Floats, together: Indices) -> _Block:
     rows = _strips(connections, together)
     reads = _in_parts(_shared(mask, rows), connections[rows])
     steps = _steps(reads.sets(len(rows)), connections[rows].max(axis=1, initial=0))
-    for size in range(ROWS, 1, -1):
+    for size in range(STRIP_ROWS, 1, -1):
         reads = _cut(reads.ordered(), size, steps)
     return _laid_out(reads.ordered(), (dense, rows), steps)
 
@@ -170,18 +170,18 @@ def _strips(connections: Indices, together: Indices) -> Indices:
     empty = int(np.count_nonzero(connections == 0))
     filled: list[Indices] = []
     for part in (order[:empty], order[empty:]):
-        alone = len(part) % ROWS
-        filled += [part, np.repeat(part[len(part) - alone :][:1], -alone % ROWS)]
-    return np.concatenate(filled).reshape(-1, ROWS)
+        alone = len(part) % STRIP_ROWS
+        filled += [part, np.repeat(part[len(part) - alone :][:1], -alone % STRIP_ROWS)]
+    return np.concatenate(filled).reshape(-1, STRIP_ROWS)
 
 
 def _shared(mask: NDArray[np.bool_], rows: Indices) -> _Reads:
     """Return the inputs of every strip, each for all rows that read it."""
     sets = np.zeros((len(rows), mask.shape[1]), dtype=np.uint8)
-    for row in range(ROWS):
+    for row in range(STRIP_ROWS):
         sets |= mask[rows[:, row]].view(np.uint8) << row
     strip, source = np.nonzero(sets)
-    halvings = np.zeros((len(strip), ROWS), dtype=np.int64)
+    halvings = np.zeros((len(strip), STRIP_ROWS), dtype=np.int64)
     return _Reads(strip, sets[strip, source].astype(np.int64), source, halvings)
 
 
@@ -192,7 +192,7 @@ def _in_parts(reads: _Reads, connections: Indices) -> _Reads:
     """
     missing = connections.max(axis=1, keepdims=True, initial=0) - connections
     parts = [reads]
-    for row in range(ROWS):
+    for row in range(STRIP_ROWS):
         having = np.flatnonzero(reads.readers >> row & 1)
         last = having[np.flatnonzero(np.diff(reads.strip[having], append=-1))]
         wanted = missing[reads.strip[last], row]
@@ -223,7 +223,7 @@ def _steps(sets: Indices, wanted: Indices) -> Indices:
 
 def _ways(readers: int) -> list[tuple[int, int]]:
     """Return the ways to cut a set of rows in two: a pair and what is left, or two single rows."""
-    ones = [1 << row for row in range(ROWS) if readers >> row & 1]
+    ones = [1 << row for row in range(STRIP_ROWS) if readers >> row & 1]
     firsts = ones[:1] if len(ones) == 2 else [one | other for one in ones for other in ones if one < other]
     return [(first, readers - first) for first in firsts]
 
@@ -256,9 +256,9 @@ def _laid_out(reads: _Reads, layer: tuple[Floats, Indices], steps: Indices) -> _
     """Return the arrays of strips, given all reads in order, the weights and the rows of each strip."""
     dense, rows = layer
     slots = np.array([len(sharing) for sharing in SHARINGS])
-    counts = np.maximum(steps.sum(axis=1), -(-(HEADER + steps @ slots) // ROWS))
-    starts = ROWS * (np.cumsum(counts) - counts)
-    weights = np.zeros(ROWS * int(counts.sum()), dtype=np.float32)
+    counts = np.maximum(steps.sum(axis=1), -(-(HEADER + steps @ slots) // STRIP_ROWS))
+    starts = STRIP_ROWS * (np.cumsum(counts) - counts)
+    weights = np.zeros(STRIP_ROWS * int(counts.sum()), dtype=np.float32)
     offsets = np.zeros(len(weights), dtype=np.int64)
     offsets[starts[:, None] + np.arange(len(SHARINGS))] = steps
 
@@ -266,11 +266,11 @@ def _laid_out(reads: _Reads, layer: tuple[Floats, Indices], steps: Indices) -> _
     first = (np.cumsum(steps * slots, axis=1) - steps * slots)[reads.strip, kind]
     offsets[starts[reads.strip] + HEADER + first + number * slots[kind] + slot] = reads.source * OFFSET_UNIT
     step = (np.cumsum(steps, axis=1) - steps)[reads.strip, kind] + number
-    for row in range(ROWS):
+    for row in range(STRIP_ROWS):
         having = np.flatnonzero(reads.readers >> row & 1)
         strip = reads.strip[having]
         values = dense[rows[strip, row], reads.source[having]]
-        weights[starts[strip] + ROWS * step[having] + row] = np.ldexp(values, -reads.halvings[having, row])
+        weights[starts[strip] + STRIP_ROWS * step[having] + row] = np.ldexp(values, -reads.halvings[having, row])
     return _Block(rows, counts, weights, offsets)
 
 

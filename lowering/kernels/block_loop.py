@@ -22,7 +22,6 @@ from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
-    FLOAT,
     FLOAT_BYTES,
     I32,
     I64,
@@ -34,7 +33,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 BLOCK_BYTES = 8
 

@@ -19,7 +19,6 @@ from llvmlite import ir
 from redpebble.kernels.formats.dense_outputs import PANEL, VECTORS
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
-    FLOAT,
     FLOAT_BYTES,
     I64,
     POINTER,
@@ -31,6 +30,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
+from redpebble.lowering.llvm.vectors import FLOAT
 
 UNROLL: Final = 2
 """Inputs in one pass of the innermost loop."""

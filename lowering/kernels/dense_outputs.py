@@ -24,9 +24,10 @@ from redpebble.lowering.kernels.dense_blocks import (
     panels_at_once,
 )
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT, I64, POINTER, Code, counted_loop, float_at, i64
+from redpebble.lowering.llvm.builder import ALIGNMENT, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.strided import Strided, StridedMap, emit_strided
 from redpebble.lowering.llvm.transposition import rows_to_columns
+from redpebble.lowering.llvm.vectors import FLOAT
 
 TOGETHER: Final = GROUP // PANEL
 """Panels in work at a time."""

@@ -18,7 +18,6 @@ from llvmlite import ir
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import (
-    FLOAT,
     FLOAT_BYTES,
     I64,
     POINTER,
@@ -28,7 +27,7 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 Operand = Literal["tile", "one_row", "per_feature", "one_value"]
 """How an operand is read for feature k and column t: [k][t], [0][t], [k], or [0]."""

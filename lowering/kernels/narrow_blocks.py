@@ -17,7 +17,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.narrow_blocks import ROWS, STEPS
+from redpebble.kernels.formats.narrow_blocks import GROUP_ROWS, STEPS
 from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, merged
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES, I32, I64, Code, byte_at, i64
@@ -26,7 +26,7 @@ from redpebble.lowering.llvm.prefetch import fetch_lines
 MOST_VECTORS: Final = 2
 """Vectors of columns a row has at once: the sums of four rows, their weights and operands fit 16 registers."""
 
-WEIGHT_BYTES, OFFSET_BYTES = FLOAT_BYTES * ROWS, 2 * ROWS
+WEIGHT_BYTES, OFFSET_BYTES = FLOAT_BYTES * GROUP_ROWS, 2 * GROUP_ROWS
 """Bytes of the weights and of the offsets of a step."""
 
 AHEAD: Final = (2048, 1024)
@@ -40,7 +40,7 @@ Values = Sequence[ir.Value]
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
-    return BlockKernel("narrow_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
+    return BlockKernel("narrow_blocks", GROUP_ROWS, MOST_VECTORS, _products).emit(code, form)
 
 
 @dataclass(frozen=True)

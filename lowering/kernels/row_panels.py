@@ -20,7 +20,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.formats.row_panels import INPUTS_AHEAD, SECTIONS, Section
+from redpebble.kernels.formats.row_panels import READ_AHEAD, SECTIONS, Section
 from redpebble.kernels.pieces import OFFSET_UNIT
 from redpebble.lowering.kernels.block_loop import load_index
 from redpebble.lowering.kernels.kernel_form import (
@@ -29,7 +29,6 @@ from redpebble.lowering.kernels.kernel_form import (
     activation_key,
 )
 from redpebble.lowering.llvm.builder import (
-    FLOAT,
     FLOAT_BYTES,
     I64,
     POINTER,
@@ -41,7 +40,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 LINE_FLOATS = 16
 
@@ -192,9 +191,7 @@ class _Chunk:
 
         def multiply_add(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             offset = float_at(builder, stream.inputs, index)
-            fetch_lines(
-                builder, self._row(self.args[0], load_index(builder, offset, FLOAT_BYTES * INPUTS_AHEAD)), lines
-            )
+            fetch_lines(builder, self._row(self.args[0], load_index(builder, offset, FLOAT_BYTES * READ_AHEAD)), lines)
             columns = self._columns(offset)
             first = float_at(builder, stream.weights, builder.mul(index, i64(self.form.section.height)))
             entries = [float_at(builder, first, i64(row)) for row in range(len(sums) // vectors)]

@@ -16,7 +16,6 @@ from llvmlite import ir
 
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated
 from redpebble.lowering.llvm.builder import (
-    FLOAT,
     I32,
     I64,
     POINTER,
@@ -28,6 +27,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
+from redpebble.lowering.llvm.vectors import FLOAT
 
 MOST_SUMS = 8
 """Vectors of sums held at once: they and an operand must fit the 16 registers of AVX2 and SSE."""

@@ -26,12 +26,11 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.strips import HEADER, ROWS, SHARINGS
+from redpebble.kernels.formats.strips import HEADER, SHARINGS, STRIP_ROWS
 from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
-    FLOAT,
     FLOAT_BYTES,
     I64,
     Code,
@@ -42,6 +41,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
+from redpebble.lowering.llvm.vectors import FLOAT
 
 SHORT: Final = ir.IntType(16)
 SHORT_BYTES: Final = 2
@@ -52,7 +52,7 @@ AHEAD: Final = 128
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
-    return BlockKernel("strips", ROWS, 4 if code.target.has_avx512 else 2, _products).emit(code, form)
+    return BlockKernel("strips", STRIP_ROWS, 4 if code.target.has_avx512 else 2, _products).emit(code, form)
 
 
 def _products(strip: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -> list[ir.Value]:
@@ -65,7 +65,7 @@ def _products(strip: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) ->
         step = _Step(strip, sharing, work.x, weights, offsets)
         sums = reduce_loop(builder, count, sums, step.multiplied)
         offsets = _short_at(builder, offsets, builder.mul(count, i64(len(sharing))))
-        weights = float_at(builder, weights, builder.mul(count, i64(ROWS)))
+        weights = float_at(builder, weights, builder.mul(count, i64(STRIP_ROWS)))
     return sums
 
 
@@ -82,8 +82,10 @@ class _Step:
     def multiplied(self, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the sums after step `index`."""
         builder, lanes, vectors = self.strip.builder, self.strip.lanes, self.strip.chunk.vectors
-        first = float_at(builder, self.weights, builder.mul(index, i64(ROWS)))
-        factors = [lanes.splat(builder.load(float_at(builder, first, i64(row)), typ=FLOAT)) for row in range(ROWS)]
+        first = float_at(builder, self.weights, builder.mul(index, i64(STRIP_ROWS)))
+        factors = [
+            lanes.splat(builder.load(float_at(builder, first, i64(row)), typ=FLOAT)) for row in range(STRIP_ROWS)
+        ]
         offset = _short_at(builder, self.offsets, builder.mul(index, i64(len(self.sharing))))
         result = list(sums)
         for number, rows in enumerate(self.sharing):
@@ -91,7 +93,7 @@ class _Step:
             source = byte_at(builder, self.x, self.strip.scaled(distance))
             for vector in range(vectors):
                 column = lanes.load(float_at(builder, source, i64(lanes.width * vector)), FLOAT_BYTES * lanes.width)
-                for row in [row for row in range(ROWS) if rows >> row & 1]:
+                for row in [row for row in range(STRIP_ROWS) if rows >> row & 1]:
                     total = row * vectors + vector
                     result[total] = lanes.fma(factors[row], column, result[total])
         return result
@@ -100,8 +102,8 @@ class _Step:
 def _fetch(strip: RowGroups, work: GroupWork) -> None:
     """Emit the fetching of weights and offsets from `AHEAD` after this strip on, about as many as it has itself."""
     builder, weights, offsets = strip.builder, work.weights_end, work.offsets_end
-    with counted_loop(builder, work.count, ALIGNMENT // (SHORT_BYTES * ROWS)) as index:
-        ahead = builder.add(builder.mul(index, i64(ROWS)), i64(AHEAD))
+    with counted_loop(builder, work.count, ALIGNMENT // (SHORT_BYTES * STRIP_ROWS)) as index:
+        ahead = builder.add(builder.mul(index, i64(STRIP_ROWS)), i64(AHEAD))
         fetch_lines(builder, float_at(builder, weights, ahead), 2)
         fetch_lines(builder, _short_at(builder, offsets, ahead), 1)
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 POINTER = ir.PointerType()
-FLOAT = ir.FloatType()
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 VOID = ir.VoidType()

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redpebble.lowering.llvm.builder import (
-    FLOAT,
     FLOAT_BYTES,
     I32,
     I64,
@@ -32,7 +31,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.transcendental import exp, log
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 Step = Callable[[ir.Value, ir.Value, int], ir.Value]
 """(sum so far, value, index of the vector) -> next sum, or (value, feature, index of the vector) -> result."""

@@ -27,7 +27,6 @@ from llvmlite import ir
 
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
-    FLOAT,
     FLOAT_BYTES,
     I32,
     I64,
@@ -38,7 +37,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
 )
 from redpebble.lowering.llvm.strided import emit_copy
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
 

@@ -19,10 +19,11 @@ from llvmlite import ir
 
 from redpebble.lowering.cpu_target import CpuTarget
 
+FLOAT = ir.FloatType()
+
 Operand: TypeAlias = ir.Value | float
 """A vector value, or a number that stands for a vector of it."""
 
-FLOAT = ir.FloatType()
 INT = ir.IntType(32)
 
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.depth_first_order import NEIGHBOURS, Transposed
+from redpebble.dialect.attributes.depth_first_order import Transposed
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
-    FLOAT,
     FLOAT_BYTES,
     I32,
     I64,
@@ -36,14 +35,13 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
 from redpebble.lowering.llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
-from redpebble.lowering.llvm.vectors import Lanes
-from redpebble.lowering.neurons.connection_kernel import NetworkForm
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.neurons.connection_kernel import MOST_VECTORS, NetworkForm
 from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
+from redpebble.sparse.neuron_graph import NEIGHBOURS
 
 I16 = ir.IntType(16)
 
-MOST_VECTORS = 8
-"""Vectors of a row held at once: they, a weight and an operand must fit 16 registers."""
 
 STEPS = 4
 """Connections of one step of the unrolled loop, for which one line of the stream is fetched."""

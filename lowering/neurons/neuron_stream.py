@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.depth_first_order import (
-    NEIGHBOURS,
     DepthFirstOrderAttr,
     Lifetimes,
     Transposed,
@@ -24,7 +23,7 @@ from redpebble.dialect.attributes.depth_first_order import (
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.tensors import indices_of
 from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
 
 HEAD_WORDS = 4
 MOVE_WORDS = 3

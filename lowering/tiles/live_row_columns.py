@@ -18,7 +18,6 @@ from llvmlite import ir
 
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
-    FLOAT,
     FLOAT_BYTES,
     I32,
     I64,
@@ -32,7 +31,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
 from redpebble.lowering.llvm.strided import emit_copy
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 QUEUE_HEAD = ALIGNMENT
 ROWS_AHEAD = 16

@@ -8,15 +8,13 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TransposeOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
+from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from redpebble.lowering.kernels.elementwise import ARITHMETIC
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import Code, float_at, i64
 from redpebble.lowering.llvm.call_tables import SizeTable
 from redpebble.lowering.llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
 from redpebble.lowering.llvm.vectors import Lanes
-
-ONE = Size.known(1)
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,11 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.host import Compiler, host
 from redpebble.ort.elf.linker import WORD, Code, Data, generic_object, link
 from redpebble.ort.native.library import EXPORTS, library_module
-from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE
+from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE, OPERATOR_COUNT
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
 
 OPERATOR: Final = "SparseNetwork_{}"
-OPERATOR_COUNT: Final = 64
-"""Operators of the library for this process: enough for most models, and onnxruntime takes 2 ms a session for them.
-
-256 take 14 ms, 1024 take 120 ms.
-"""
 
 DIGEST_TAIL: Final = 32
 """Bytes behind a library in the cache."""

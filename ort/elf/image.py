@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from redpebble.ort.elf.object_file import HEADER, RELA, SECTION, SYMBOL
 from redpebble.ort.elf.relocation import Machine
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELA = struct.Struct("<QQq")
 _ENTRY = struct.Struct("<qQ")
 
 PT_LOAD, PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 1, 2, 0x6474E551, 0x6474E552
@@ -97,14 +94,14 @@ def lay_out(request: Request, sizes: Mapping[str, int], alignments: Mapping[str,
     page = request.machine.page_bytes
     own = {
         ".hash": 4 * (2 + 1 + len(request.exports) + 1),
-        ".dynsym": _SYMBOL.size * (1 + len(request.exports)),
+        ".dynsym": SYMBOL.size * (1 + len(request.exports)),
         ".dynstr": len(request.strings),
-        ".rela.dyn": _RELA.size * request.loaded_count,
+        ".rela.dyn": RELA.size * request.loaded_count,
         ".dynamic": _ENTRY.size * DYNAMIC_COUNT,
     }
     content = {SECTION_OF[kind]: (size, alignments[kind]) for kind, size in sizes.items()}
     spans: dict[str, Span] = {}
-    end = _HEADER.size + SEGMENT_COUNT * _SEGMENT.size
+    end = HEADER.size + SEGMENT_COUNT * _SEGMENT.size
     for name, _, _ in SECTIONS[1:-1]:
         size, alignment = content[name] if name in content else (own[name], 8)
         if name in {".text", ".data.rel.ro", ".data"}:  # another protection begins
@@ -163,9 +160,7 @@ def assemble(
         spans[".hash"].start: _hash(request.exports),
         spans[".dynsym"].start: _symbols(request, exports),
         spans[".dynstr"].start: request.strings,
-        spans[".rela.dyn"].start: b"".join(
-            _RELA.pack(at, request.machine.relative_kind, value) for at, value in loaded
-        ),
+        spans[".rela.dyn"].start: b"".join(RELA.pack(at, request.machine.relative_kind, value) for at, value in loaded),
         spans[".dynamic"].start: _dynamic(request, spans),
         behind: names,
         section_table: _section_table(spans, Span(behind, len(names))),
@@ -173,13 +168,13 @@ def assemble(
     filled = {spans[SECTION_OF[kind]].start: content for kind, content in contents.items() if kind != "zeros"}
     chunks = [Chunk(*part) for part in (*parts.items(), *filled.items())]
     merged = sorted(chunks, key=lambda chunk: (chunk.offset, len(chunk.content)))
-    return joined(merged, section_table + _SECTION.size * len(SECTIONS))
+    return joined(merged, section_table + SECTION.size * len(SECTIONS))
 
 
 def _header(request: Request, section_table: int) -> bytes:
     identity = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    sizes = (_HEADER.size, _SEGMENT.size, SEGMENT_COUNT, _SECTION.size, len(SECTIONS), len(SECTIONS) - 1)
-    return _HEADER.pack(identity, 3, request.number, 1, 0, _HEADER.size, section_table, 0, *sizes)
+    sizes = (HEADER.size, _SEGMENT.size, SEGMENT_COUNT, SECTION.size, len(SECTIONS), len(SECTIONS) - 1)
+    return HEADER.pack(identity, 3, request.number, 1, 0, HEADER.size, section_table, 0, *sizes)
 
 
 def _segments(request: Request, spans: Mapping[str, Span]) -> bytes:
@@ -210,11 +205,11 @@ def _hash(exports: Sequence[str]) -> bytes:
 
 def _symbols(request: Request, exports: Mapping[str, Export]) -> bytes:
     order = [name for name, _, _ in SECTIONS]
-    rows = [_SYMBOL.pack(0, 0, 0, 0, 0, 0)]
+    rows = [SYMBOL.pack(0, 0, 0, 0, 0, 0)]
     for name in request.exports:
         address, kind = exports[name]
         info = 1 << 4 | (STT_FUNC if kind == "code" else STT_OBJECT)
-        rows.append(_SYMBOL.pack(request.string_offset(name), info, 0, order.index(SECTION_OF[kind]), address, 0))
+        rows.append(SYMBOL.pack(request.string_offset(name), info, 0, order.index(SECTION_OF[kind]), address, 0))
     return b"".join(rows)
 
 
@@ -225,10 +220,10 @@ def _dynamic(request: Request, spans: Mapping[str, Span]) -> bytes:
         (DT_STRTAB, spans[".dynstr"].start),
         (DT_SYMTAB, spans[".dynsym"].start),
         (DT_STRSZ, spans[".dynstr"].size),
-        (DT_SYMENT, _SYMBOL.size),
+        (DT_SYMENT, SYMBOL.size),
         (DT_RELA, spans[".rela.dyn"].start),
         (DT_RELASZ, spans[".rela.dyn"].size),
-        (DT_RELAENT, _RELA.size),
+        (DT_RELAENT, RELA.size),
         (DT_RELACOUNT, request.loaded_count),
         (DT_FLAGS, BIND_NOW),
         (0, 0),
@@ -239,7 +234,7 @@ def _dynamic(request: Request, spans: Mapping[str, Span]) -> bytes:
 def _section_table(spans: Mapping[str, Span], names: Span) -> bytes:
     order = [name for name, _, _ in SECTIONS]
     links = {".hash": ".dynsym", ".dynsym": ".dynstr", ".rela.dyn": ".dynsym", ".dynamic": ".dynstr"}
-    entries = {".hash": 4, ".dynsym": _SYMBOL.size, ".rela.dyn": _RELA.size, ".dynamic": _ENTRY.size}
+    entries = {".hash": 4, ".dynsym": SYMBOL.size, ".rela.dyn": RELA.size, ".dynamic": _ENTRY.size}
     rows: list[bytes] = []
     name_offset = 0
     for name, kind, flags in SECTIONS:
@@ -250,7 +245,7 @@ def _section_table(spans: Mapping[str, Span], names: Span) -> bytes:
         alignment = 64 if name in SECTION_OF.values() else 8
         alignment = alignment if start % alignment == 0 else 1
         rows.append(
-            _SECTION.pack(name_offset, kind, flags, address, start, size, link, local, alignment, entries.get(name, 0))
+            SECTION.pack(name_offset, kind, flags, address, start, size, link, local, alignment, entries.get(name, 0))
         )
         name_offset += len(name) + 1
     return b"".join(rows)

@@ -24,10 +24,10 @@ SHN_UNDEF: Final = 0
 SHN_ABS: Final = 0xFFF1
 SHN_COMMON: Final = 0xFFF2
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELA = struct.Struct("<QQq")
+HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELA = struct.Struct("<QQq")
 
 
 class ElfError(RedpebbleError, ValueError):
@@ -80,15 +80,15 @@ def read_object(image: bytes) -> ElfObject:
     Raises:
         ElfError: the image is no little-endian 64-bit relocatable object, or is cut off.
     """
-    if image[:6] != b"\x7fELF\x02\x01" or len(image) < _HEADER.size:
+    if image[:6] != b"\x7fELF\x02\x01" or len(image) < HEADER.size:
         raise ElfError("object is no little-endian ELF64 file")
-    header: tuple[int, ...] = _HEADER.unpack_from(image)[1:]
+    header: tuple[int, ...] = HEADER.unpack_from(image)[1:]
     kind, machine, section_offset, section_count, names_index = header[0], header[1], header[5], header[11], header[12]
     if kind != 1:
         raise ElfError(f"object has ELF type {kind}, expected 1 (relocatable)")
-    if section_offset + section_count * _SECTION.size > len(image):
+    if section_offset + section_count * SECTION.size > len(image):
         raise ElfError(f"object is cut off after {len(image)} bytes")
-    rows = [_SECTION.unpack_from(image, section_offset + index * _SECTION.size) for index in range(section_count)]
+    rows = [SECTION.unpack_from(image, section_offset + index * SECTION.size) for index in range(section_count)]
     for row in rows:
         if row[1] != SHT_NOBITS and row[4] + row[5] > len(image):
             raise ElfError(f"object is cut off after {len(image)} bytes")
@@ -115,7 +115,7 @@ def _relocations(target: int, rows: list[tuple[int, ...]], contents: list[bytes]
     return tuple(
         Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)
         for table in tables
-        for offset, info, addend in _RELA.iter_unpack(table)
+        for offset, info, addend in RELA.iter_unpack(table)
     )
 
 
@@ -125,7 +125,7 @@ def _symbols(rows: list[tuple[int, ...]], contents: list[bytes]) -> tuple[Symbol
             names = contents[row[6]]
             return tuple(
                 Symbol(_text(names, name), section, value, info >> 4 == STB_LOCAL)
-                for name, info, _, section, value, _ in _SYMBOL.iter_unpack(contents[index])
+                for name, info, _, section, value, _ in SYMBOL.iter_unpack(contents[index])
             )
     return ()
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.export.sparse_networks.node_and_function import DOMAIN
 from redpebble.lowering.calls.words import BYTE, NULL, AddressOf
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
 from redpebble.ort.native.api import (
@@ -29,7 +30,6 @@ from redpebble.ort.native.node import emit_kernel
 from redpebble.ort.native.shape_inference import emit_describe, emit_shapes
 from redpebble.ort.native.tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, OPERATOR_WORDS
 
-DOMAIN: Final = "ai.redpebble"
 REGISTER: Final = "RegisterCustomOps"
 EXPORTS: Final = (REGISTER, HOST_VARIABLE, LEVEL_VARIABLE)
 

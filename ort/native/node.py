@@ -4,6 +4,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.export.sparse_networks.node_and_function import FORMAT
 from redpebble.lowering.calls.table import Header
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
@@ -12,7 +13,6 @@ from redpebble.ort.native.code import MESSAGE_BYTES, OrtBody, OrtCode
 from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
 from redpebble.ort.native.tables import (
     DIGEST_BYTES,
-    FORMAT,
     HOST_VARIABLE,
     LEVELS,
     LIBRARY_TABLE,

@@ -2,8 +2,11 @@
 
 from typing import Final
 
-FORMAT: Final = 1
-"""Version of the attributes of a node, and so of what the library expects of it."""
+OPERATOR_COUNT: Final = 64
+"""Operators of the library for this process: enough for most models, and onnxruntime takes 2 ms a session for them.
+
+256 take 14 ms, 1024 take 120 ms.
+"""
 
 DIGEST_BYTES: Final = 64
 """Length of a digest as text: hexadecimal digits."""

@@ -56,7 +56,7 @@ FETCH_US: Final = 0.8e-3
 BARRIER_US: Final = 0.3
 """Microseconds of a barrier of two threads."""
 
-WORTHWHILE: Final = 0.9
+WORTH_SHARING: Final = 0.9
 """Share of the time of one thread below which several are worth their trouble."""
 
 ROW_CONNECTIONS: Final = 2
@@ -85,7 +85,7 @@ class ShareTiles(ModulePass):
         cut = {op: places for op, places in borders.items() if len(set(places)) > 2}
         alone = {width: _alone_us(tile, width) for width in widths}
         together = {width: self._together_us(tile, cut, width) for width in widths} if cut else {}
-        slow = max((width for width, time in together.items() if time >= WORTHWHILE * alone[width]), default=0)
+        slow = max((width for width, time in together.items() if time >= WORTH_SHARING * alone[width]), default=0)
         together = {width: time for width, time in together.items() if width > slow}
         for op in layers:
             op.cut = DenseArrayBase.from_list(i64, cut[op]) if together and op in cut else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from redpebble.foundation.atomic_files import replacing
 
-FORMAT_VERSION = 2
+CONTENT_VERSION = 2
 """Version of all that is remembered; raised when its meaning changes."""
 
 Json = Any
@@ -18,14 +18,14 @@ def recall(folder: Path, name: str) -> Json | None:
     """Return what was remembered under `name`; None where there is nothing, or nothing of this format."""
     try:
         content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        return content["content"] if content["format"] == FORMAT_VERSION else None
+        return content["content"] if content["format"] == CONTENT_VERSION else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def remember(folder: Path, name: str, content: Json) -> None:
     """Keep `content` under `name`; a folder that cannot be written to is no error, it will be worked out again."""
-    text = json.dumps({"format": FORMAT_VERSION, "content": content}, indent=1)
+    text = json.dumps({"format": CONTENT_VERSION, "content": content}, indent=1)
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / f"{name}.json", private=True) as file:

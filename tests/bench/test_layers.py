@@ -11,8 +11,8 @@ from redpebble.bench.engines.kernel_call import OurKernel
 from redpebble.bench.measure.ceilings import CHAINS, TURNS, VECTORS, WEIGHTS, NativeLoops
 from redpebble.bench.measure.fresh_process import footprint_in_a_fresh_process
 from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.results import Result, Row, merged, read_result
-from redpebble.bench.suites.layer_bench import BOUND, BOUND_BASELINE, CEILING, LayerPlan, bench_layers
+from redpebble.bench.results.results import BOUND, BOUND_BASELINE, CEILING, Result, Row, merged, read_result
+from redpebble.bench.suites.layer_bench import LayerPlan, bench_layers
 from tests.bench.float64_layers import expected, mlp, saved
 
 

@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from redpebble.sparse.neuron_graph import NEIGHBOURS
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.neuron_order.graph_orders import bandwidth_numbers
 
 Indices = NDArray[np.int64]
 
-NEIGHBOURS = 16
-"""Inputs or outputs, beside each other, that come or go together: a line of a row."""
 
 MOST_GROWTH = 1.1
 FEW_SLOTS = 128

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from redpebble.kernels.tile_traffic import TileTraffic
 from redpebble.sparse.csr import CsrPattern
+from redpebble.sparse.neuron_graph import NEIGHBOURS
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.depth_first.block_orders import nearest_next
 from redpebble.theory.depth_first.depth_first_order import (
-    NEIGHBOURS,
     Blocks,
     DepthFirstOrder,
     PlacedGraph,

@@ -10,7 +10,7 @@ import pytest
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.module_text import module_of, put_constants, take_constants, text_of
-from redpebble.distributed.parts.part_file import FORMAT_VERSION, Part, read_part, write_part
+from redpebble.distributed.parts.part_file import PARTS_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
 from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
@@ -97,8 +97,8 @@ def test_other_files_are_no_parts(tmp_path: Path) -> None:
         with pytest.raises(PartError, match="part is no part of a network"):
             read_part(path)
     write_part(path, Part(0, 1, whole=False, text="", constants=()))
-    path.write_bytes(path.read_bytes().replace(f'"format": {FORMAT_VERSION}'.encode(), b'"format": 9'))
-    with pytest.raises(PartError, match=f"part has format 9, expected {FORMAT_VERSION}"):
+    path.write_bytes(path.read_bytes().replace(f'"format": {PARTS_VERSION}'.encode(), b'"format": 9'))
+    with pytest.raises(PartError, match=f"part has format 9, expected {PARTS_VERSION}"):
         read_part(path)
 
 

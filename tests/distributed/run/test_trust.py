@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redpebble.distributed.parts.part_file import FORMAT_VERSION
+from redpebble.distributed.parts.part_file import PARTS_VERSION
 from redpebble.models.zoo import build
 from tests.distributed.launching import MPIEXEC, Case, mpiexec, write_case
 
@@ -95,7 +95,7 @@ REFUSALS = {
     "missing": "part-0001.pebble, cannot be read: no such file",
     "no json": "plan.json is no plan of parts, or damaged",
     "no plan": "plan.json cannot be read: no such file",
-    "plan of another format": f"plan.json has format 999, expected {FORMAT_VERSION}",
+    "plan of another format": f"plan.json has format 999, expected {PARTS_VERSION}",
     "swapped": "part-0000.pebble, is damaged or of another plan",
 }
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.kernels.family import LayerWeights
-from redpebble.kernels.formats.strips import BLOCK_INPUTS, HEADER, ROWS, SHARINGS, pack
+from redpebble.kernels.formats.strips import BLOCK_INPUTS, HEADER, SHARINGS, STRIP_ROWS, pack
 from redpebble.kernels.pieces import OFFSET_UNIT, PackedBlocks
 from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
 from tests.support.lowering_modules import Floats
@@ -26,7 +26,7 @@ def strips_of(packed: PackedBlocks) -> list[tuple[int, list[int], list[int], int
             *rows, marked = packed.records[record].tolist()
             steps = packed.offsets[start : start + len(SHARINGS)].tolist()
             strips.append((base // OFFSET_UNIT, [row // OFFSET_UNIT for row in rows], steps, start))
-            start += ROWS * (marked & 0xFFFF)
+            start += STRIP_ROWS * (marked & 0xFFFF)
             record += 1
     return strips
 
@@ -42,10 +42,10 @@ def unpacked(packed: PackedBlocks, shape: tuple[int, int]) -> Floats:
                 for readers in sharing:
                     source = base + int(packed.offsets[offset]) // OFFSET_UNIT
                     offset += 1
-                    for place in [place for place in range(ROWS) if readers >> place & 1]:
+                    for place in [place for place in range(STRIP_ROWS) if readers >> place & 1]:
                         if place == rows.index(rows[place]):
                             sums[rows[place]][source] += packed.weights[weight + place]
-                weight += ROWS
+                weight += STRIP_ROWS
         for row, values in sums.items():
             found[:, row] += values
     return found.astype(np.float32)

@@ -10,6 +10,11 @@ class csc_array:
     nnz: int
     def __init__(self, dense: NDArray[Any]) -> None: ...
 
+class coo_array:
+    def __init__(
+        self, entries: tuple[NDArray[Any], tuple[NDArray[Any], ...]], shape: tuple[int, int] = ...
+    ) -> None: ...
+
 class csr_array:
     indptr: NDArray[np.int32]
     indices: NDArray[np.int32]
