@@ -312,7 +312,8 @@ def test_the_provider_runs_in_an_older_onnxruntime(tmp_path: Path, version: str,
         pytest.skip(f"onnxruntime {version} cannot be installed here")
     own = next((tmp_path / "environment" / "lib").glob("python*/site-packages"))
     # all other packages are those of this environment, behind the new one's
-    (own / "others.pth").write_text(f"import site; site.addsitedir({str(Path(np.__file__).parent.parent)!r})\n")
+    others = "; ".join(f"site.addsitedir({path!r})" for path in sys.path if path.endswith("site-packages"))
+    (own / "others.pth").write_text(f"import site; {others}\n")
     words = [python, "-c", RUN, str(ROOT)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
     assert answer in done.stdout + done.stderr
