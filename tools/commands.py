@@ -1,4 +1,4 @@
-"""What the commands do; `main.py` reads the command line, `tables.py` says how results look."""
+"""The commands; `main.py` reads the command line, `tables.py` lays out results."""
 
 import json
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ from redpebble.verification.oracle import Comparison, Oracle
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """What `optimize` writes: the model, maybe with its weights beside it, a report, and a library of native code."""
+    """The files that `optimize` writes: the model, maybe with its weights beside it, a report, a native library."""
 
     model: Path
     external_data: bool | None
@@ -58,7 +58,7 @@ class OutputFiles:
 
 @dataclass(frozen=True)
 class OptimizeRequest:
-    """What `optimize` was asked for."""
+    """A model to optimize, and where it goes."""
 
     source: Path
     options: Options
@@ -67,7 +67,7 @@ class OptimizeRequest:
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """What `compile` was asked for: native code for a level of CPUs, or for this one, also in the file `output`."""
+    """A model to compile, for CPUs of a level or for this one, also into the file `output`."""
 
     source: Path
     options: Options

@@ -10,7 +10,7 @@ from redpebble.tools.option_texts import numbers
 
 
 class Plan(StrEnum):
-    """How a network is split: by neurons, by samples, by layers, or as the planner finds best."""
+    """The axis along which a network is split: neurons, samples or layers, or the one that the planner finds best."""
 
     AUTO = "auto"
     ROWS = "rows"
@@ -23,8 +23,10 @@ def partition(
     parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PARTS", help="The folder of parts to write.")],
     plan: Annotated[Plan, typer.Option(help="What is split.")] = Plan.AUTO,
-    imbalance: Annotated[float, typer.Option(help="Of the connections of a layer: fullest part / mean - 1.")] = 0.03,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    imbalance: Annotated[
+        float, typer.Option(help="Connections of a layer in its fullest part over the mean, minus 1.")
+    ] = 0.03,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     memory: Annotated[
         str | None, typer.Option("--memory-per-machine", metavar="BYTES", help="Room for a part, such as 4GiB.")
     ] = None,
@@ -46,8 +48,10 @@ def simulate(
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")],
     parts: Annotated[str, typer.Option("-p", "--parts", metavar="P,P", help="Numbers of parts.")] = "1,2,4,8,16,32",
     batch: Annotated[int, typer.Option(metavar="N", help="Samples of a run.")] = 1024,
-    imbalance: Annotated[float, typer.Option(help="Of the connections of a layer: fullest part / mean - 1.")] = 0.03,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    imbalance: Annotated[
+        float, typer.Option(help="Connections of a layer in its fullest part over the mean, minus 1.")
+    ] = 0.03,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.")] = None,
 ) -> None:
     """Predict the time of each plan on more machines than there are, from real partitions and a model of messages."""
@@ -62,7 +66,7 @@ def run(
     parts: Annotated[Path, typer.Argument(metavar="PARTS", help="A folder of parts, which every rank can read.")],
     inputs: Annotated[list[str], typer.Option("--input", metavar="[NAME=]X.npy", help="An input, float32.")],
     outputs: Annotated[list[str], typer.Option("--output", metavar="[NAME=]Y.npy", help="Where an output goes.")],
-    threads: Annotated[int, typer.Option(help="Of each rank.")] = 1,
+    threads: Annotated[int, typer.Option(help="Threads of each rank.")] = 1,
     batch_tile: Annotated[int | None, typer.Option(metavar="B", help="Samples that travel together.")] = None,
     patience: Annotated[float, typer.Option(metavar="S", help="Seconds after which a silent rank is dead.")] = 10.0,
     shared_memory: Annotated[

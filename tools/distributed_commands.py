@@ -1,4 +1,4 @@
-"""What `partition` and `simulate` do: a model becomes a folder of parts, or predictions for many machines."""
+"""The commands `partition` and `simulate`: a model becomes a folder of parts, or predictions for many machines."""
 
 from collections.abc import Sequence
 from dataclasses import replace

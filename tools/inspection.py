@@ -1,4 +1,4 @@
-"""What a command shows of a module on its way: its text after passes, or after a stage, where the command ends."""
+"""The IR that a command shows: after passes, or after a stage, where the command ends."""
 
 import sys
 from dataclasses import dataclass, replace

@@ -22,7 +22,7 @@ for _command in (partition, run, simulate):
 
 
 class OptimizeTarget(StrEnum):
-    """What `optimize` writes: standard operators alone, or nodes of ours beside them, which hold these as functions."""
+    """The operators that `optimize` writes: standard ones alone, or nodes of ours that hold them as functions."""
 
     PORTABLE = "portable"
     ORT = "ort"
@@ -48,7 +48,7 @@ ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")
 Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
 Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
 Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
-Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 ReportPath = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.")]
 InputShapes = Annotated[
     list[str] | None,
@@ -250,7 +250,7 @@ def schedule(
     model: ModelPath,
     memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
     save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.")],
-    policy: Annotated[EvictionPolicy, typer.Option(help="Who leaves a full memory.")] = EvictionPolicy.MIN,
+    policy: Annotated[EvictionPolicy, typer.Option(help="Eviction policy of a full memory.")] = EvictionPolicy.MIN,
     seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
     seed: Seed = 0,
 ) -> None:

@@ -1,4 +1,4 @@
-"""How results look on a terminal."""
+"""Tables of results on a terminal."""
 
 from collections.abc import Mapping, Sequence
 

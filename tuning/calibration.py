@@ -1,4 +1,4 @@
-"""What this machine is, and how fast it reads: its name, its caches, and the time of a byte from beyond them."""
+"""The name of this machine, its caches, and the time of a byte from beyond them."""
 
 import hashlib
 import platform

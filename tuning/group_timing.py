@@ -1,4 +1,4 @@
-"""How long groups of layers take that run depth first: measured as they are, without the layers around them."""
+"""Times of groups of layers that run depth first: measured as they are, without the layers around them."""
 
 import time
 from collections.abc import Callable, Sequence

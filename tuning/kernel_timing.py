@@ -1,4 +1,4 @@
-"""How long kernels take on a layer: native loops over the kernels that a compiled network would call."""
+"""Times of kernels on a layer: native loops over the kernels that a compiled network would call."""
 
 import time
 from collections.abc import Hashable, Iterable, Mapping
@@ -22,7 +22,7 @@ FEW_KERNELS = 32
 MOST_COPIES = 1024
 
 K = TypeVar("K", bound=Hashable)
-"""What samples are told apart by."""
+"""A key that tells samples apart."""
 
 
 class PackedLayer(NamedTuple):

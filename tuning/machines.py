@@ -36,10 +36,10 @@ PROBE_DENSITIES: Final = (0.06, 0.3)
 """Layers whose kernels stay in the second-level cache: a thin one and one about as far from dense as pruning goes."""
 
 SECONDS: Final = 0.2
-"""For each of the two measurements: kernels, and reading."""
+"""Seconds for each of the two measurements: kernels, and reading."""
 
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
-"""What a kernel takes at least and at most of its predicted time; beyond, the clock was disturbed."""
+"""Least and most share of its predicted time that a kernel takes; beyond, the clock was disturbed."""
 
 
 def machine_for(target: CpuTarget, folder: Path | None) -> Machine:

@@ -94,7 +94,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What to measure for a layer."""
+    """The kernels to measure for a layer."""
 
     key: str
     weight: SSAValue

@@ -1,4 +1,4 @@
-"""What a build may be told: one record for everyone who runs the pipeline."""
+"""The options of a build: one record for everyone who runs the pipeline."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from redpebble.passes.network.schedule_connections import ScheduleConnections
 from redpebble.tuning.measure_kernels import Tuning
 
 Goal = Literal["compile", "optimize", "neurons"]
-"""What a module is made for: native code, an ONNX model, or graphs of neurons whose connections have an order."""
+"""The purpose of a module: native code, an ONNX model, or graphs of neurons whose connections have an order."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Options:
     sparse_networks: bool = True
     """Whether an ONNX model gets nodes of ours for its sparse layers."""
     order: ScheduleConnections | None = None
-    """How connections of graphs of neurons are ordered, for native code that follows the order."""
+    """The order of the connections in graphs of neurons, for native code that follows it."""
     on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
     """Called after each pass, with the module as the pass left it."""
 

@@ -1,4 +1,4 @@
-"""What stock `xdsl-opt` learns from us: the dialect, the passes and the target, each loaded only when it is used."""
+"""The dialect, the passes and the target as stock `xdsl-opt` finds them, each loaded only when it is used."""
 
 from functools import partial
 from importlib import import_module

@@ -17,6 +17,7 @@ from redpebble.passes.network.schedule_connections import ScheduleConnections
 from redpebble.pipeline import PIPELINE, build, passes_of, passes_up_to, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.tuning.measure_kernels import Tuning
+from redpebble.universe import REDPEBBLE_UNIVERSE
 
 SPEC = "ffnn(depth=2, width=24, density=0.2)"
 FOREIGN = """
@@ -41,6 +42,11 @@ def test_the_stages_of_a_goal_put_together_are_its_whole_way(goal: Goal) -> None
 def test_no_stage_has_the_name_of_another() -> None:
     stages = [stage.name for stage in PIPELINE]
     assert len({*stages}) == len(stages)
+
+
+def test_xdsl_opt_knows_the_passes_of_all_stages() -> None:
+    known = {*REDPEBBLE_UNIVERSE.all_passes, "canonicalize"}
+    assert all({*names(passes_of(Options(goal)))} <= known for goal in get_args(Goal))
 
 
 def test_options_decide_what_runs() -> None:

@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Axes:
-    """What the axes show; `log_x` and `log_y` make them logarithmic, `marked_x` draws a vertical line."""
+    """Titles of the axes; `log_x` and `log_y` make them logarithmic, `marked_x` draws a vertical line."""
 
     x: str
     y: str
@@ -40,7 +40,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to pixels."""
+    """A map from values to pixels."""
 
     low: float
     high: float

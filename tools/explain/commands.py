@@ -1,4 +1,4 @@
-"""What `explain` and `schedule` do: layers as `compile` runs them, and what orders of the connections move."""
+"""The commands `explain` and `schedule`: layers as `compile` runs them, and what orders of the connections move."""
 
 import json
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""What a model's data movement is and could be: bounds, the transfers of several orders, and what a search finds."""
+"""The data movement of a model: bounds, the transfers of several orders, and of the one that a search finds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -60,7 +60,7 @@ class ExplainRequest:
 
     @property
     def search(self) -> ScheduleRequest:
-        """What order of the connections to search for."""
+        """The search for an order of the connections."""
         return ScheduleRequest(self.memory, "min", self.seconds, self.seed)
 
     @staticmethod
@@ -106,7 +106,7 @@ class NetworkExplanation:
     upper: Transfers
     instance_lower: int
     arguments: tuple[str, ...]
-    """What the certified bounds of the graphs rest on."""
+    """Names of the arguments by which the bounds of the graphs are certified."""
     orders: Mapping[str, Mapping[Policy, Transfers]]
     curve: Curve
     schedule: FoundSchedule | None

@@ -1,4 +1,4 @@
-"""What tables on a terminal and on a page say of linear layers: the same columns, cells and notes."""
+"""Columns, cells and notes on linear layers, the same on a terminal and on a page."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby

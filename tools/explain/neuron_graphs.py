@@ -30,7 +30,7 @@ class FlatModel:
 
     @property
     def graph_line(self) -> str:
-        """How many graphs there are and why, for a person."""
+        """The number of graphs and what cuts the model into them, as a sentence."""
         count = len(self.networks)
         what = ", ".join(f"{name} ({times})" for name, times in self.cuts.items())
         graphs = f"{count} graph{'' if count == 1 else 's'} of neurons"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,8 +118,15 @@ def _section(title: str, note: str, content: str) -> str:
     return f'<section><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>{content}</section>'
 
 
-def _table(headers: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], words: Sequence[str] = ()) -> str:
-    """Return a table; a row is its style class and its cells. Columns under `words` hold words, as the first does."""
+class _Row(NamedTuple):
+    """A row of a table: its class in the style sheet and its cells."""
+
+    style: str
+    cells: Sequence[str]
+
+
+def _table(headers: Sequence[str], rows: Iterable[_Row], words: Sequence[str] = ()) -> str:
+    """Return a table. Columns under `words` hold words, as the first does."""
     kinds = ["word" if not place or header in words else "number" for place, header in enumerate(headers)]
     kinds = ["text" if header in SENTENCES else kind for header, kind in zip(headers, kinds, strict=True)]
 
@@ -134,16 +142,16 @@ def _table(headers: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], wo
 
 def _order_table(network: NetworkExplanation) -> str:
     fewest = max(1, network.instance_lower)
-    rows: list[tuple[str, Sequence[str]]] = []
+    rows: list[_Row] = []
     for name, moved in sorted(network.orders.items(), key=lambda item: item[1]["min"].total):
         lru = moved["lru"].total
         style = "best" if name == network.order_name else ""
-        rows.append((style, (name, *_numbers(moved["min"], fewest), f"{lru:,}", f"{lru / fewest:.3f}")))
+        rows.append(_Row(style, (name, *_numbers(moved["min"], fewest), f"{lru:,}", f"{lru / fewest:.3f}")))
     certified = f"no order below, this memory ({', '.join(network.arguments)})"
     rows += [
-        ("bound", ("no order below, any memory", *_numbers(network.lower, fewest), "", "")),
-        ("bound", (certified, "", "", f"{network.instance_lower:,}", "1.000", "", "")),
-        ("bound", ("pull order, room for three", *_numbers(network.upper, fewest), "", "")),
+        _Row("bound", ("no order below, any memory", *_numbers(network.lower, fewest), "", "")),
+        _Row("bound", (certified, "", "", f"{network.instance_lower:,}", "1.000", "", "")),
+        _Row("bound", ("pull order, room for three", *_numbers(network.upper, fewest), "", "")),
     ]
     return _table(("order", "MIN reads", "MIN writes", "MIN total", "ratio", "LRU total", "ratio"), rows)
 
@@ -216,6 +224,6 @@ def _ranks(neurons: NDArray[np.int64], keys: NDArray[np.int64], *, last: bool = 
 def _layer_tables(layers: Sequence[LayerReport]) -> str:
     tables: list[str] = []
     for columns in (layer_columns(layers, moved=True), reason_columns(layers)):
-        rows = (("", ["\n".join(lines) for lines in cells]) for cells in zip(*columns.values(), strict=True))
+        rows = (_Row("", ["\n".join(lines) for lines in cells]) for cells in zip(*columns.values(), strict=True))
         tables.append(_table([*columns], rows, words=WORDS))
     return "".join(tables)

@@ -1,4 +1,4 @@
-"""What a partition of a model's neurons sends, layer by layer, beside what random rows would."""
+"""Values and messages that a partition of a model's neurons sends, layer by layer, beside those of random rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
 
 @dataclass(frozen=True)
 class ScheduleRequest:
-    """What to search for: rows of fast memory, who is evicted, and for how many seconds in all."""
+    """A search: rows of fast memory, which value is evicted, and seconds in all."""
 
     memory: int
     policy: Literal["min", "lru"] = "min"
