@@ -43,11 +43,12 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import takes_any_rows
+from redpebble.kernels.tile_costs import transpose_us
 from redpebble.kernels.tile_widths import REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows
-from redpebble.passes.analysis.tile_costs import boundary_features, transpose_us
+from redpebble.passes.analysis.tile_features import boundary_features
 from redpebble.passes.rewriting.outline import computing_ops, outline
 from redpebble.passes.rewriting.tile_building import TileBuilder
 

@@ -41,8 +41,8 @@ from redpebble.dialect.ops.tile_chain import chain_of
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, GroupNumbers, LayerGroupAttr
 from redpebble.dialect.provenance import SEARCH
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.tile_costs import transpose_us
 from redpebble.kernels.tile_widths import widths_in_use
-from redpebble.passes.analysis.tile_costs import transpose_us
 from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.depth_first_order import BLOCK

@@ -37,24 +37,10 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import SHARE
-from redpebble.passes.analysis.tile_costs import features_of, transpose_us
+from redpebble.kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, transpose_us, unknown_layer_us
+from redpebble.passes.analysis.tile_features import features_of
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
-
-WEIGHT_US: Final = 0.12e-3
-"""Microseconds for reading the weight of a connection of a layer whose kernel's time is not known."""
-
-PRODUCT_US: Final = 0.018e-3
-"""Microseconds more for each batch column that such a connection meets."""
-
-VALUE_US: Final = 0.3e-3
-"""Microseconds for a value in a normalisation or softmax."""
-
-FETCH_US: Final = 0.8e-3
-"""Microseconds for reading a value that another thread has written."""
-
-BARRIER_US: Final = 0.3
-"""Microseconds of a barrier of two threads."""
 
 WORTH_SHARING: Final = 0.9
 """Share of the time of one thread below which several are worth their trouble."""
@@ -132,7 +118,7 @@ def _microseconds(op: Operation, width: int) -> float:
         case _:
             axis_map = axis_map_of(op)
             reduces = axis_map is not None and axis_map.reduces
-            return VALUE_US * features_of(op.operands[0]) * width if reduces else 0.0
+            return REDUCED_US * features_of(op.operands[0]) * width if reduces else 0.0
 
 
 def _linear_us(op: LinearOp, width: int) -> float:
@@ -142,7 +128,7 @@ def _linear_us(op: LinearOp, width: int) -> float:
             return known[width]
     weight = weight_of(op.weight)
     connections = 0 if weight is None else len(weight.values) if isinstance(weight, CscMatrix) else weight.size
-    return connections * (WEIGHT_US + PRODUCT_US * width)
+    return unknown_layer_us(connections, width)
 
 
 def _balanced(op: LinearOp, weight: Weight, pieces: int) -> list[int]:
