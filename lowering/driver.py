@@ -98,8 +98,8 @@ class _Lowering:
         return Step(symbol, rows, TiledRows(tile_times(op), same_from(op), self._emit_shared_step(index, op)))
 
     def _emit_shared_step(self, index: int, op: TileOp) -> str | None:
-        """Emit the function in which threads do the same tiles together, where the schedule cuts ops into pieces."""
-        if op.schedule.pieces.data == 1:
+        """Emit the function in which threads do the same tiles together, where the schedule cuts ops into shares."""
+        if op.schedule.shares.data == 1:
             return None
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:

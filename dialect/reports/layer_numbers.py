@@ -117,7 +117,7 @@ def _on_live_rows(tile: TileOp, dropping: tuple[int, ...], width: int) -> dict[L
 
     Rows that fill no such tile, and those of batches that threads share, run in ordinary ones.
     """
-    ordinary = [one for one in tile.schedule.tile_widths if one < width or one in tile.schedule.together.by_width]
+    ordinary = [one for one in tile.schedule.tile_widths if one < width or one in tile.schedule.shared.by_width]
     found: dict[LinearOp, LayerNumbers] = {}
     for number, op in enumerate(chain_of(tile.body.block)):
         numbers, stage = _alone(op, tuple(sorted({*ordinary, width}))), sum(layer < number for layer in dropping)

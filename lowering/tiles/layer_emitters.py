@@ -32,8 +32,8 @@ def emit_linear(op: LinearOp, tile: TileCode, _: Cut) -> None:
     group = groups_at(parent, tile.width).get(op)
     if group is None:
         width = tile.width if tile.rows is None else tile.rows.width
-        # what families of other widths pack stays in one piece
-        shared = {kernel_at(op.kernel, wide) for wide in parent.schedule.together.by_width}
+        # what families of other widths pack is one share
+        shared = {kernel_at(op.kernel, wide) for wide in parent.schedule.shared.by_width}
         kernel = kernel_at(op.kernel, width)
         _LayerCode(op, tile, kernel).emit(op.borders if kernel in shared else ())
     elif op is group.last:
@@ -76,7 +76,7 @@ class _LayerCode:
             return
         count = len(borders) - 1
         if tile.team is not None and tile.team.share_count != count:
-            raise ValueError(f"a pebble.linear is cut into {count} pieces, its tile into {tile.team.share_count}")
+            raise ValueError(f"a pebble.linear is cut into {count} shares, its tile into {tile.team.share_count}")
 
         def share(number: ir.Value, first: ir.Value, outputs: ir.Value) -> None:
             self._call(constants.share_pointers(builder, table, key, number, count), first, outputs)

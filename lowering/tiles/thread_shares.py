@@ -1,8 +1,8 @@
-"""How threads share the ops of one tile: which piece of an op touches what, and where all have to meet.
+"""How threads share the ops of one tile: which share of an op touches what, and where all have to meet.
 
-A tile whose schedule has P pieces cuts each of its ops: linear layers at the outputs that the IR gives, elementwise ops
-like what they read, normalisations and softmax by columns. What has no cut is done by whoever has the first piece.
-Threads meet before an op that touches memory which an earlier op's other pieces may still write or read.
+A tile whose schedule has P shares cuts each of its ops: linear layers at the outputs that the IR gives, elementwise ops
+like what they read, normalisations and softmax by columns. What has no cut is done by the thread that has the first
+share. Threads meet before an op that touches memory which an earlier op's other shares may still write or read.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from redpebble.lowering.llvm.builder import FLOAT_BYTES
 from redpebble.lowering.tiles.tile_memory import Span, features_of
 
 Borders = tuple[int, ...]
-"""The first feature of each piece, and the number of features."""
+"""The first feature of each share, and the number of features."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Cut:
 WHOLE, COLUMNS, EVERYONE = Cut("nothing"), Cut("columns"), Cut("everyone")
 
 
-def even_borders(features: int, pieces: int) -> Borders:
-    """Return borders of `pieces` about equal pieces of multiples of `SHARE` features; those at the end may be empty."""
+def even_borders(features: int, shares: int) -> Borders:
+    """Return borders of `shares` about equal shares of multiples of `SHARE` features; those at the end may be empty."""
     cells = -(-features // SHARE)
-    return (*(min(features, SHARE * (cells * piece // pieces)) for piece in range(pieces)), features)
+    return (*(min(features, SHARE * (cells * share // shares)) for share in range(shares)), features)
 
 
 class Access(NamedTuple):
-    """Memory that an op reads or writes; pieces with the same mark touch each their own part of it."""
+    """Memory that an op reads or writes; shares with the same mark touch each their own part of it."""
 
     span: Span
     mark: object
@@ -50,11 +50,11 @@ class Access(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Turn:
+class OpShare:
     """An op in a shared tile: how it is cut, and whether all threads meet before it."""
 
     cut: Cut
-    meets: bool
+    needs_barrier: bool
 
 
 @dataclass(frozen=True)
@@ -62,47 +62,47 @@ class SharedPlan:
     """How the rows that come in, every op, and the rows that go out are shared."""
 
     arguments: Sequence[Cut]
-    ops: Mapping[Operation, Turn]
-    results: Sequence[Turn]
+    ops: Mapping[Operation, OpShare]
+    results: Sequence[OpShare]
 
 
 def plan_sharing(op: TileOp, spans: Mapping[SSAValue, Span], width: int) -> SharedPlan:
-    """Return how threads share tiles of `width` columns of `op`, whose values have their places at `spans`."""
-    pieces = op.schedule.pieces.data
+    """Return how threads share tiles of `width` columns of `op`, whose values lie at `spans`."""
+    shares = op.schedule.shares.data
     cuts: dict[SSAValue, Cut] = {}
     since: list[Access] = []
 
-    def turn(cut: Cut, accesses: Sequence[Access]) -> Turn:
-        meets = any(_conflict(one, other) for one in accesses for other in since)
-        if meets:
+    def shared(cut: Cut, accesses: Sequence[Access]) -> OpShare:
+        needs_barrier = any(_conflict(one, other) for one in accesses for other in since)
+        if needs_barrier:
             since.clear()
         since.extend(accesses)
-        return Turn(cut, meets)
+        return OpShare(cut, needs_barrier)
 
     private = private_arguments(op, spans)
     for argument in op.body.block.args:
-        even = Cut("features", even_borders(features_of(argument), pieces))
+        even = Cut("features", even_borders(features_of(argument), shares))
         cuts[argument] = EVERYONE if argument in private else even
         since.append(_access(argument, spans, cuts[argument], writes=True))
-    turns: dict[Operation, Turn] = {}
+    shared_ops: dict[Operation, OpShare] = {}
     for inner in op.body.block.ops:
         if isinstance(inner, YieldOp):
             continue
-        cut = _cut_of(inner, cuts, pieces)
+        cut = _cut_of(inner, cuts, shares)
         cuts.update(dict.fromkeys(inner.results, cut))
         still = isinstance(inner, ConcatOp | SplitOp) and not copied_parts(inner, spans, width)
-        turns[inner] = turn(cut, [] if still else _accesses(inner, spans, cut, private))
-    results: list[Turn] = []
+        shared_ops[inner] = shared(cut, [] if still else _accesses(inner, spans, cut, private))
+    results: list[OpShare] = []
     for value in op.yielded:
         cut = cuts[value]
         if cut.by != "features" or isinstance(value.owner, ConcatOp | SplitOp):
-            cut = Cut("features", even_borders(features_of(value), pieces))
-        results.append(turn(cut, [_access(value, spans, cut, writes=False)]))
-    return SharedPlan([cuts[argument] for argument in op.body.block.args], turns, results)
+            cut = Cut("features", even_borders(features_of(value), shares))
+        results.append(shared(cut, [_access(value, spans, cut, writes=False)]))
+    return SharedPlan([cuts[argument] for argument in op.body.block.args], shared_ops, results)
 
 
 def copied_parts(op: ConcatOp | SplitOp, spans: Mapping[SSAValue, Span], width: int) -> list[tuple[SSAValue, int]]:
-    """Return the parts that do not lie at their place in the whole, each with its first feature there."""
+    """Return the parts that do not lie where they are in the whole, each with its first feature there."""
     whole, feature = spans[op.result if isinstance(op, ConcatOp) else op.x], 0
     copied: list[tuple[SSAValue, int]] = []
     for part in op.parts:
@@ -112,7 +112,7 @@ def copied_parts(op: ConcatOp | SplitOp, spans: Mapping[SSAValue, Span], width: 
     return copied
 
 
-def _cut_of(op: Operation, cuts: Mapping[SSAValue, Cut], pieces: int) -> Cut:
+def _cut_of(op: Operation, cuts: Mapping[SSAValue, Cut], shares: int) -> Cut:
     """Return how `op` is cut, given how its operands are."""
     axis_map = axis_map_of(op)
     if isinstance(op, LinearOp):
@@ -121,7 +121,7 @@ def _cut_of(op: Operation, cuts: Mapping[SSAValue, Cut], pieces: int) -> Cut:
         features = features_of(op.results[0])
         like = [cuts[operand] for operand in op.operands if operand in cuts and features_of(operand) == features]
         same = next((cut for cut in like if cut.by == "features" and cut.borders[-1] == features), None)
-        return same or Cut("features", even_borders(features, pieces))
+        return same or Cut("features", even_borders(features, shares))
     return COLUMNS if axis_map is not None and axis_map.reduces else WHOLE
 
 
@@ -144,7 +144,7 @@ def private_arguments(op: TileOp, spans: Mapping[SSAValue, Span]) -> set[SSAValu
 
 
 def _accesses(op: Operation, spans: Mapping[SSAValue, Span], cut: Cut, private: Collection[SSAValue]) -> list[Access]:
-    """Return what `op` reads and writes; a linear layer reads all features for each piece."""
+    """Return what `op` reads and writes; a linear layer reads all features for each share."""
     every = isinstance(op, LinearOp) and cut.by == "features"
     accesses = [
         Access(spans[operand], None, writes=False)
@@ -172,7 +172,7 @@ def _overlap(op: Operation, value: SSAValue, spans: Mapping[SSAValue, Span]) -> 
 
 
 def _conflict(one: Access, other: Access) -> bool:
-    """Return whether a piece of one access may touch what a different piece of the other one does, and one writes."""
+    """Return whether a share of one access may touch what a different share of the other one does, and one writes."""
     apart = one.span.end <= other.span.start or other.span.end <= one.span.start
     same = one.mark is not None and one.mark == other.mark
     return (one.writes or other.writes) and not apart and not same

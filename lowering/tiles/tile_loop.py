@@ -97,7 +97,7 @@ def emit_tile_loop(
         function = RowCompactionCode(code, compaction, step.constants, f"live_rows{step.index}").function()
         row = _emit_live_rows(builder, step.rows, _TileCall(function, arguments, compaction.width))
     for width in reversed(widths):
-        shared = sharing if width in op.schedule.together.by_width else None
+        shared = sharing if width in op.schedule.shared.by_width else None
         form = _TileForm(code, op, width, f"tile{step.index}_w{width}{'_shared' if shared is not None else ''}")
         function, used = form.function(step.constants)
         scratch_bytes = max(scratch_bytes, used)
@@ -116,12 +116,12 @@ def least_rows(op: TileOp) -> dict[int, int]:
     Where the schedule gives times, a wider tile is used as soon as it takes no longer than the best that narrower ones
     can do; otherwise when more than the middle between it and the next narrower one is left.
     """
-    widths, alone = op.schedule.tile_widths, op.schedule.alone.by_width
-    if not all(width in alone for width in widths):
+    widths, serial_us = op.schedule.tile_widths, op.schedule.serial.by_width
+    if not all(width in serial_us for width in widths):
         narrower = (0, *widths)
         pairs = zip(narrower, widths, strict=False)
         return {width: less + (width - less) // 2 + 1 if less else 1 for less, width in pairs}
-    return least_rows_by_time({width: alone[width] for width in widths})
+    return least_rows_by_time({width: serial_us[width] for width in widths})
 
 
 def same_from(op: TileOp) -> int:
@@ -155,9 +155,9 @@ def same_from(op: TileOp) -> int:
 
 def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     """Return the times that the schedule gives for each width; tiles of unknown times are worth a thread."""
-    alone, together, least = op.schedule.alone.by_width, op.schedule.together.by_width, least_rows(op)
+    serial_us, shared_us, least = op.schedule.serial.by_width, op.schedule.shared.by_width, least_rows(op)
     times = [
-        TileTime(width, least[width], alone.get(width, UNKNOWN_US * (width + 8)), together.get(width))
+        TileTime(width, least[width], serial_us.get(width, UNKNOWN_US * (width + 8)), shared_us.get(width))
         for width in op.schedule.tile_widths
     ]
     if op.dead_rows is not None:
@@ -183,7 +183,7 @@ def least_compacted_rows(width: int) -> int:
 
 def _team_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
     """Return the thread's scratch, the barrier, its team, the thread's first share, and the first behind its."""
-    shares = i64(op.schedule.pieces.data)
+    shares = i64(op.schedule.shares.data)
     numbers = (sharing.number, builder.add(sharing.number, i64(1)))
     first, end = (builder.sdiv(builder.mul(number, shares), sharing.threads) for number in numbers)
     return [sharing.scratch, sharing.barrier, sharing.team, first, end]
@@ -271,7 +271,7 @@ class _TileForm:
     def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> ThreadTeam:
         own, barrier, team, first, end, *_ = args
         private = private_arguments(self.op, spans)
-        share_count = self.op.schedule.pieces.data
+        share_count = self.op.schedule.shares.data
         return ThreadTeam(share_count, first, end, own, private, lambda: _emit_barrier(builder, barrier, team))
 
     def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
@@ -282,15 +282,15 @@ class _TileForm:
         for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
             if tile.rows is None or argument not in tile.rows.direct:
                 tile.load_rows(argument, RowBlock(_row(tile.builder, pointer, first, argument), count), cut)
-        for inner, turn in plan.ops.items():
-            if tile.team is not None and turn.meets:
+        for inner, share in plan.ops.items():
+            if tile.team is not None and share.needs_barrier:
                 tile.team.barrier()
-            emit(inner, tile, turn.cut)
-        for value, pointer, turn in zip(op.yielded, outputs, plan.results, strict=True):
-            if tile.team is not None and turn.meets:
+            emit(inner, tile, share.cut)
+        for value, pointer, share in zip(op.yielded, outputs, plan.results, strict=True):
+            if tile.team is not None and share.needs_barrier:
                 tile.team.barrier()
             if tile.rows is None or value not in tile.rows.direct:
-                tile.store_rows(value, RowBlock(_row(tile.builder, pointer, first, value), count), turn.cut)
+                tile.store_rows(value, RowBlock(_row(tile.builder, pointer, first, value), count), share.cut)
 
 
 def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Where the values of a tile lie in its scratch memory: what is dead makes room, and what can be the same place is.
+"""Memory plan of a tile: where its values lie in scratch memory; what is dead makes room, and values share buffers.
 
 A concat of features is only placement: its operands are computed where they lie in the whole. So is a split. A layer
 that reads each value before it writes there works in place when nobody reads its operand afterwards.
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class TileMemory:
-    """The place of every value, and the bytes of all."""
+    """The span of every value, and the bytes of all."""
 
     spans: dict[SSAValue, Span]
     total: int
@@ -49,28 +49,28 @@ def features_of(value: SSAValue) -> int:
 
 def plan_tile(op: TileOp, width: int) -> TileMemory:
     """Return the place in scratch memory of every value of the body, for tiles of `width` columns."""
-    homes = _Homes(op, width)
-    homes.place_pieces()
-    homes.reuse_operands()
-    roots = dict.fromkeys(homes.root(value) for value in homes.values)
+    buffers = _Buffers(op, width)
+    buffers.place_parts()
+    buffers.reuse_operands()
+    roots = dict.fromkeys(buffers.root(value) for value in buffers.values)
     lifetimes = [
         Lifetime(
-            homes.buffer_bytes(root),
-            min(homes.first[value] for value in homes.sharing(root)),
-            max(homes.last[value] for value in homes.sharing(root)),
+            buffers.buffer_bytes(root),
+            min(buffers.first[value] for value in buffers.sharing(root)),
+            max(buffers.last[value] for value in buffers.sharing(root)),
         )
         for root in roots
     ]
     plan = plan_offsets(lifetimes)
     starts = dict(zip(roots, plan.offsets, strict=True))
     spans: dict[SSAValue, Span] = {}
-    for value in homes.values:
-        start = starts[homes.root(value)] + homes.feature(value) * width * FLOAT_BYTES
-        spans[value] = Span(start, start + homes.buffer_bytes(value))
+    for value in buffers.values:
+        start = starts[buffers.root(value)] + buffers.feature(value) * width * FLOAT_BYTES
+        spans[value] = Span(start, start + buffers.buffer_bytes(value))
     return TileMemory(spans, plan.total)
 
 
-class _Place(NamedTuple):
+class _Placement(NamedTuple):
     """A value lies in the buffer of another one, from some feature of it on."""
 
     whole: SSAValue
@@ -78,12 +78,12 @@ class _Place(NamedTuple):
 
 
 @dataclass
-class _Homes:
+class _Buffers:
     """Which values share a buffer, under construction."""
 
     op: TileOp
     width: int
-    places: dict[SSAValue, _Place] = field(default_factory=dict[SSAValue, _Place])
+    placements: dict[SSAValue, _Placement] = field(default_factory=dict[SSAValue, _Placement])
     first: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The step that computes a value."""
     last: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
@@ -125,23 +125,23 @@ class _Homes:
 
     def root(self, value: SSAValue) -> SSAValue:
         """Return the value in whose buffer `value` lies."""
-        while value in self.places:
-            value = self.places[value].whole
+        while value in self.placements:
+            value = self.placements[value].whole
         return value
 
     def feature(self, value: SSAValue) -> int:
         """Return the feature of its root where `value` begins."""
         total = 0
-        while value in self.places:
-            total += self.places[value].feature
-            value = self.places[value].whole
+        while value in self.placements:
+            total += self.placements[value].feature
+            value = self.placements[value].whole
         return total
 
     def sharing(self, root: SSAValue) -> list[SSAValue]:
         """Return the values that lie in the buffer of `root`, itself included."""
         return [value for value in self.first if self.root(value) is root]
 
-    def place_pieces(self) -> None:
+    def place_parts(self) -> None:
         """Let parts of concats and splits lie in the whole."""
         for inner in self.op.body.block.ops:
             if isinstance(inner, ConcatOp):
@@ -149,20 +149,20 @@ class _Homes:
         for inner in self.op.body.block.ops:
             if isinstance(inner, SplitOp):
                 for part, feature in self._aligned_parts(inner.parts):
-                    if part not in self.places:
-                        self.places[part] = _Place(inner.x, feature)
+                    if part not in self.placements:
+                        self.placements[part] = _Placement(inner.x, feature)
 
     def _place_operands(self, op: ConcatOp) -> None:
         """Place operands of a concat that are computed one after the other: each may write over what comes behind."""
         latest = BEFORE
         for part, feature in self._aligned_parts(op.parts):
-            if part not in self.first or part in self.places or isinstance(part.owner, NetworkOp | SplitOp):
+            if part not in self.first or part in self.placements or isinstance(part.owner, NetworkOp | SplitOp):
                 continue
             written = [self.first[value] for value in self.sharing(part)]
             # rows that come in are written exactly, so those of several operands may lie side by side
             in_order = min(written) > latest or latest == max(written) == ARRIVAL
             if in_order and list(op.parts).count(part) == 1:
-                self.places[part] = _Place(op.result, feature)
+                self.placements[part] = _Placement(op.result, feature)
                 latest = max(written)
 
     def _aligned_parts(self, parts: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, int]]:
@@ -179,13 +179,13 @@ class _Homes:
 
         They read a value for the last time before they write the result of the same feature and column.
         """
-        alone = {value for value in self.values if value not in self.places and self.sharing(value) == [value]}
+        unshared = {value for value in self.values if value not in self.placements and self.sharing(value) == [value]}
         for step, inner in enumerate(self.op.body.block.ops):
             axis_map = axis_map_of(inner)
-            if axis_map is None or not axis_map.keeps_features or inner.results[0] not in alone:
+            if axis_map is None or not axis_map.keeps_features or inner.results[0] not in unshared:
                 continue
             for operand in inner.operands:
-                same = operand in alone and features_of(operand) == features_of(inner.results[0])
+                same = operand in unshared and features_of(operand) == features_of(inner.results[0])
                 if same and self.last[operand] == step:
-                    self.places[inner.results[0]] = _Place(operand, 0)
+                    self.placements[inner.results[0]] = _Placement(operand, 0)
                     break

@@ -18,6 +18,7 @@ the connections that are 0 is theirs: see `redpebble.passes.analysis.finiteness`
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Final
 
@@ -123,9 +124,8 @@ def _replace(layers: Sequence[LinearOp], run: Run) -> None:
     *orders, last_order = orders_of(run.segments, inputs, outputs)
     grouped: list[GroupedLayer] = []
     for segment, order in zip(run.segments, orders, strict=True):
-        for number, members in enumerate(zip(segment.levels, segment.levels[1:], strict=False)):
-            layer = layers[len(grouped)]
-            grouped.append(_grouped(layer, members, order if number == 0 else None))
+        for number, (inputs_of, outputs_of) in enumerate(pairwise(segment.levels)):
+            grouped.append(_grouped(layers[len(grouped)], inputs_of, outputs_of, order if number == 0 else None))
     op = GroupedLayersOp(layers[0].x, grouped, last_order, _reason(layers, run))
     set_provenance(op, node_name(layers[0]), [value_name(last.result)])
     op.result.name_hint = last.result.name_hint
@@ -137,10 +137,10 @@ def _replace(layers: Sequence[LinearOp], run: Run) -> None:
         block.erase_op(layer)
 
 
-def _grouped(layer: LinearOp, members: tuple[Indices, Indices], order: Indices | None) -> GroupedLayer:
-    """Return a layer in groups, its constants before it."""
-    weight: Floats = grouped_weight(weight_of_linear(layer), *members)
-    bias = grouped_bias(bias_of(layer), members[1])
+def _grouped(layer: LinearOp, inputs: Indices, outputs: Indices, order: Indices | None) -> GroupedLayer:
+    """Return a layer in groups of some inputs and outputs [groups, members], its constants before it."""
+    weight: Floats = grouped_weight(weight_of_linear(layer), inputs, outputs)
+    bias = grouped_bias(bias_of(layer), outputs)
     constants = [
         place_constant(ConstantOp(array), layer, replaced)
         for array, replaced in ((weight, layer.weight), (bias, layer.bias))
@@ -150,13 +150,13 @@ def _grouped(layer: LinearOp, members: tuple[Indices, Indices], order: Indices |
 
 def _reason(layers: Sequence[LinearOp], run: Run) -> str:
     """Return how the layers are split, and what that is predicted to gain."""
-    pieces = [
+    parts = [
         f"{segment.groups} groups of {_widths([level.shape[1] for level in segment.levels])}"
         for segment in run.segments
     ]
     sizes = _widths([shape_of(layers[0].x)[-1], *(shape_of(layer.result)[-1] for layer in layers)])
     gains = ", ".join(f"{gain:.2g}x at {rows}" for rows, gain in run.gains.items())
-    return f"{sizes} as {', then '.join(pieces)}; predicted {gains} rows"
+    return f"{sizes} as {', then '.join(parts)}; predicted {gains} rows"
 
 
 def _widths(widths: Sequence[int]) -> str:

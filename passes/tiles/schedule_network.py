@@ -112,9 +112,9 @@ class ScheduleNetwork(ModulePass):
         chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
             chosen, trace = self._annealed(prices, chosen)
-        start, alone = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
+        start, serial_us = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
         # kernels know caches that layers hardly leave better than a count of rows does
-        limit = min((time / width for width, time in alone.items()), default=float("inf"))
+        limit = min((time / width for width, time in serial_us.items()), default=float("inf"))
         if start is not None and prices.row_us(chosen) < limit:
             _write(tile, _Written(prices, chosen, start))
         return trace
@@ -168,9 +168,9 @@ def _with_best_block(prices: Prices, group: Group, width: int) -> Group:
 
 def _pays(prices: Prices, groups: tuple[Group, ...], width: int) -> bool:
     """Return whether groups are faster than the same layers one after the other."""
-    alone = sum(prices.one_by_one(group.first, group.end, width) for group in groups)
-    together = sum(prices.together(group, width) for group in groups)
-    return together < WORTHWHILE * alone
+    layer_by_layer = sum(prices.one_by_one(group.first, group.end, width) for group in groups)
+    depth_first = sum(prices.together(group, width) for group in groups)
+    return depth_first < WORTHWHILE * layer_by_layer
 
 
 def _least_width(prices: Prices, schedule: Schedule) -> int | None:
@@ -199,7 +199,7 @@ class _Written(NamedTuple):
         """Return what is written for a group."""
         prices, width = self.prices, self.schedule.width
         cost, found = prices.costs.group(group), prices.costs.found(group)
-        alone = prices.costs.one_by_one(group.first, group.end)[width]
+        layer_by_layer = prices.costs.one_by_one(group.first, group.end)[width]
         traffic = {one: cost.traffic[one] for one in self.widths}
         times = {one: moved.microseconds(one) for one, moved in traffic.items()}
         order = " in an annealed order" if group.blocks else ""
@@ -207,7 +207,7 @@ class _Written(NamedTuple):
         reason = (
             f"{cost.slots} slots, blocks of {group.block}{order}; at {width} "
             f"{traffic[width].far_bytes / 1e6:.1f} MB from beyond the second-level cache and {times[width]:.0f} us "
-            f"against {alone.far_bytes / 1e6:.1f} MB and {alone.microseconds(width):.0f} us"
+            f"against {layer_by_layer.far_bytes / 1e6:.1f} MB and {layer_by_layer.microseconds(width):.0f} us"
         )
         numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
         order_attr = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
@@ -221,15 +221,15 @@ def _write(tile: TileOp, written: _Written) -> None:
     for layer in layers:
         layer.cut = None
     narrow = [width for width in tile.schedule.tile_widths if width < written.start]
-    alone = _predicted_times(layers, narrow) | {
+    serial_us = _predicted_times(layers, narrow) | {
         width: prices.microseconds(written.schedule.groups, width) for width in written.widths
     }
     widths = sorted({*narrow, *written.widths})
-    if set(alone) == set(widths):
-        used = widths_in_use(alone) | {written.schedule.width}
+    if set(serial_us) == set(widths):
+        used = widths_in_use(serial_us) | {written.schedule.width}
         widths = [width for width in widths if width in used]
-        alone = {width: alone[width] for width in widths}
-    tile.schedule = ScheduleAttr.of(widths, Sharing(1, alone, {}))
+        serial_us = {width: serial_us[width] for width in widths}
+    tile.schedule = ScheduleAttr.of(widths, Sharing(1, serial_us, {}))
     tile.depth_first = DepthFirstAttr.of(written.start, list(map(written.attribute, written.schedule.groups)))
 
 

@@ -4,13 +4,13 @@
 %y = pebble.tile %x ... schedule <widths = [1, 8, 64]> ... {
   %h = pebble.linear %tile, %w kernel <...> : (tensor<?x1024xf32>, ...) -> tensor<?x1024xf32>
 // pebble-share-tiles{threads=2} ->
-%y = pebble.tile %x ... schedule <widths = [1, 8, 64], pieces = 2, alone [1: 5.3, 8: 33.2, ...],
-    together [8: 20.1, ...]> ... {
+%y = pebble.tile %x ... schedule <widths = [1, 8, 64], shares = 2, serial [1: 5.3, 8: 33.2, ...],
+    shared [8: 20.1, ...]> ... {
   %h = pebble.linear %tile, %w kernel <...> cut [0, 512, 1024] : (tensor<?x1024xf32>, ...) -> tensor<?x1024xf32>
 ```
 
 A batch of a few rows has fewer tiles than there are threads. Then they work on the same tile, each on some outputs of
-every layer, and meet in between. A layer is cut where its pieces have about as many connections, and no panel is torn,
+every layer, and meet in between. A layer is cut where its shares have about as many connections, and no panel is torn,
 unless that costs more than it saves. The times of layers are those of their kernels; to them come rows transposed into
 columns and back, features that another thread has just written, which come slowly, and meetings. They were measured on
 two cores whose second-level caches are their own.
@@ -68,14 +68,14 @@ class ShareTiles(ModulePass):
         widths, ops = tile.schedule.tile_widths, list(tile.body.block.ops)
         layers = [op for op in ops if isinstance(op, LinearOp)]
         borders = {op: self._borders(op, widths[-1]) for op in layers}
-        cut = {op: places for op, places in borders.items() if len(set(places)) > 2}
-        alone = {width: _alone_us(tile, width) for width in widths}
-        together = {width: self._together_us(tile, cut, width) for width in widths} if cut else {}
-        slow = max((width for width, time in together.items() if time >= WORTH_SHARING * alone[width]), default=0)
-        together = {width: time for width, time in together.items() if width > slow}
+        cut = {op: cut for op, cut in borders.items() if len(set(cut)) > 2}
+        serial_us = {width: _serial_us(tile, width) for width in widths}
+        shared_us = {width: self._shared_us(tile, cut, width) for width in widths} if cut else {}
+        slow = max((width for width, time in shared_us.items() if time >= WORTH_SHARING * serial_us[width]), default=0)
+        shared_us = {width: time for width, time in shared_us.items() if width > slow}
         for op in layers:
-            op.cut = DenseArrayBase.from_list(i64, cut[op]) if together and op in cut else None
-        sharing = Sharing(self.threads if together else 1, alone, together)
+            op.cut = DenseArrayBase.from_list(i64, cut[op]) if shared_us and op in cut else None
+        sharing = Sharing(self.threads if shared_us else 1, serial_us, shared_us)
         tile.schedule = ScheduleAttr.of(widths, sharing)
 
     def _borders(self, op: LinearOp, width: int) -> list[int]:
@@ -85,12 +85,12 @@ class ShareTiles(ModulePass):
             return []
         return _balanced(op, weight, self.threads) if self._saved_us(op, width) > 0 else []
 
-    def _together_us(self, tile: TileOp, cut: Collection[Operation], width: int) -> float:
+    def _shared_us(self, tile: TileOp, cut: Collection[Operation], width: int) -> float:
         """Return the time of a tile that all threads do together; each transposes rows that come in for itself."""
         boundary, out = _boundary_features(tile), sum(features_of(value) for value in tile.yielded)
         rows_out = transpose_us(boundary, width) * out / max(boundary, 1)
         saved = sum(self._saved_us(op, width) for op in cut if isinstance(op, LinearOp))
-        return _alone_us(tile, width) - saved - (1 - 1 / self.threads) * rows_out
+        return _serial_us(tile, width) - saved - (1 - 1 / self.threads) * rows_out
 
     def _saved_us(self, op: LinearOp, width: int) -> float:
         """Return what threads save on a layer."""
@@ -105,7 +105,7 @@ def _boundary_features(tile: TileOp) -> int:
     return sum(features_of(value) for value in (*tile.body.block.args, *tile.yielded))
 
 
-def _alone_us(tile: TileOp, width: int) -> float:
+def _serial_us(tile: TileOp, width: int) -> float:
     """Return the time in which one thread does a tile."""
     return transpose_us(_boundary_features(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
 
@@ -131,18 +131,18 @@ def _linear_us(op: LinearOp, width: int) -> float:
     return unknown_layer_us(connections, width)
 
 
-def _balanced(op: LinearOp, weight: Weight, pieces: int) -> list[int]:
-    """Return borders of pieces of about as many connections, which cut no panel."""
+def _balanced(op: LinearOp, weight: Weight, shares: int) -> list[int]:
+    """Return borders of shares of about as many connections, which cut no panel."""
     outputs = weight.shape[1]
     counts = np.diff(weight.pointers) if isinstance(weight, CscMatrix) else np.full(outputs, weight.shape[0])
     before = np.append(0, np.cumsum(counts + ROW_CONNECTIONS))
     chosen = op.kernel.choices.values() if op.kernel is not None else ()
     unit = max((FAMILIES[name].share for name in chosen if name in FAMILIES), default=SHARE)
-    places = np.arange(0, outputs, unit)
-    places = places[~_inside_panels(op)[places]]
-    wanted = before[-1] * np.arange(1, pieces) / pieces
-    nearest = np.abs(before[places][:, None] - wanted[None, :]).argmin(axis=0)
-    return [0, *places[nearest].tolist(), outputs]
+    borders = np.arange(0, outputs, unit)
+    borders = borders[~_inside_panels(op)[borders]]
+    wanted = before[-1] * np.arange(1, shares) / shares
+    nearest = np.abs(before[borders][:, None] - wanted[None, :]).argmin(axis=0)
+    return [0, *borders[nearest].tolist(), outputs]
 
 
 def _inside_panels(op: LinearOp) -> NDArray[np.bool_]:

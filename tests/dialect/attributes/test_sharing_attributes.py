@@ -38,10 +38,10 @@ def test_a_shared_tile_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("sharing", "message"),
     [
-        (Sharing(0, {}, {}), r"^0 pieces, expected 1 or more, and several to do together$"),
-        (Sharing(1, {}, {64: 1.0}), r"^1 pieces, expected 1 or more, and several to do together$"),
+        (Sharing(0, {}, {}), r"^0 shares, expected 1 or more, and several for shared times$"),
+        (Sharing(1, {}, {64: 1.0}), r"^1 shares, expected 1 or more, and several for shared times$"),
         (Sharing(2, {8: 1.0}, {}), r"^a time at width 8, expected one of \[1, 16, 64\]$"),
-        (Sharing(2, {}, {16: 1.0}), r"^times together at widths \[16\], expected the widest of \[1, 16, 64\]$"),
+        (Sharing(2, {}, {16: 1.0}), r"^shared times at widths \[16\], expected the widest of \[1, 16, 64\]$"),
     ],
 )
 def test_times_that_fit_no_tile_are_refused(sharing: Sharing, message: str) -> None:

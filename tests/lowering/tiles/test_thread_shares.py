@@ -33,17 +33,17 @@ TOGETHER = SINGLE_ROW | {"narrow_blocks", "strips"}
 """Families in which the order of a row's sum depends on the rows it is packed with, so on where a layer is cut."""
 
 
-def shared(module: ModuleOp, pieces: int) -> ModuleOp:
+def shared(module: ModuleOp, shares: int) -> ModuleOp:
     """The module with every layer cut, and times that make threads do all tiles together."""
     copy = module.clone()
     for op in copy.walk():
         if isinstance(op, TileOp):
             widths = op.schedule.tile_widths
             alone = {width: 1000.0 * (width + 1) for width in widths}
-            sharing = Sharing(pieces, alone, dict.fromkeys(widths, 1.0))
+            sharing = Sharing(shares, alone, dict.fromkeys(widths, 1.0))
             op.schedule = ScheduleAttr.of(widths, sharing)
         elif isinstance(op, LinearOp):
-            borders = even_borders(shape_of(op.weight)[1], pieces)
+            borders = even_borders(shape_of(op.weight)[1], shares)
             op.cut = DenseArrayBase.from_list(i64, borders)
     copy.verify()
     return copy
@@ -111,14 +111,14 @@ def with_same_times(module: ModuleOp, other: ModuleOp) -> ModuleOp:
     copy = module.clone()
     tiles = [[op for op in one.walk() if isinstance(op, TileOp)] for one in (copy, other)]
     for tile, timed in zip(*tiles, strict=True):
-        sharing = Sharing(1, timed.schedule.alone.by_width, {})
+        sharing = Sharing(1, timed.schedule.serial.by_width, {})
         tile.schedule = ScheduleAttr.of(tile.schedule.tile_widths, sharing)
     return copy
 
 
-def assert_same_bits(module: ModuleOp, pieces: int, target: CpuTarget) -> None:
-    cut = shared(module, pieces)
-    alone, together = native(with_same_times(module, cut), target), native(cut, target, pieces)
+def assert_same_bits(module: ModuleOp, shares: int, target: CpuTarget) -> None:
+    cut = shared(module, shares)
+    alone, together = native(with_same_times(module, cut), target), native(cut, target, shares)
     assert all(step.tiled is not None and step.tiled.shared for step in together.program.steps)
     for batch in BATCHES:
         rng = np.random.default_rng(batch)
@@ -127,7 +127,7 @@ def assert_same_bits(module: ModuleOp, pieces: int, target: CpuTarget) -> None:
             for node in alone.get_inputs()
         }
         expected = alone.run(None, feeds)
-        for threads in range(1, pieces + 1):
+        for threads in range(1, shares + 1):
             for one, other in zip(expected, together.run(None, feeds, threads=threads), strict=True):
                 assert one.tobytes() == other.tobytes(), (batch, threads)
 
@@ -173,5 +173,5 @@ def test_a_layer_that_is_cut_unlike_its_tile_is_refused() -> None:
     module = shared(two_layers("count_blocks"), 3)
     layer = next(op for op in module.walk() if isinstance(op, LinearOp))
     layer.cut = DenseArrayBase.from_list(i64, [0, 64, 150])
-    with pytest.raises(ValueError, match=r"a pebble\.linear is cut into 2 pieces, its tile into 3"):
+    with pytest.raises(ValueError, match=r"a pebble\.linear is cut into 2 shares, its tile into 3"):
         lower(module, host_target())

@@ -6,8 +6,8 @@
 // ONE-LABEL: @long
 func.func @long(%x: tensor<?x16xf32>) -> tensor<?x64xf32> {
   %w = pebble.constant dense<1.0> : tensor<16x64xf32>
-  // CHECK: schedule <widths = [1, 64], pieces = 2, alone [1: 0.2104, 64: 100.7], together [64: 50.71]>
-  // ONE: schedule <widths = [1, 64], alone [1: 0.2104, 64: 100.7]>
+  // CHECK: schedule <widths = [1, 64], shares = 2, serial [1: 0.2104, 64: 100.7], shared [64: 50.71]>
+  // ONE: schedule <widths = [1, 64], serial [1: 0.2104, 64: 100.7]>
   %y = pebble.tile %x rows_of [0] schedule <widths = [1, 64]> : (tensor<?x16xf32>) -> tensor<?x64xf32> {
   ^bb0(%t: tensor<?x16xf32>):
     // CHECK: kernel <count_blocks, predicted [1: 0.2, 64: 100.0], "why"> cut [0, 32, 64]
@@ -24,7 +24,7 @@ func.func @long(%x: tensor<?x16xf32>) -> tensor<?x64xf32> {
 // CHECK-LABEL: @short
 func.func @short(%x: tensor<?x16xf32>) -> tensor<?x64xf32> {
   %w = pebble.constant dense<1.0> : tensor<16x64xf32>
-  // CHECK: schedule <widths = [64], alone [64: 1.079]>
+  // CHECK: schedule <widths = [64], serial [64: 1.079]>
   %y = pebble.tile %x rows_of [0] schedule <widths = [64]> : (tensor<?x16xf32>) -> tensor<?x64xf32> {
   ^bb0(%t: tensor<?x16xf32>):
     // CHECK-NOT: cut
