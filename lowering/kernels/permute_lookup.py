@@ -24,8 +24,8 @@ from llvmlite import ir
 from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT
 from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated
-from redpebble.lowering.kernels.single_row import gather, load_ints, scatter_rows, splat_int
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
+from redpebble.lowering.llvm.gather_scatter import gather, load_ints, scatter_rows, splat_int
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 HEAD_WORDS = 2 * PANEL_ROWS

@@ -8,7 +8,7 @@
 ```
 
 Neurons that share connections come together, so that layers read few values at a time, also where the network came
-shuffled; neurons that are read often are dealt to the blocks of the walk; then pairs are swapped as the cost model
+shuffled; neurons that are read often are dealt to blocks of lookups; then pairs are swapped as the cost model
 says. The order that stands is a candidate, and stays where none is predicted to be faster. Values, groups and what is
 free to be permuted: see `redpebble.passes.analysis.permutation_groups`.
 """

@@ -1,4 +1,4 @@
-"""Loads and stores at computed addresses, for kernels for one row of activations.
+"""Loads and stores at computed addresses.
 
 gather   x[i0] x[i1] ... x[i15]           vgatherdps, or a load a lane
 scatter  y[r0] = v0, ..., where r >= 0    vscatterdps under a mask
