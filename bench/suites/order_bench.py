@@ -14,9 +14,8 @@ import numpy as np
 from rich.table import Table
 
 from redpebble.bench.results.console import console
-from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 
 
@@ -31,7 +30,8 @@ class OrderCase:
 
     def network(self) -> NeuronGraph:
         """Return the network, always the same one."""
-        return random_layers([self.width] * 4, self.density, np.random.default_rng(0))
+        rng, shape = np.random.default_rng(0), (self.width, self.width)
+        return from_layers([rng.random(shape) < self.density for _ in range(3)])
 
 
 CASES: Final = (

@@ -118,11 +118,11 @@ class NetworkOp(IRDLOperation):
         """Neurons that are inputs."""
         return sum(shape_of(operand)[-1] for operand in self.inputs)
 
-    def set_order(self, order: Indices, memory: tuple[int, str], counts: Sequence[int]) -> None:
-        """Write an order and what it transfers for (memory, policy); steps of another order are dropped."""
+    def set_order(self, order: Indices, memory: int, policy: str, counts: Sequence[int]) -> None:
+        """Write an order and what it transfers for a memory of so many values; steps of another order are dropped."""
         self.order = dense_indices(order)
-        self.transfers = TransferCountAttr.of(*memory, counts, "")
-        self.transfers = TransferCountAttr.of(*memory, counts, self.digest())
+        self.transfers = TransferCountAttr.of(memory, policy, counts, "")
+        self.transfers = TransferCountAttr.of(memory, policy, counts, self.digest())
         self.steps = None
 
     def digest(self) -> str:

@@ -51,7 +51,7 @@ class ScheduleConnections(ModulePass):
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         found = search_order(op.graph, request, np.random.default_rng(self.seed))
-        op.set_order(found.order, (self.memory, self.policy), counts_of(found.counts))
+        op.set_order(found.order, self.memory, self.policy, counts_of(found.counts))
 
 
 def counts_of(count: TransferCount) -> tuple[int, int, int, int]:

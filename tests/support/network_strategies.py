@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.random_network import random_dag, random_layers
+from tests.support.neuron_graphs import random_dag, random_layers
 
 SEEDS = st.integers(0, 2**32 - 1)
 

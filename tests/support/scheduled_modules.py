@@ -65,6 +65,6 @@ def set_order(module: ModuleOp, network: NeuronGraph, order: NDArray[np.int64], 
     """Write an order, as the reference machine counts it, and its steps on the one network of a module."""
     op = network_op(module)
     count = count_transfers(network, order, memory)
-    op.set_order(order, (memory.capacity, memory.policy), counts_of(count))
+    op.set_order(order, memory.capacity, memory.policy, counts_of(count))
     run_passes(context(), module, (PlanSteps(),))
     return op

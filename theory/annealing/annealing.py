@@ -125,22 +125,27 @@ def _cool(
         temperature = plan.hottest * (plan.coldest / plan.hottest) ** share
         size = min(plan.block, end - done)
         draws: list[list[float]] = turn.rng.random((size, DRAWS)).tolist()
-        best, cost = _run_block(state, draws, temperature, (best, cost))
+        best, cost = _run_block(state, draws, temperature, _Best(best, cost))
         done += size
         trace.append(TracePoint(done, temperature, state.cost, cost))
     return AnnealingResult(best, cost, tuple(trace))
 
 
-def _run_block(
-    state: AnnealingState[_T], draws: list[list[float]], temperature: float, best: tuple[_T, int]
-) -> tuple[_T, int]:
-    """Proposals at one temperature; returns the best solution and its cost."""
+class _Best(NamedTuple, Generic[_T]):
+    """The best solution so far, and its cost."""
+
+    solution: _T
+    cost: int
+
+
+def _run_block(state: AnnealingState[_T], draws: list[list[float]], temperature: float, best: _Best[_T]) -> _Best[_T]:
+    """Make proposals at one temperature; return the best solution."""
     for row in draws:
         change = state.propose(row)
         if change is None:
             continue
         if change > 0 and row[-1] >= np.exp(-change / temperature):
             state.reject()
-        elif state.cost < best[1]:
-            best = state.snapshot(), state.cost
+        elif state.cost < best.cost:
+            best = _Best(state.snapshot(), state.cost)
     return best

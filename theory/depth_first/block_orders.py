@@ -5,51 +5,50 @@ when the last that reads it is over. This is the growth of `redpebble.theory.peb
 instead of neurons, for schedules with slots. It looks at neurons once for each block that depends on them.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.theory.annealing.jit import compiled
-from redpebble.theory.depth_first.depth_first_order import PlacedGraph
-
-Indices = NDArray[np.int64]
+from redpebble.theory.depth_first.depth_first_order import PositionedGraph
 
 MOST_DEPENDENCES: Final = 24
 """Blocks that a neuron has an effect on, in the mean, up to which an order is looked for."""
 
 
-def nearest_next(graph: PlacedGraph, block: int, first: int) -> tuple[int, ...] | None:
+def nearest_next(graph: PositionedGraph, block: int, first: int) -> tuple[int, ...] | None:
     """Return the order of blocks of so many outputs that begins with one; None where all depend on everything.
 
     Of blocks that need equally few, the one nearest behind the last one is next.
     """
-    neurons, outputs = len(graph.places), graph.outputs
+    neurons, outputs = len(graph.positions), graph.outputs
     count, room = -(-len(outputs) // block), MOST_DEPENDENCES * neurons
     cones, ends = np.empty(room, dtype=np.int32), np.zeros(count + 1, dtype=np.int64)
-    seen, stack = np.full(neurons, -1, dtype=np.int64), np.empty(neurons + 1, dtype=np.int64)
-    if not _find_cones((outputs, block), (graph.pointers, graph.sources), (cones, ends), (seen, stack)):
+    marks = _Marks(np.full(neurons, -1, dtype=np.int64), np.empty(neurons + 1, dtype=np.int64))
+    if not _find_cones(outputs, block, graph.incoming, CsrPattern(ends, cones, neurons), marks):
         return None
-    cones = cones[: ends[-1]]
-    blocks = np.repeat(np.arange(count), np.diff(ends))[np.argsort(cones, kind="stable")]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(cones, minlength=neurons))])
-    order = np.empty(count, dtype=np.int64)
-    _take_nearest((cones, ends), (blocks, starts), (np.diff(ends), np.zeros(neurons, dtype=np.bool_)), (order, first))
+    found = CsrPattern(ends, cones[: ends[-1]], neurons)
+    order, there = np.empty(count, dtype=np.int64), np.zeros(neurons, dtype=np.bool_)
+    order[0] = first
+    _take_nearest(found, found.transposed(), found.lengths, there, order)
     return tuple(order.tolist())
 
 
+class _Marks(NamedTuple):
+    """The last block that has seen each neuron, -1 for none, and a stack of neurons."""
+
+    seen: Indices
+    stack: Indices
+
+
 @compiled
-def _find_cones(
-    wanted: tuple[Indices, int],
-    incoming: tuple[Indices, Indices],
-    found: tuple[NDArray[np.int32], Indices],
-    room: tuple[Indices, Indices],
-) -> bool:
-    """Write the neurons that each block depends on, and where the next block's begin; return whether there is room."""
-    outputs, block = wanted
-    pointers, sources = incoming
-    cones, ends = found
-    seen, stack = room
+def _find_cones(outputs: Indices, block: int, incoming: CsrPattern, found: CsrPattern[np.int32], marks: _Marks) -> bool:
+    """Write the neurons that each block depends on [blocks, neurons]; return whether there is room."""
+    pointers, sources = incoming.pointers, incoming.indices
+    cones, ends = found.indices, found.pointers
+    seen, stack = marks.seen, marks.stack
     done = 0
     for number in range(len(ends) - 1):
         depth = 0
@@ -78,17 +77,16 @@ def _find_cones(
 
 @compiled
 def _take_nearest(
-    cones: tuple[NDArray[np.int32], Indices],
-    dependent: tuple[Indices, Indices],
-    room: tuple[Indices, NDArray[np.bool_]],
-    result: tuple[Indices, int],
+    cones: CsrPattern[np.int32],
+    readers: CsrPattern[np.int32],
+    missing: Indices,
+    there: NDArray[np.bool_],
+    order: Indices,
 ) -> None:
-    """Write the order to result[0], which begins with result[1]; room is what each block misses, and what is there."""
-    neurons, ends = cones
-    blocks, starts = dependent
-    missing, there = room
-    order, chosen = result
-    count = len(order)
+    """Write the order that begins with order[0]; `missing` is what each block lacks, `there` which values are there."""
+    neurons, ends = cones.indices, cones.pointers
+    blocks, starts = readers.indices, readers.pointers
+    count, chosen = len(order), order[0]
     for place in range(count):
         if place > 0:
             last, best = chosen, -1

@@ -16,18 +16,16 @@ they come from rows of the batch and go to such, which are transposed some neigh
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from redpebble.sparse.neuron_graph import NEIGHBOURS
+from redpebble.sparse.csr import CsrPattern, Indices
+from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.neuron_order.graph_orders import bandwidth_numbers
-
-Indices = NDArray[np.int64]
-
 
 MOST_GROWTH = 1.1
 FEW_SLOTS = 128
@@ -57,47 +55,17 @@ class DepthFirstOrder(NamedTuple):
     """Whether slots are kept for outputs that leave with the last of theirs."""
 
 
-class Connected(Protocol):
-    """What is needed of a network: `redpebble.sparse.neuron_graph.Network` has it, and checks it."""
+class PositionedGraph(NamedTuple):
+    """A graph whose neurons have positions in an order: what orders with blocks of any size are made from."""
 
-    @property
-    def neuron_count(self) -> int:
-        """Neurons, inputs included."""
-        ...
-
-    @property
-    def sources(self) -> Indices:
-        """Sources of the connections."""
-        ...
-
-    @property
-    def targets(self) -> Indices:
-        """Targets of the connections."""
-        ...
-
-    @property
-    def inputs(self) -> Indices:
-        """Neurons that are given."""
-        ...
-
-    @property
-    def outputs(self) -> Indices:
-        """Neurons that are wanted."""
-        ...
-
-
-class PlacedGraph(NamedTuple):
-    """A network whose neurons have places: what orders with blocks of any size are made from."""
-
-    pointers: Indices
-    """[neurons + 1]: where the sources of each neuron start."""
-    sources: Indices
-    """Sources of each neuron, in the order of their positions."""
-    places: Indices
-    """[neurons]"""
+    incoming: CsrPattern
+    """The sources of each neuron, in the order of their positions [neurons, neurons]."""
+    positions: Indices
+    """[neurons]."""
     outputs: Indices
-    """In the order of their places."""
+    """In the order of their positions."""
     is_input: NDArray[np.bool_]
+    """[neurons]."""
 
 
 class Blocks(NamedTuple):
@@ -111,53 +79,49 @@ class Blocks(NamedTuple):
     """Whether inputs are rows of the batch, which come in many at a time: the first levels are then one part."""
 
 
-def order_neurons(graph: PlacedGraph, blocks: Blocks) -> DepthFirstOrder:
+def order_neurons(graph: PositionedGraph, blocks: Blocks) -> DepthFirstOrder:
     """Return the order, runs and slots for blocks of outputs."""
     order, runs = _blocks_of_levels(graph, blocks)
     run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, len(order))))
-    leaders, reader = np.arange(len(order)), np.full(len(graph.places), -1, dtype=np.int64)
-    _apart(order, np.append(runs, len(order)), (graph.pointers, graph.sources), (leaders, reader))
-    order = order[np.lexsort((leaders, run_of))]
-    return _with_slots((order, runs, run_of), graph)
+    leaders, reader = np.arange(len(order)), np.full(len(graph.positions), -1, dtype=np.int64)
+    _apart(order, np.append(runs, len(order)), graph.incoming, leaders, reader)
+    return _with_slots(order[np.lexsort((leaders, run_of))], runs, run_of, graph)
 
 
-def placed_graph(network: Connected) -> PlacedGraph:
-    """Return a network with its neurons in reverse Cuthill-McKee order."""
+def positioned_graph(network: NeuronGraph) -> PositionedGraph:
+    """Return a graph with its neurons in reverse Cuthill-McKee order."""
     count = network.neuron_count
-    places = bandwidth_numbers(network.sources, network.targets, count)
+    positions = bandwidth_numbers(network.sources, network.targets, count)
     weights = np.ones(len(network.sources), dtype=np.int8)
     # counting sorts, which are faster than comparing
-    by_place = csr_array((weights, (network.targets, places[network.sources])), shape=(count, count))
-    by_place.sort_indices()
-    sources = np.argsort(places)[by_place.indices]
-    outputs = network.outputs[np.argsort(places[network.outputs], kind="stable")]
-    is_input = np.zeros(count, dtype=np.bool_)
-    is_input[network.inputs] = True
-    return PlacedGraph(by_place.indptr.astype(np.int64), sources, places, outputs, is_input)
+    by_position = csr_array((weights, (network.targets, positions[network.sources])), shape=(count, count))
+    by_position.sort_indices()
+    sources = np.argsort(positions)[by_position.indices]
+    outputs = network.outputs[np.argsort(positions[network.outputs], kind="stable")]
+    incoming = CsrPattern(by_position.indptr.astype(np.int64), sources, count)
+    return PositionedGraph(incoming, positions, outputs, network.is_input)
 
 
-def _blocks_of_levels(graph: PlacedGraph, blocks: Blocks) -> tuple[Indices, Indices]:
+def _blocks_of_levels(graph: PositionedGraph, blocks: Blocks) -> tuple[Indices, Indices]:
     """Return the order in blocks of outputs, each level by level, and the places where levels begin."""
-    count, wanted = len(graph.places), graph.outputs
+    count, wanted = len(graph.positions), graph.outputs
     levels, found = np.zeros(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    stack, position = np.empty(count + 1, dtype=np.int64), graph.pointers[:-1].copy()
-    room = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    walk = _Walk(found, np.empty(count + 1, dtype=np.int64), graph.incoming.pointers[:-1].copy(), levels)
+    marks = _Marks(np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64))
     orders: list[Indices] = [np.zeros(0, dtype=np.int64)]
     runs: list[Indices] = [np.zeros(0, dtype=np.int64)]
     done = 0
     for number in blocks.order or range(-(-len(wanted) // blocks.size)):
         chosen = wanted[number * blocks.size : (number + 1) * blocks.size]
-        computed = _sources_first(
-            chosen, (graph.pointers, graph.sources), graph.is_input, (found, stack, position, levels)
-        )
+        computed = _sources_first(chosen, graph.incoming, graph.is_input, walk)
         if not computed:
             continue
         neurons = found[:computed].copy()
-        neurons = neurons[np.lexsort((graph.places[neurons], levels[neurons]))]
+        neurons = neurons[np.lexsort((graph.positions[neurons], levels[neurons]))]
         part = np.zeros(computed, dtype=np.int64)
         if blocks.levels:
             storeys = (levels[neurons] - 1) // blocks.levels
-            part = _parts(graph, (neurons, storeys), blocks.rows_come_in, room)
+            part = _parts(graph.incoming, neurons, storeys, blocks.rows_come_in, marks)
             sequence = np.argsort(part, kind="stable")
             neurons, part = neurons[sequence], part[sequence]
         changes = np.flatnonzero(np.diff(levels[neurons]) | np.diff(part)) + 1
@@ -167,15 +131,20 @@ def _blocks_of_levels(graph: PlacedGraph, blocks: Blocks) -> tuple[Indices, Indi
     return np.concatenate(orders), np.concatenate(runs)
 
 
-def _parts(graph: PlacedGraph, ordered: tuple[Indices, Indices], whole: bool, room: tuple[Indices, Indices]) -> Indices:
+class _Marks(NamedTuple):
+    """For each neuron where it is, and where its last reader is, in a block; -1 between blocks, [neurons]."""
+
+    positions: Indices
+    readers: Indices
+
+
+def _parts(incoming: CsrPattern, neurons: Indices, storeys: Indices, whole: bool, marks: _Marks) -> Indices:
     """Return the part of each neuron: those of a storey that read nothing of each other's, small ones together.
 
-    Parts are numbered by the storeys, and there by their first neuron. The first storey may be one whole part. room is
-    -1 for every neuron, and is so again.
+    Parts are numbered by the storeys, and there by their first neuron. The first storey may be one whole part.
     """
-    neurons, storeys = ordered
     leaders = np.arange(len(neurons))
-    _join_storeys((neurons, storeys), (graph.pointers, graph.sources), (leaders, *room))
+    _join_storeys(neurons, storeys, incoming, leaders, marks)
     if whole:
         leaders[storeys == 0] = 0
     _, first, part, sizes = np.unique(leaders, return_index=True, return_inverse=True, return_counts=True)
@@ -208,10 +177,9 @@ class _Lifetimes(NamedTuple):
         return _Lifetimes(first, last, self.used)
 
 
-def _with_slots(ordered: tuple[Indices, Indices, Indices], graph: PlacedGraph) -> DepthFirstOrder:
-    order, runs, run_of = ordered
-    alive = _Lifetimes(*(np.full(len(graph.places), -1, dtype=np.int64) for _ in range(3)))
-    _find_lifetimes((order, run_of), (graph.pointers, graph.sources), alive)
+def _with_slots(order: Indices, runs: Indices, run_of: Indices, graph: PositionedGraph) -> DepthFirstOrder:
+    alive = _Lifetimes(*(np.full(len(graph.positions), -1, dtype=np.int64) for _ in range(3)))
+    _find_lifetimes(order, run_of, graph.incoming, alive)
     slots, count = _assigned(len(runs), alive)
     limit, together = max(int(MOST_GROWTH * count), count + FEW_SLOTS), [False, False]
     for number, neurons in enumerate((np.flatnonzero(graph.is_input), np.sort(graph.outputs))):
@@ -231,22 +199,26 @@ def _assigned(runs: int, alive: _Lifetimes) -> tuple[Indices, int]:
     appear = appear[first[appear] >= 0]
     leave = np.lexsort((used, last))
     leave = leave[last[leave] >= 0]
-    return slots, int(_assign(runs, (appear, first), (leave, last), (slots, free)))
+    return slots, int(_assign(runs, _Events(appear, first), _Events(leave, last), slots, free))
+
+
+class _Walk(NamedTuple):
+    """A walk against the connections: what it has found, its way, where it goes on in each neuron, and levels.
+
+    A negative position marks a neuron that is done; a level is one more than the highest of the sources.
+    """
+
+    found: Indices
+    stack: Indices
+    position: Indices
+    levels: Indices
 
 
 @compiled
-def _sources_first(
-    wanted: Indices,
-    incoming: tuple[Indices, Indices],
-    is_input: NDArray[np.bool_],
-    room: tuple[Indices, Indices, Indices, Indices],
-) -> int:
-    """Write the neurons that `wanted` depends on to room[0], each after its sources; return their number.
-
-    The last of room takes their levels, one more than the highest of their sources.
-    """
-    pointers, sources = incoming
-    order, stack, position, levels = room
+def _sources_first(wanted: Indices, incoming: CsrPattern, is_input: NDArray[np.bool_], walk: _Walk) -> int:
+    """Write the neurons that `wanted` depends on, each after its sources; return their number."""
+    pointers, sources = incoming.pointers, incoming.indices
+    order, stack, position, levels = walk.found, walk.stack, walk.position, walk.levels
     count = 0
     for output in wanted:
         if position[output] < 0:
@@ -264,7 +236,6 @@ def _sources_first(
                 depth += 1
                 stack[depth] = sources[place]
             else:
-                # a negative position marks what is done
                 position[neuron] = -1
                 order[count] = neuron
                 count += 1
@@ -289,13 +260,12 @@ def _join(leaders: Indices, here: int, other: int) -> None:
 
 
 @compiled
-def _apart(order: Indices, ends: Indices, incoming: tuple[Indices, Indices], room: tuple[Indices, Indices]) -> None:
+def _apart(order: Indices, ends: Indices, incoming: CsrPattern, leaders: Indices, reader: Indices) -> None:
     """Write for each place the first place of its run that shares values with it, directly or through others.
 
-    room is where that goes, each place itself so far, and -1 for every neuron.
+    `leaders` is each place itself so far, `reader` -1 for every neuron.
     """
-    pointers, sources = incoming
-    leaders, reader = room
+    pointers, sources = incoming.pointers, incoming.indices
     for run in range(len(ends) - 1):
         begin = ends[run]
         for place in range(begin, ends[run + 1]):
@@ -312,16 +282,13 @@ def _apart(order: Indices, ends: Indices, incoming: tuple[Indices, Indices], roo
 
 
 @compiled
-def _join_storeys(
-    ordered: tuple[Indices, Indices], incoming: tuple[Indices, Indices], room: tuple[Indices, Indices, Indices]
-) -> None:
+def _join_storeys(neurons: Indices, storeys: Indices, incoming: CsrPattern, leaders: Indices, marks: _Marks) -> None:
     """Write for each place the first place of its storey whose neuron reads the same, directly or through others.
 
-    room is where that goes, each place itself so far, and -1 for every neuron twice: where it is, and its last reader.
+    `leaders` is each place itself so far.
     """
-    neurons, storeys = ordered
-    pointers, sources = incoming
-    leaders, places, readers = room
+    pointers, sources = incoming.pointers, incoming.indices
+    places, readers = marks.positions, marks.readers
     for place in range(len(neurons)):
         neuron = neurons[place]
         places[neuron] = place
@@ -340,13 +307,10 @@ def _join_storeys(
 
 
 @compiled
-def _find_lifetimes(
-    ordered: tuple[Indices, Indices], incoming: tuple[Indices, Indices], ends: tuple[Indices, Indices, Indices]
-) -> None:
+def _find_lifetimes(order: Indices, run_of: Indices, incoming: CsrPattern, alive: _Lifetimes) -> None:
     """Write the first and last run in which each value is alive, and the place from which on it is."""
-    pointers, sources = incoming
-    first, last, used = ends
-    order, run_of = ordered
+    pointers, sources = incoming.pointers, incoming.indices
+    first, last, used = alive.first, alive.last, alive.used
     for place in range(len(order)):
         neuron, now = order[place], run_of[place]
         first[neuron] = now
@@ -360,14 +324,18 @@ def _find_lifetimes(
             last[source] = max(last[source], now)
 
 
+class _Events(NamedTuple):
+    """Values in the order in which they appear or leave, and the run in which each neuron's value does."""
+
+    values: Indices
+    run_of: Indices
+
+
 @compiled
-def _assign(
-    runs: int, arrivals: tuple[Indices, Indices], departures: tuple[Indices, Indices], room: tuple[Indices, Indices]
-) -> int:
-    """Write the slot of every value; room is slots and a ring of free slots. Return the number of slots."""
-    appear, first = arrivals
-    leave, last = departures
-    slots, ring = room
+def _assign(runs: int, arrivals: _Events, departures: _Events, slots: Indices, ring: Indices) -> int:
+    """Write the slot of every value; `ring` is room for the free ones. Return the number of slots."""
+    appear, first = arrivals.values, arrivals.run_of
+    leave, last = departures.values, departures.run_of
     head, tail, size, used = 0, 0, len(ring), 0
     arrival, departure = 0, 0
     for run in range(runs):

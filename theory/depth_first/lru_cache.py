@@ -32,20 +32,22 @@ def row_traffic(accesses: Rows, changed: NDArray[np.bool_], capacity: int) -> Ro
     after, before = np.full(count + 1, -1, dtype=np.int32), np.full(count + 1, -1, dtype=np.int32)
     after[count] = before[count] = count
     dirty, counts = np.zeros(count + 1, dtype=np.bool_), np.zeros(2, dtype=np.int64)
-    _count(accesses, changed, (after, before, dirty), (max(1, capacity), counts))
+    _count(accesses, changed, _Cache(after, before, dirty), max(1, capacity), counts)
     return RowTraffic(int(counts[0]), int(counts[1]))
 
 
+class _Cache(NamedTuple):
+    """The rows of a cache as a ring [rows + 1], the one used longest ago first, and which of them changed."""
+
+    after: Rows
+    before: Rows
+    dirty: NDArray[np.bool_]
+
+
 @compiled
-def _count(
-    accesses: Rows,
-    changed: NDArray[np.bool_],
-    rows: tuple[Rows, Rows, NDArray[np.bool_]],
-    result: tuple[int, NDArray[np.int64]],
-) -> None:
-    """Write rows missed and written back to result[1]; result[0] is the capacity."""
-    after, before, dirty = rows
-    capacity, counts = result
+def _count(accesses: Rows, changed: NDArray[np.bool_], cache: _Cache, capacity: int, counts: NDArray[np.int64]) -> None:
+    """Add the rows missed to counts[0], those written back to counts[1]."""
+    after, before, dirty = cache.after, cache.before, cache.dirty
     anchor, held = len(after) - 1, 0
     for place in range(len(accesses)):
         row = accesses[place]

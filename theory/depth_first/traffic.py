@@ -14,20 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.tile_traffic import TileTraffic
-from redpebble.sparse.csr import CsrPattern
-from redpebble.sparse.neuron_graph import NEIGHBOURS
+from redpebble.sparse.csr import CsrPattern, Indices
+from redpebble.sparse.neuron_graph import NEIGHBOURS, chain_graph
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.depth_first.block_orders import nearest_next
 from redpebble.theory.depth_first.depth_first_order import (
     Blocks,
     DepthFirstOrder,
-    PlacedGraph,
+    PositionedGraph,
     order_neurons,
-    placed_graph,
+    positioned_graph,
 )
 from redpebble.theory.depth_first.lru_cache import row_traffic
-
-Indices = NDArray[np.int64]
 
 NEAR_SHARE: Final = 0.85
 """Share of the first-level cache that holds rows: lines are in the way of others."""
@@ -35,11 +33,11 @@ NEAR_SHARE: Final = 0.85
 FAR_SHARE: Final = 0.65
 """Share of the second-level cache that holds rows: weights, and rows on their way in and out, pass through it."""
 
-PLACES_NS: Final = 250.0
+POSITIONS_NS: Final = 250.0
 ORDER_NS: Final = 300.0
 TRAFFIC_NS: Final = 30.0
 NEAREST_NS: Final = 300.0
-"""A connection, of finding places, an order, what moves at one width, and an order of blocks."""
+"""A connection, of finding positions, an order, what moves at one width, and an order of blocks."""
 
 FIXED_NS: Final = 1e6
 """Time of every counting."""
@@ -81,16 +79,6 @@ class GroupCost(NamedTuple):
     transposed: TransposedEnds
 
 
-class _Slice(NamedTuple):
-    """Some layers of a chain as a network: the inputs of the first come first, then the outputs of each."""
-
-    neuron_count: int
-    sources: Indices
-    targets: Indices
-    inputs: Indices
-    outputs: Indices
-
-
 @dataclass(eq=False)
 class ScheduleCosts:
     """The costs of groups of layers of a chain, for caches and tiles of some widths in batch columns."""
@@ -102,10 +90,10 @@ class ScheduleCosts:
     """Nanoseconds that the counting so far takes, about."""
     _slots: dict[Group, int] = field(default_factory=dict[Group, int])
     _groups: dict[Group, GroupCost] = field(default_factory=dict[Group, GroupCost])
-    _alone: dict[tuple[int, int], Mapping[int, TileTraffic]] = field(
+    _one_by_one: dict[tuple[int, int], Mapping[int, TileTraffic]] = field(
         default_factory=dict[tuple[int, int], Mapping[int, TileTraffic]]
     )
-    _graph: tuple[tuple[int, int], PlacedGraph] | None = None
+    _graph: tuple[tuple[int, int], PositionedGraph] | None = None
     """The last one: the next group often has the same layers."""
 
     _found: tuple[Group, DepthFirstOrder] | None = None
@@ -115,13 +103,13 @@ class ScheduleCosts:
         """Return the order and the slots of a group."""
         if self._found is None or self._found[0] != group:
             blocks = Blocks(group.block, group.blocks, group.levels, group.first == 0)
-            self._found = group, order_neurons(self._placed(group.first, group.end), blocks)
+            self._found = group, order_neurons(self._positioned(group.first, group.end), blocks)
         return self._found[1]
 
     def nearest_next(self, group: Group, first: int) -> tuple[int, ...] | None:
         """Return the order of a group's blocks in which each needs the fewest new values; None where there is none."""
-        graph = self._placed(group.first, group.end)
-        self.counted_ns += NEAREST_NS * len(graph.sources)
+        graph = self._positioned(group.first, group.end)
+        self.counted_ns += NEAREST_NS * len(graph.incoming.indices)
         return nearest_next(graph, group.block, first)
 
     def block_count(self, group: Group) -> int:
@@ -138,12 +126,12 @@ class ScheduleCosts:
     def group(self, group: Group) -> GroupCost:
         """Return what a group moves."""
         if group not in self._groups:
-            graph, found = self._placed(group.first, group.end), self.found(group)
+            graph, found = self._positioned(group.first, group.end), self.found(group)
             accesses = _slot_accesses(graph, found)
             transposed = self._transposed(group, found)
             moved = _moved(transposed, graph, found)
             self._groups[group] = GroupCost(found.slot_count, self._traffic(accesses, moved), transposed)
-            self.counted_ns += ORDER_NS * len(graph.sources)
+            self.counted_ns += ORDER_NS * len(graph.incoming.indices)
         return self._groups[group]
 
     def _transposed(self, group: Group, found: DepthFirstOrder) -> TransposedEnds:
@@ -155,12 +143,9 @@ class ScheduleCosts:
 
     def one_by_one(self, first: int, end: int) -> Mapping[int, TileTraffic]:
         """Return what layers move that run one after the other, by the width of the tile."""
-        if (first, end) not in self._alone:
-            whole = self._slice(first, end)
-            layers = self.layers[first:end]
-            sizes = [layers[0].column_count, *(layer.row_count for layer in layers)]
-            self._alone[first, end] = self._traffic(_layer_accesses(whole, sizes), 0)
-        return self._alone[first, end]
+        if (first, end) not in self._one_by_one:
+            self._one_by_one[first, end] = self._traffic(_layer_accesses(self.layers[first:end]), 0)
+        return self._one_by_one[first, end]
 
     def _traffic(self, accesses: _Accesses, moved: int) -> Mapping[int, TileTraffic]:
         self.counted_ns += FIXED_NS + TRAFFIC_NS * len(accesses.rows) * len(self.widths)
@@ -175,24 +160,11 @@ class ScheduleCosts:
         scattered = row * far if accesses.are_slots else 0
         return TileTraffic(len(accesses.rows) - neurons, row * near, row * (far + moved), neurons, scattered)
 
-    def _placed(self, first: int, end: int) -> PlacedGraph:
+    def _positioned(self, first: int, end: int) -> PositionedGraph:
         if self._graph is None or self._graph[0] != (first, end):
-            self._graph = (first, end), placed_graph(self._slice(first, end))
-            self.counted_ns += PLACES_NS * len(self._graph[1].sources)
+            self._graph = (first, end), positioned_graph(chain_graph(self.layers[first:end]))
+            self.counted_ns += POSITIONS_NS * len(self._graph[1].incoming.indices)
         return self._graph[1]
-
-    def _slice(self, first: int, end: int) -> _Slice:
-        layers = self.layers[first:end]
-        starts = np.cumsum([0, *(layer.column_count for layer in layers)])
-        sources = [layer.indices + start for layer, start in zip(layers, starts, strict=False)]
-        targets = [
-            np.repeat(np.arange(layer.row_count), np.diff(layer.pointers)) + start
-            for layer, start in zip(layers, starts[1:], strict=True)
-        ]
-        last = int(starts[-1])
-        outputs = np.arange(last, last + layers[-1].row_count)
-        sources, targets = (np.concatenate(parts).astype(np.int64, copy=False) for parts in (sources, targets))
-        return _Slice(last + len(outputs), sources, targets, np.arange(layers[0].column_count), outputs)
 
 
 class _Accesses(NamedTuple):
@@ -204,47 +176,48 @@ class _Accesses(NamedTuple):
     """Whether rows are where there was room, not one behind the other."""
 
 
-def _moved(transposed: TransposedEnds, graph: PlacedGraph, found: DepthFirstOrder) -> int:
+def _moved(transposed: TransposedEnds, graph: PositionedGraph, found: DepthFirstOrder) -> int:
     """Return the rows that arrive from beyond the cache, or leave for there; rows of the batch are none."""
     into = 0 if transposed.inputs else int((found.slots[graph.is_input] >= 0).sum())
     out = 0 if transposed.outputs else len(graph.outputs)
     return into + 2 * out  # a line that leaves replaces one that is read before
 
 
-def _layer_accesses(whole: _Slice, sizes: Sequence[int]) -> _Accesses:
+def _layer_accesses(layers: Sequence[CsrPattern]) -> _Accesses:
     """Return the rows of the values of all neurons, in the order in which layers run: sources, then the target.
 
     Values are where those of the layer before the last one were.
     """
+    sizes, whole = [layers[0].column_count, *(layer.row_count for layer in layers)], chain_graph(layers)
     rows = np.concatenate([level % 2 * max(sizes) + np.arange(size) for level, size in enumerate(sizes)])
     targets = np.arange(len(whole.inputs), whole.neuron_count)
-    pointers = np.searchsorted(whole.targets, np.arange(whole.neuron_count + 1))
-    return _accesses(targets, (pointers, whole.sources), rows)
+    # the connections of a chain are listed by their targets
+    pointers = np.append(0, np.cumsum(whole.in_degrees))
+    return _accesses(targets, CsrPattern(pointers, whole.sources, whole.neuron_count), rows)
 
 
-def _slot_accesses(graph: PlacedGraph, found: DepthFirstOrder) -> _Accesses:
+def _slot_accesses(graph: PositionedGraph, found: DepthFirstOrder) -> _Accesses:
     """Return the slots of the values, in a depth-first order."""
-    return _accesses(found.order, (graph.pointers, graph.sources), found.slots)._replace(are_slots=True)
+    return _accesses(found.order, graph.incoming, found.slots)._replace(are_slots=True)
 
 
-def _accesses(order: Indices, incoming: tuple[Indices, Indices], rows: Indices) -> _Accesses:
-    pointers, _ = incoming
-    count = len(order) + int((pointers[order + 1] - pointers[order]).sum())
+def _accesses(order: Indices, incoming: CsrPattern, rows: Indices) -> _Accesses:
+    count = len(order) + int(incoming.lengths[order].sum())
     touched, changed = np.empty(count, dtype=np.int32), np.zeros(count, dtype=np.bool_)
-    _write_accesses(order, incoming, rows.astype(np.int32), (touched, changed))
+    _write_accesses(order, incoming, rows.astype(np.int32), touched, changed)
     return _Accesses(touched, changed)
 
 
 @compiled
 def _write_accesses(
     order: Indices,
-    incoming: tuple[Indices, Indices],
+    incoming: CsrPattern,
     rows: NDArray[np.int32],
-    room: tuple[NDArray[np.int32], NDArray[np.bool_]],
+    touched: NDArray[np.int32],
+    changed: NDArray[np.bool_],
 ) -> None:
     """Write the rows of the sources of each neuron, then its own, which changes."""
-    pointers, sources = incoming
-    touched, changed = room
+    pointers, sources = incoming.pointers, incoming.indices
     count = 0
     for neuron in order:
         for entry in range(pointers[neuron], pointers[neuron + 1]):

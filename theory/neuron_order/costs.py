@@ -77,14 +77,14 @@ class OrderCosts:
             for start in _starts(weight, self.groups, group):
                 layer = self.ordered(number, places)
                 size = int(self.groups.starts[group + 1] - self.groups.starts[group])
-                found += self._views_of(layer, (start, start + size), totals)
+                found += self._views_of(layer, start, size, totals)
         return found
 
-    def _views_of(self, layer: LayerWithPattern, span: tuple[int, int], totals: Times) -> list[View]:
+    def _views_of(self, layer: LayerWithPattern, start: int, size: int, totals: Times) -> list[View]:
         views: list[View] = []
         rows = layer.rows
         assert rows is not None
-        own = _between(rows, *span)
+        own = _between(rows, start, start + size)
         panels, none = permute_lookup.panels_of(rows), np.zeros(0, dtype=np.int64)
         for batch in self.batches:
             family, width, time = self.fastest(layer, batch)
@@ -93,14 +93,14 @@ class OrderCosts:
             if FAMILIES[family] is permute_lookup.FAMILY and visits:
                 price = permute_lookup.visits_exponent(layer) * time / (2 * visits) / totals[batch] * SCALE
                 inputs = permute_lookup.BLOCK
-                views.append(View(own, span[0] % inputs, inputs, panels, 1, max(1, round(price))))
+                views.append(View(own, start % inputs, inputs, panels, 1, max(1, round(price))))
             elif rule is not None:
                 piece, blocks = rule.most_in_piece, layer.blocks(rule)
                 block = -(-layer.inputs // blocks)
                 pieces = layer.pieces(blocks, piece)
                 price = tiles * piece_us(family, layer, width, self.machine) / pieces / totals[batch] * SCALE
                 if blocks > 1:
-                    views.append(View(own, span[0] % block, block, none, piece, max(1, round(price))))
+                    views.append(View(own, start % block, block, none, piece, max(1, round(price))))
         return views
 
 

@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.neuron_order.views import MOST_CELLS, View, cells, levels, view_cost
-
-Indices = NDArray[np.int64]
 
 HOTTEST: Final = 0.3
 COLDEST: Final = 0.03
@@ -24,13 +23,6 @@ CONNECTIONS_A_SECOND: Final = 1e8
 
 BLOCK: Final = 1024
 """Proposals at one temperature."""
-
-
-class Entries(NamedTuple):
-    """Which rows each neuron of the group is read by: those of `rows[starts[m] : starts[m + 1]]`, over all views."""
-
-    starts: Indices
-    rows: Indices
 
 
 class RowTable(NamedTuple):
@@ -56,15 +48,23 @@ class Counts(NamedTuple):
     levels: Indices
 
 
+class Tables(NamedTuple):
+    """What compiled loops read and count: `readers` are the rows of all views that read each neuron of the group."""
+
+    readers: CsrPattern
+    rows: RowTable
+    views: ViewTable
+    counts: Counts
+
+
 class PlacesState:
     """The order of a group's neurons while it is annealed, and the best one so far."""
 
     def __init__(self, views: Sequence[View], size: int) -> None:
         """Start from the neurons as they stand; views that are too large are left out."""
         self._views = [view for view in views if view.cell_count <= MOST_CELLS and len(view.rows.indices)]
-        self._entries, self._rows, self._table = _tables(self._views, size)
         self._order = np.arange(size)
-        self._counts = _counts(self._views, self._order)
+        self._tables = _tables(self._views, self._order)
         self._best = self._order.copy()
         self._cost = self._best_cost = sum(view_cost(view, self._order) for view in self._views)
 
@@ -81,7 +81,7 @@ class PlacesState:
     @property
     def connection_count(self) -> int:
         """Connections of all views."""
-        return len(self._entries.rows)
+        return len(self._tables.readers.indices)
 
     @property
     def unit(self) -> int:
@@ -90,7 +90,7 @@ class PlacesState:
 
     def run(self, draws: NDArray[np.float64], temperature: float) -> None:
         """Make one proposal for each row of draws; the order that they end with may be the best one so far."""
-        self._cost += int(_propose(draws, temperature, self._order, self._entries, self._parts()))
+        self._cost += int(_propose(draws, temperature, self._order, self._tables))
         if self._cost < self._best_cost:
             self._best[:], self._best_cost = self._order, self._cost
 
@@ -101,11 +101,8 @@ class PlacesState:
     def go_back(self) -> None:
         """Continue from the best order."""
         self._order[:] = self._best
-        self._counts = _counts(self._views, _places(self._order))
+        self._tables = self._tables._replace(counts=_counts(self._views, _places(self._order)))
         self._cost = self._best_cost
-
-    def _parts(self) -> tuple[RowTable, ViewTable, Counts]:
-        return self._rows, self._table, self._counts
 
 
 def anneal_places(
@@ -130,7 +127,8 @@ def _places(order: Indices) -> Indices:
     return places
 
 
-def _tables(views: Sequence[View], size: int) -> tuple[Entries, RowTable, ViewTable]:
+def _tables(views: Sequence[View], places: Indices) -> Tables:
+    size = len(places)
     row_count = np.array([view.rows.row_count for view in views], dtype=np.int64)
     first_row = np.cumsum(row_count) - row_count
     members = [view.rows.indices for view in views]
@@ -155,14 +153,15 @@ def _tables(views: Sequence[View], size: int) -> tuple[Entries, RowTable, ViewTa
     prices = np.zeros((len(views), max((len(table) for table in tables), default=1)), dtype=np.int64)
     for number, table in enumerate(tables):
         prices[number, : len(table)] = table
-    return (
-        Entries(starts, np.concatenate([np.zeros(0, dtype=np.int64), *rows])[order]),
+    return Tables(
+        CsrPattern(starts, np.concatenate([np.zeros(0, dtype=np.int64), *rows])[order], int(row_count.sum())),
         RowTable(np.repeat(np.arange(len(views)), row_count), np.concatenate(cell), np.concatenate(level)),
         ViewTable(
             np.array([view.start for view in views], dtype=np.int64),
             np.array([view.block for view in views], dtype=np.int64),
             prices,
         ),
+        _counts(views, places),
     )
 
 
@@ -174,23 +173,17 @@ def _counts(views: Sequence[View], places: Indices) -> Counts:
 
 
 @compiled
-def _propose(
-    draws: NDArray[np.float64],
-    temperature: float,
-    order: Indices,
-    entries: Entries,
-    parts: tuple[RowTable, ViewTable, Counts],
-) -> int:
+def _propose(draws: NDArray[np.float64], temperature: float, order: Indices, tables: Tables) -> int:
     """Swap two neurons for each row of draws, at all distances alike, or leave them; return the change of the price."""
     size, total = len(order), 0
     for draw in draws:
         one = int(draw[0] * size)
         distance = int(size ** draw[1])
         other = (one + (distance if draw[2] < 0.5 else size - distance)) % size
-        change = _move(order[one], (one, other), entries, parts) + _move(order[other], (other, one), entries, parts)
+        change = _move(order[one], one, other, tables) + _move(order[other], other, one, tables)
         if change > 0 and draw[3] >= np.exp(-change / temperature):
-            _move(order[one], (other, one), entries, parts)
-            _move(order[other], (one, other), entries, parts)
+            _move(order[one], other, one, tables)
+            _move(order[other], one, other, tables)
             continue
         order[one], order[other] = order[other], order[one]
         total += change
@@ -198,15 +191,15 @@ def _propose(
 
 
 @compiled
-def _move(neuron: int, ways: tuple[int, int], entries: Entries, parts: tuple[RowTable, ViewTable, Counts]) -> int:
+def _move(neuron: int, start: int, end: int, tables: Tables) -> int:
     """Move the connections of a neuron from one place to another; return the change of the price."""
-    rows, views, counts = parts
+    readers, rows, views, counts = tables.readers, tables.rows, tables.views, tables.counts
     change = 0
-    for entry in range(entries.starts[neuron], entries.starts[neuron + 1]):
-        row = entries.rows[entry]
+    for entry in range(readers.pointers[neuron], readers.pointers[neuron + 1]):
+        row = readers.indices[entry]
         view = rows.owner[row]
         block = views.block[view]
-        before, after = (views.start[view] + ways[0]) // block, (views.start[view] + ways[1]) // block
+        before, after = (views.start[view] + start) // block, (views.start[view] + end) // block
         if before == after:
             continue
         cell = rows.cell[row]

@@ -75,7 +75,7 @@ class AnnealedPartition:
         with ThreadPoolExecutor(threads) as pool:
             for turn in range(self._cooling.rounds):
                 for parity in (0, 1):
-                    runs = [pool.submit(self._run, number, (seed, turn)) for number in self._numbers(parity)]
+                    runs = [pool.submit(self._run, number, seed, turn) for number in self._numbers(parity)]
                     self._cost += sum(run.result() for run in runs)
                 if self._cost < self._best_cost:
                     self._best_cost, self._best = self._cost, self.parts
@@ -84,8 +84,7 @@ class AnnealedPartition:
     def _numbers(self, parity: int) -> range:
         return range(parity, len(self._layers), 2)
 
-    def _run(self, number: int, when: tuple[int, int]) -> float:
-        seed, turn = when
+    def _run(self, number: int, seed: int, turn: int) -> float:
         layer, cooling = self._layers[number], self._cooling
         rng = np.random.default_rng((seed, turn, number))
         rule = Rule(cooling.temperature(turn), cooling.message_values, self._chain.most_connections[number])

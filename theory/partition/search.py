@@ -99,7 +99,7 @@ def find_partition(
     parts = _best_parts(chain, request)
     outputs = [layer.owners_of(layer_parts) for layer, layer_parts in zip(layers, parts, strict=True)]
     found = Partition(count, (_chosen(owners, patterns[0], outputs[0], count), *outputs))
-    return _cheaper(patterns, found, request, (owners, limits))
+    return _cheaper(patterns, found, request, chain)
 
 
 def _chosen(owners: Owners, pattern: LayerPattern, output_owners: Owners, part_count: int) -> Owners:
@@ -163,11 +163,9 @@ def _annealed(chain: Chain, start: list[Owners], request: PartitionRequest) -> l
     return start
 
 
-def _cheaper(
-    patterns: Sequence[LayerPattern], found: Partition, request: PartitionRequest, given: tuple[Owners, list[int]]
-) -> Partition:
+def _cheaper(patterns: Sequence[LayerPattern], found: Partition, request: PartitionRequest, chain: Chain) -> Partition:
     """Return random rows instead where they are cheaper, and no part of them is too full."""
-    (owners, limits), count = given, request.part_count
+    owners, limits, count = chain.input_owners, chain.most_connections, request.part_count
     random = random_rows(patterns, count, np.random.default_rng(request.seed))
     rows = Partition(count, (_chosen(owners, patterns[0], random.owners[1], count), *random.owners[1:]))
     dealt = traffic(patterns, rows)

@@ -180,12 +180,11 @@ def run_lru(uses: Uses, values: Ids, chain: Ids, slots: int) -> Moved:
 
 
 @compiled
-def run_random(uses: Uses, values: Ids, listed: Ids, draw: tuple[int, np.random.Generator]) -> Moved:
-    """Run with random eviction, from slots and a generator.
+def run_random(uses: Uses, values: Ids, listed: Ids, slots: int, rng: np.random.Generator) -> Moved:
+    """Run with random eviction in so many slots.
 
     `listed` [2, N] lists the residents that have been used, and has the place of each in the list, at first -1.
     """
-    slots, rng = draw
     neurons, end, free, used_count = uses.neurons, len(uses.neurons), slots, 0
     used, places = listed[0], listed[1]
     bias_reads = row_reads = row_writes = 0
@@ -286,7 +285,7 @@ def _count(network: NeuronGraph, uses: Uses, memory: Memory, rng: np.random.Gene
             moved = run_lru(uses, values, np.full((2, neuron_count + 1), neuron_count, dtype=np.int64), slots)
         case "random":
             listed = np.full((2, neuron_count), -1, dtype=np.int64)
-            moved = run_random(uses, values, listed, (slots, rng or np.random.default_rng()))
+            moved = run_random(uses, values, listed, slots, rng or np.random.default_rng())
     isolated = int(np.sum(network.is_output & (network.in_degrees + network.out_degrees == 0)))
     return TransferCount(
         network.connection_count, moved.bias_reads + isolated, moved.row_reads, moved.row_writes + isolated

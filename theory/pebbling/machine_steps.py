@@ -63,9 +63,16 @@ def plan_steps(network: NeuronGraph, order: NDArray[np.int64], memory: Memory) -
     sources, targets = network.sources[order].tolist(), network.targets[order].tolist()
     source_nexts, target_nexts = _next_uses(network, order)
     for step, connection in enumerate(order.tolist()):
-        planner.connect(connection, (sources[step], source_nexts[step]), (targets[step], target_nexts[step]))
+        planner.connect(connection, End(sources[step], source_nexts[step]), End(targets[step], target_nexts[step]))
     planner.finish_lone_outputs(network)
     return np.array(planner.steps, dtype=np.int64).reshape(-1, 4)
+
+
+class End(NamedTuple):
+    """An end of a connection: the neuron, and the step of its next use."""
+
+    neuron: int
+    next_step: int
 
 
 class _Planner:
@@ -84,9 +91,9 @@ class _Planner:
         self._dirty: list[bool] = (lone & network.is_output).tolist()
         self.steps: list[_Step] = []
 
-    def connect(self, connection: int, source: tuple[int, int], target: tuple[int, int]) -> None:
-        """Run a connection between (neuron, step of its next use) and another such pair."""
-        start, end = source[0], target[0]
+    def connect(self, connection: int, source: End, target: End) -> None:
+        """Run a connection."""
+        start, end = source.neuron, target.neuron
         self._hold(start, end)
         self._hold(end, start)
         self._dirty[end] = True

@@ -58,7 +58,7 @@ def test_counts_do_not_survive_another_order_or_another_count(network: NeuronGra
         op.steps, op.order = None, dense_indices(other)
         with pytest.raises(VerifyException, match="transfers were counted for another order"):
             op.verify()
-    op.set_order(order, (3, "min"), counts)
+    op.set_order(order, 3, "min", counts)
     op.transfers = op.transfers.of(3, "min", (*counts[:3], counts[3] + 1), op.transfers.order.data)
     with pytest.raises(VerifyException, match="transfers were counted for another order"):
         op.verify()

@@ -17,9 +17,9 @@ from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.orders.random_network import random_dag
 from tests.support.lowering_modules import each_target, native
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_dag
 from tests.support.random_orders import random_order
 from tests.support.scheduled_modules import arrays_for, network_module, numbered, set_order
 

@@ -20,7 +20,7 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, placed_graph
+from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
 from tests.support.lowering_modules import each_target, native, tiled
 
 ACTIVATIONS = (ActivationAttr.of("relu"), None, ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
@@ -50,7 +50,7 @@ def run_depth_first(module: ModuleOp, blocks: Blocks) -> None:
     """Write one group of all layers on the tile of a module."""
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
     chain = chain_of(tile.body.block)
-    found = order_neurons(placed_graph(weighted_graph_of(chain).graph), blocks)
+    found = order_neurons(positioned_graph(weighted_graph_of(chain).graph), blocks)
     order = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
     group = LayerGroupAttr.of((0, len(chain) - 1), "by the test", order, NOT_TRANSPOSED)
     tile.depth_first = DepthFirstAttr.of(1, [group])

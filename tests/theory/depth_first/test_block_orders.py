@@ -7,7 +7,7 @@ from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.block_orders import nearest_next
-from redpebble.theory.depth_first.depth_first_order import Blocks, PlacedGraph, order_neurons, placed_graph
+from redpebble.theory.depth_first.depth_first_order import Blocks, PositionedGraph, order_neurons, positioned_graph
 from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts
 
 WIDTH, DEPTH, BLOCK = 96, 4, 8
@@ -25,7 +25,7 @@ def chain(reads: int, seed: int, width: int = WIDTH) -> tuple[list[CsrPattern], 
     return layers, NeuronGraph((DEPTH + 1) * width, joined, np.concatenate(targets), np.arange(width), last)
 
 
-def cones(graph: PlacedGraph) -> list[set[int]]:
+def cones(graph: PositionedGraph) -> list[set[int]]:
     """All neurons that each block depends on."""
     found: list[set[int]] = []
     for start in range(0, len(graph.outputs), BLOCK):
@@ -34,7 +34,9 @@ def cones(graph: PlacedGraph) -> list[set[int]]:
             neuron = left.pop()
             if neuron not in seen:
                 seen.add(neuron)
-                left += graph.sources[graph.pointers[neuron] : graph.pointers[neuron + 1]].tolist()
+                left += graph.incoming.indices[
+                    graph.incoming.pointers[neuron] : graph.incoming.pointers[neuron + 1]
+                ].tolist()
         found.append(seen)
     return found
 
@@ -42,7 +44,7 @@ def cones(graph: PlacedGraph) -> list[set[int]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_each_block_needs_the_fewest_values_that_are_not_there(seed: int) -> None:
     _, network = chain(6, seed)
-    graph = placed_graph(network)
+    graph = positioned_graph(network)
     needed, there = cones(graph), set[int]()
     order = nearest_next(graph, BLOCK, 3)
     assert order is not None
@@ -61,12 +63,12 @@ def test_where_all_depends_on_all_there_is_no_order() -> None:
     sources = np.concatenate([rng.permutation(512)[:128] for _ in range(512)])
     targets = np.repeat(np.arange(512), 128) + 512
     network = NeuronGraph(1024, sources, targets, np.arange(512), np.arange(512, 1024))
-    assert nearest_next(placed_graph(network), 4, 0) is None
+    assert nearest_next(positioned_graph(network), 4, 0) is None
 
 
 def test_blocks_in_any_order_compute_everything_once_and_need_other_slots() -> None:
     _, network = chain(6, 0)
-    graph = placed_graph(network)
+    graph = positioned_graph(network)
     plain = order_neurons(graph, Blocks(BLOCK))
     assert np.array_equal(order_neurons(graph, Blocks(BLOCK, range(WIDTH // BLOCK))).order, plain.order)
     found = order_neurons(graph, Blocks(BLOCK, np.random.default_rng(1).permutation(WIDTH // BLOCK).tolist()))

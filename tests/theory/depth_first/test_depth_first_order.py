@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.depth_first.depth_first_order import BLOCK, Blocks, DepthFirstOrder, order_neurons, placed_graph
+from redpebble.theory.depth_first.depth_first_order import (
+    BLOCK,
+    Blocks,
+    DepthFirstOrder,
+    order_neurons,
+    positioned_graph,
+)
 from tests.support.network_strategies import networks
 
 Indices = NDArray[np.int64]
@@ -31,7 +37,7 @@ def band(width: int, reach: int, layers: int) -> list[Indices]:
 
 
 def ordered(network: NeuronGraph, block: int) -> DepthFirstOrder:
-    return order_neurons(placed_graph(network), Blocks(block))
+    return order_neurons(positioned_graph(network), Blocks(block))
 
 
 def replay(network: NeuronGraph, found: DepthFirstOrder) -> None:
@@ -65,7 +71,7 @@ def test_every_value_is_in_its_slot_when_it_is_read(network: NeuronGraph) -> Non
 @given(network=networks(), seed=st.integers(0, 99), levels=st.sampled_from([0, 1, 2, 4]))
 def test_every_value_is_in_its_slot_in_any_order_of_blocks(network: NeuronGraph, seed: int, levels: int) -> None:
     blocks = np.random.default_rng(seed).permutation(-(-len(network.outputs) // 2)).tolist()
-    found = order_neurons(placed_graph(network), Blocks(2, blocks, levels, seed % 2 == 0))
+    found = order_neurons(positioned_graph(network), Blocks(2, blocks, levels, seed % 2 == 0))
     assert sorted(found.order) == sorted(ordered(network, 2).order)
     replay(network, found)
 
@@ -89,7 +95,7 @@ def test_blocks_that_run_part_by_part_keep_fewer_values_alive() -> None:
     network = layered(
         [np.stack([own, own ^ (1 << level)], axis=1) for level in range(8)], 4096, np.random.default_rng(3)
     )
-    graph = placed_graph(network)
+    graph = positioned_graph(network)
     whole, parts = order_neurons(graph, Blocks(256)), order_neurons(graph, Blocks(256, levels=4))
     replay(network, parts)
     assert sorted(whole.order) == sorted(parts.order)

@@ -11,9 +11,9 @@ from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling import machine as reference
 from redpebble.theory.pebbling.machine import Memory, Policy
 from redpebble.theory.pebbling.machine_compiled import count_levels, count_transfers
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_layers
 from tests.support.random_orders import POLICIES, random_order
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, Policy, count_transfers
 from redpebble.theory.pebbling.machine_steps import StepKind, plan_steps
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_layers
 from tests.support.random_orders import random_order
 
 POLICIES = st.sampled_from(("min", "lru"))

@@ -1,19 +1,21 @@
-"""Interval stabbing, compiled: the annealing of `theory.stabbing_state` at 10^5 to 10^6 proposals a second.
+"""Annealing of the orders in which targets open and close, compiled: 10^5 to 10^6 proposals a second.
 
-It takes the same draws to the same moves at the same cost.
+A move swaps two targets in the opening order, the closing order, or both. It changes the intervals of these two only,
+so that the exact cost is that of their sources again, and of the two as sources if they close at another time. The
+plain version that this equals, draw by draw, is the tests' `oracles/interval_annealing.py`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
-from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.annealing.jit import compiled
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
-from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves, usual_moves
 from redpebble.theory.pebbling.search.interval_swaps import (
     NOTHING,
     Reach,
@@ -24,6 +26,18 @@ from redpebble.theory.pebbling.search.interval_swaps import (
     times_after,
 )
 from redpebble.theory.pebbling.search.intervals import Intervals, intervals_of, settle
+
+
+@dataclass(frozen=True)
+class StabbingMoves:
+    """How far apart swapped targets may be, in places, and the share of proposals that aim.
+
+    An aimed move swaps a target with the neighbour, in both orders, of another target of one of its sources. The other
+    proposals swap openings, closings, and both, a third each.
+    """
+
+    window: int = 200
+    aimed_share: float = 0.0
 
 
 class StabbingBlocks:
@@ -55,7 +69,7 @@ class StabbingBlocks:
     def run(self, draws: NDArray[np.float64], temperature: float) -> None:
         """Make one proposal for each row of draws, shape [proposals, 5]."""
         if self._best.shape[1] > 1:
-            run_swaps(self._intervals, (self._best, self._costs), (self._reach, temperature), draws)
+            run_swaps(self._intervals, Kept(self._best, self._costs), self._reach, temperature, draws)
 
     def current(self) -> TargetOrders:
         """The current orders."""
@@ -76,27 +90,17 @@ class StabbingBlocks:
         return TargetOrders(opening, closing, int(self._intervals.shifts[0]) + 1)
 
 
-def anneal_intervals(
-    network: NeuronGraph, start: TargetOrders, plan: AnnealingPlan, rng: np.random.Generator
-) -> AnnealingResult[TargetOrders]:
-    """Anneal the orders of the targets, as `theory.stabbing_state.anneal_intervals` does, to the same result.
+class Kept(NamedTuple):
+    """The best orders [2, targets], and the current and the best cost [2]."""
 
-    Raises:
-        ValueError: the start cannot be carried out.
-    """
-    return anneal_blocks(StabbingBlocks(network, start, usual_moves(start)), plan, rng)
+    orders: NDArray[np.int32]
+    costs: NDArray[np.int64]
 
 
 @compiled
-def run_swaps(
-    intervals: Intervals,
-    kept: tuple[NDArray[np.int32], NDArray[np.int64]],
-    how: tuple[Reach, float],
-    draws: NDArray[np.float64],
-) -> None:
-    """Proposals at one temperature; kept are the best orders, and the current and the best cost."""
-    best, costs = kept
-    reach, temperature = how
+def run_swaps(intervals: Intervals, kept: Kept, reach: Reach, temperature: float, draws: NDArray[np.float64]) -> None:
+    """Make the proposals of draws [proposals, 5] at one temperature."""
+    costs = kept.costs
     for number in range(len(draws)):
         row = draws[number]
         swap = choose_swap(intervals, reach, row)
@@ -114,7 +118,7 @@ def run_swaps(
         costs[0] += change
         if costs[0] < costs[1]:
             costs[1] = costs[0]
-            keep(intervals.orders, best)
+            keep(intervals.orders, kept.orders)
 
 
 @compiled

@@ -42,10 +42,17 @@ class Swap(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How swaps are chosen: see `theory.stabbing_state.StabbingMoves`."""
+    """How swaps are chosen: see `theory.pebbling.search.interval_annealing.StabbingMoves`."""
 
     window: int
     aimed_share: float
+
+
+class Interval(NamedTuple):
+    """When a target opens and closes."""
+
+    opens: int
+    closes: int
 
 
 class Times(NamedTuple):
@@ -144,26 +151,26 @@ def change_of(intervals: Intervals, swap: Swap, times: Times, limit: int) -> int
     for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
         source = entries[entry, SOURCE]
         if marks[source] != 0:
-            change += _shared_change(intervals, _both_spans(intervals, source, entry, times), swap.kind, False)
+            spans = _both_spans(intervals, source, entry, times)
+            change += _shared_change(intervals, spans[0], spans[1], swap.kind, False)
             marks[source] = SHARED
-    change += _part_change(intervals, swap.second, (times.second_opens, times.second_closes), (True, limit))
-    change += _part_change(intervals, swap.first, (times.first_opens, times.first_closes), (True, limit))
+    first = Interval(times.first_opens, times.first_closes)
+    second = Interval(times.second_opens, times.second_closes)
+    change += _part_change(intervals, swap.second, second, True, limit)
+    change += _part_change(intervals, swap.first, first, True, limit)
     if change <= limit:
-        rest = (False, limit - change)
-        change += _part_change(intervals, swap.second, (times.second_opens, times.second_closes), rest)
+        change += _part_change(intervals, swap.second, second, False, limit - change)
     if change <= limit:
-        rest = (False, limit - change)
-        change += _part_change(intervals, swap.first, (times.first_opens, times.first_closes), rest)
+        change += _part_change(intervals, swap.first, first, False, limit - change)
     for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
         marks[entries[entry, SOURCE]] = 0
     return change
 
 
 @compiled
-def _part_change(intervals: Intervals, target: int, interval: tuple[int, int], part: tuple[bool, int]) -> int:
+def _part_change(intervals: Intervals, target: int, interval: Interval, defines: bool, limit: int) -> int:
     """For the sources of one target only: those that it is a reason for a load of, or else the others up to a limit."""
-    defines, limit = part
-    opens, closes = interval
+    opens, closes = interval.opens, interval.closes
     entries, marks, out_starts = intervals.entries, intervals.marks, intervals.out_starts
     opened, closed = intervals.places[0, target], intervals.places[1, target]
     change = 0
@@ -200,7 +207,7 @@ def _put_changes(intervals: Intervals, swap: Swap, times: Times) -> None:
         if marks[source] == 0:
             _single_change(intervals, source, spans[1], True)
         else:
-            _shared_change(intervals, spans, swap.kind, True)
+            _shared_change(intervals, spans[0], spans[1], swap.kind, True)
             marks[source] = 0
     for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
         source = entries[entry, SOURCE]
@@ -230,13 +237,13 @@ def _single_change(intervals: Intervals, source: int, span: Span, puts: bool) ->
 
 
 @compiled
-def _shared_change(intervals: Intervals, spans: tuple[Span, Span], kind: int, puts: bool) -> int:
+def _shared_change(intervals: Intervals, one: Span, other: Span, kind: int, puts: bool) -> int:
     """Both targets belong to the source: their slots exchange openings, or everything; then no load changes."""
-    first, second = spans
-    source = intervals.entries[intervals.slots[first.slot, ENTRY], SOURCE]
+    source = intervals.entries[intervals.slots[one.slot, ENTRY], SOURCE]
+    first, second = one, other
     if kind != OPENINGS:
-        first = Span(first.slot, first.end, spans[1].opens, spans[1].closes)
-        second = Span(second.slot, second.end, spans[0].opens, spans[0].closes)
+        first = Span(one.slot, one.end, other.opens, other.closes)
+        second = Span(other.slot, other.end, one.opens, one.closes)
     loads = 0 if kind == BOTH else both_change(intervals.slots, first, second)
     if puts:
         put_both(intervals, first, second, kind != OPENINGS)

@@ -15,9 +15,8 @@ from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode
-from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves
 from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
-from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks
+from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks, StabbingMoves
 from redpebble.theory.pebbling.search.starts import rolling_targets, target_orders
 
 # Proposals of one block: between blocks the clock is asked and the temperature falls.
@@ -51,6 +50,20 @@ class Candidate(NamedTuple):
     trace: tuple[TracePoint, ...]
 
 
+class Phase(NamedTuple):
+    """The shares of the budget between which a phase runs, from 0 to 1."""
+
+    begin: float
+    end: float
+
+
+class Temperatures(NamedTuple):
+    """From which temperature a phase cools to which, in transfers."""
+
+    hottest: float
+    coldest: float
+
+
 @dataclass(frozen=True)
 class Budget:
     """What one search may spend: proposals, or what `spent`, from 0 to 1, says of a time budget."""
@@ -59,9 +72,9 @@ class Budget:
     spent: Callable[[], float] | None
     restarts: int
 
-    def plan(self, begin: float, end: float, temperatures: tuple[float, float]) -> AnnealingPlan:
-        """The plan of a phase that takes the budget between two shares of it."""
-        hottest, coldest = temperatures
+    def plan(self, phase: Phase, temperatures: Temperatures) -> AnnealingPlan:
+        """The plan of a phase."""
+        (begin, end), (hottest, coldest) = phase, temperatures
         spent = self.spent
         if spent is None:
             count = max(1, round((self.proposals or 0) * (end - begin)))
@@ -91,11 +104,11 @@ class Search:
         states = {name: self._state(target_orders(self._network, of.order, open_count)) for name, of in starts.items()}
         name = min(states, key=lambda start: states[start].cost)
         share = 0.9 if self._network.connection_count > _SMALL else 0.3
-        found = self._anneal_targets(states[name], name, (0.0, share))
+        found = self._anneal_targets(states[name], name, Phase(0.0, share))
         best = min(starts.values(), key=lambda start: start.cost)
         if best.cost < found.cost:
             found = best._replace(trace=found.trace)
-        return self._move_connections(found, (share, 1.0))
+        return self._move_connections(found, Phase(share, 1.0))
 
     def _by_lru(self) -> Candidate:
         """A short search for each number of open targets, with moves of connections; a longer one for the best number.
@@ -109,13 +122,15 @@ class Search:
             states = [self._state(orders) for orders in rolling_targets(self._network, open_count)]
             state = min(states, key=lambda one: one.cost)
             begin, middle, end = ((number + part) * width for part in (0.0, 0.3, 1.0))
-            targets = self._anneal_targets(state, f"rolling, {open_count} open", (begin, middle))._replace(trace=())
-            moved = self._move_connections(targets, (middle, end))
+            targets = self._anneal_targets(state, f"rolling, {open_count} open", Phase(begin, middle))._replace(
+                trace=()
+            )
+            moved = self._move_connections(targets, Phase(middle, end))
             tried.append((moved.cost, targets, moved, state))
         _, targets, moved, state = min(tried, key=lambda one: one[0])
         state.go_back()
-        longer = self._anneal_targets(state, targets.start, (_TRIED_SHARE, 0.5))._replace(trace=moved.trace)
-        return min(moved, self._move_connections(longer, (0.5, 1.0)), key=lambda candidate: candidate.cost)
+        longer = self._anneal_targets(state, targets.start, Phase(_TRIED_SHARE, 0.5))._replace(trace=moved.trace)
+        return min(moved, self._move_connections(longer, Phase(0.5, 1.0)), key=lambda candidate: candidate.cost)
 
     def _state(self, orders: TargetOrders) -> StabbingBlocks:
         """Where targets have few sources, moves go further, and more of them aim."""
@@ -127,22 +142,22 @@ class Search:
         """Mean connections into a target."""
         return self._network.connection_count / max(1, int(np.sum(self._network.in_degrees > 0)))
 
-    def _anneal_targets(self, state: StabbingBlocks, start: str, share: tuple[float, float]) -> Candidate:
+    def _anneal_targets(self, state: StabbingBlocks, start: str, phase: Phase) -> Candidate:
         """A swap changes the loads of many sources where degrees are high: the cooler, the more they are."""
         hottest = min(0.5, 3.0 / self._degree())
-        result = anneal_blocks(state, self._budget.plan(*share, (hottest, hottest / 6)), self._rng)
+        result = anneal_blocks(state, self._budget.plan(phase, Temperatures(hottest, hottest / 6)), self._rng)
         order = decode(self._network, result.best)
         cost = count_transfers(self._network, order, self._memory).total
         return Candidate(order, cost, start, result.trace)
 
-    def _move_connections(self, start: Candidate, share: tuple[float, float]) -> Candidate:
+    def _move_connections(self, start: Candidate, phase: Phase) -> Candidate:
         is_lru, connection_count = self._memory.policy == "lru", self._network.connection_count
-        temperatures = (0.3, 0.1) if is_lru else (0.1, 0.05)
+        temperatures = Temperatures(0.3, 0.1) if is_lru else Temperatures(0.1, 0.05)
         if connection_count <= _SMALL:
-            temperatures = (1.0, 0.1)
+            temperatures = Temperatures(1.0, 0.1)
         moves = ConnectionMoves(run_share=0.9 if is_lru else 0.5, aimed_share=0.8)
         state = ConnectionBlocks(self._network, start.order, self._memory, moves)
-        plan = self._budget.plan(*share, temperatures)
+        plan = self._budget.plan(phase, temperatures)
         # The best order is looked for between blocks; after one, MIN counts the whole order again.
         plan = replace(plan, block=max(4, min(_BLOCK, connection_count // 8)))
         result = anneal_connections(state, plan, self._rng)

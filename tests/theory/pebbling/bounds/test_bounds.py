@@ -11,9 +11,9 @@ from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.bounds.spectral_weighting import LARGEST_AREA
 from redpebble.theory.pebbling.machine import Memory, TransferCount, count_transfers
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
+from tests.support.neuron_graphs import random_layers
 from tests.support.random_orders import POLICIES, random_order
 
 

@@ -21,7 +21,8 @@ from redpebble.theory.pebbling.orders.interval_stabbing import (
     stabbing_cost,
 )
 from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
-from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves, StabbingState
+from redpebble.theory.pebbling.search.interval_annealing import StabbingMoves
+from tests.oracles.interval_annealing import StabbingState
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 

@@ -9,9 +9,9 @@ import pytest
 
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.rolling_orders import greedy_rolling_order, sliding_window_order
 from redpebble.theory.pebbling.orders.simple_orders import pull_order, target_block_order
+from tests.support.neuron_graphs import random_layers
 
 
 class Case(NamedTuple):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders import rolling_orders as reference
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.rolling_orders_compiled import greedy_target_orders
 from tests.support.network_strategies import networks
+from tests.support.neuron_graphs import random_layers
 
 
 @settings(max_examples=80, deadline=None)

@@ -15,11 +15,11 @@ from redpebble.theory.pebbling.bounds.bounds import lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, count_transfers
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order, topological_numbers
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
-from redpebble.theory.pebbling.orders.random_network import random_banded, shuffled
 from redpebble.theory.pebbling.orders.rolling_orders import greedy_rolling_order, sliding_window_order
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
+from tests.support.neuron_graphs import random_banded, shuffled
 from tests.support.random_orders import POLICIES
 
 ORDERS: dict[str, Callable[[NeuronGraph, int], NDArray[np.int64]]] = {

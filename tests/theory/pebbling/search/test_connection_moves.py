@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan
 from redpebble.theory.pebbling.machine import Memory, Policy, count_transfers
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_layers
 from tests.support.random_orders import random_order
 
 SEARCHED: tuple[Policy, ...] = ("min", "lru")

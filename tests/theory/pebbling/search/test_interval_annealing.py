@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan
-from redpebble.theory.pebbling.orders import stabbing_state as reference
+from redpebble.theory.annealing.compiled_states import anneal_blocks
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     TargetOrders,
     check_target_orders,
     natural_orders,
     stabbing_cost,
 )
-from redpebble.theory.pebbling.orders.random_network import random_layers
-from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves, StabbingState
-from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks, anneal_intervals
+from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks, StabbingMoves
+from tests.oracles import interval_annealing as reference
+from tests.oracles.interval_annealing import StabbingState
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_layers
 
 
 def is_same(orders: TargetOrders, others: TargetOrders) -> bool:
@@ -60,7 +61,8 @@ def test_a_plan_ends_at_the_orders_that_the_plain_annealer_finds(restarts: int) 
     start = natural_orders(network, 10)
     plan = AnnealingPlan(hottest=1.0, coldest=0.1, proposals=3000, restarts=restarts)
     expected = reference.anneal_intervals(network, start, plan, np.random.default_rng(1))
-    result = anneal_intervals(network, start, plan, np.random.default_rng(1))
+    state = StabbingBlocks(network, start, reference.usual_moves(start))
+    result = anneal_blocks(state, plan, np.random.default_rng(1))
     assert result.trace == expected.trace
     assert is_same(result.best, expected.best)
 
@@ -69,7 +71,8 @@ def test_a_spent_time_budget_ends_the_search() -> None:
     network = random_layers([20] * 3, 0.3, np.random.default_rng(0))
     shares = iter((0.0, 0.4, 0.8, 1.0))
     plan = AnnealingPlan(1.0, 0.1, proposals=10**9, block=100, elapsed=lambda: next(shares))
-    result = anneal_intervals(network, natural_orders(network, 5), plan, np.random.default_rng(0))
+    start = natural_orders(network, 5)
+    result = anneal_blocks(StabbingBlocks(network, start, reference.usual_moves(start)), plan, np.random.default_rng(0))
     assert [point.proposals for point in result.trace] == [0, 100, 200, 300]
 
 

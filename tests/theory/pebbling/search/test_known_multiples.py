@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
+from tests.support.neuron_graphs import random_layers
 
 # Width, density, M.
 NETWORKS = {"A": (500, 0.1, 100), "B": (100, 0.1, 30), "C": (500, 0.01, 100)}

@@ -14,10 +14,10 @@ from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers
 from redpebble.theory.pebbling import machine as reference
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.orders.random_network import random_banded, random_dag, random_layers, shuffled
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_banded, random_dag, random_layers, shuffled
 
 SearchedPolicy = Literal["min", "lru"]
 SEARCHED: tuple[SearchedPolicy, ...] = ("min", "lru")

@@ -1,4 +1,4 @@
-"""Interval stabbing under moves: swaps of two targets in the opening order, the closing order, or both.
+"""Interval stabbing under moves, plainly: what `redpebble.theory.pebbling.search.interval_annealing` must equal.
 
 A swap changes the intervals of two targets only, so the exact cost is that of their sources again, and of the two as
 sources if they close at another time. All other sources keep their loads.
@@ -6,7 +6,6 @@ sources if they close at another time. All other sources keep their loads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,18 +14,7 @@ from numpy.typing import NDArray
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult, anneal
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
-
-
-@dataclass(frozen=True)
-class StabbingMoves:
-    """How far apart swapped targets may be, in places, and the share of proposals that aim.
-
-    An aimed move swaps a target with the neighbour, in both orders, of another target of one of its sources. The other
-    proposals swap openings, closings, and both, a third each.
-    """
-
-    window: int = 200
-    aimed_share: float = 0.0
+from redpebble.theory.pebbling.search.interval_annealing import StabbingMoves
 
 
 def anneal_intervals(

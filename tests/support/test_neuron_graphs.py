@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.random_network import random_banded, random_dag, random_layers, shuffled
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_banded, random_dag, random_layers, shuffled
 
 
 def test_random_layers_are_as_dense_as_asked() -> None:

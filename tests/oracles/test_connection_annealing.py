@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers, id_array
 from redpebble.theory.annealing.annealing import AnnealingPlan
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.orders.connection_annealing import ConnectionState, anneal_connections
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
+from tests.oracles.connection_annealing import ConnectionState, anneal_connections
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_layers
 
 
 @settings(max_examples=30, deadline=None)

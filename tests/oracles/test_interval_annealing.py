@@ -15,10 +15,11 @@ from redpebble.theory.pebbling.orders.interval_stabbing import (
     natural_orders,
     stabbing_cost,
 )
-from redpebble.theory.pebbling.orders.random_network import random_layers
 from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
-from redpebble.theory.pebbling.orders.stabbing_state import StabbingMoves, StabbingState, anneal_intervals
+from redpebble.theory.pebbling.search.interval_annealing import StabbingMoves
+from tests.oracles.interval_annealing import StabbingState, anneal_intervals
 from tests.support.network_strategies import SEEDS, networks
+from tests.support.neuron_graphs import random_layers
 
 
 @settings(max_examples=60, deadline=None)
