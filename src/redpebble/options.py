@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from redpebble.kernels.machine import Machine
-from redpebble.passes.network.schedule_connections import ScheduleConnections
 from redpebble.tuning.measure_kernels import Tuning
+
+if TYPE_CHECKING:
+    # brings all searches of orders, which few builds have a use for
+    from redpebble.passes.network.schedule_connections import ScheduleConnections
 
 Goal = Literal["compile", "optimize", "neurons"]
 """The purpose of a module: native code, an ONNX model, or graphs of neurons whose connections have an order."""
@@ -34,7 +37,7 @@ class Options:
     schedule_seconds: float = 0.0
     sparse_networks: bool = True
     """Whether an ONNX model gets nodes of ours for its sparse layers."""
-    order: ScheduleConnections | None = None
+    order: "ScheduleConnections | None" = None
     """The order of the connections in graphs of neurons, for native code that follows it."""
     on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
     """Called after each pass, with the module as the pass left it."""

@@ -19,8 +19,6 @@ from redpebble.passes.deployment.split_components import SplitComponents
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.network.flatten_network import FlattenNetwork
-from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.runner import context, run_passes
 from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
@@ -50,6 +48,19 @@ class Stage:
     goals: tuple[Goal, ...] = ("compile", "optimize", "neurons")
     needed_for: tuple[Goal, ...] = ()
     """Goals that cannot be reached without each of the passes: there none may be skipped."""
+
+
+def _flatten(_: Options) -> ModulePass:
+    # loaded here, as in the next one: few builds have a use for graphs of neurons
+    from redpebble.passes.network.flatten_network import FlattenNetwork
+
+    return FlattenNetwork()
+
+
+def _plan_steps(options: Options) -> ModulePass | None:
+    from redpebble.passes.network.plan_steps import PlanSteps
+
+    return PlanSteps() if options.order else None
 
 
 PIPELINE: Final[tuple[Stage, ...]] = (
@@ -88,9 +99,9 @@ PIPELINE: Final[tuple[Stage, ...]] = (
     Stage(
         "flatten",
         (
-            FlattenNetwork(),  # layers become connections, which theory orders
+            _flatten,  # layers become connections, which theory orders
             lambda options: options.order,
-            lambda options: PlanSteps() if options.order else None,  # what moves at each step of the order
+            _plan_steps,  # what moves at each step of the order
         ),
         goals=("neurons",),
         needed_for=("neurons",),
