@@ -12,7 +12,6 @@ from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.layer_chains import layer_chains, pattern_of, patterns_of, source_of
-from redpebble.theory.partition.input_owners import free_inputs, owners_of_inputs
 from redpebble.theory.partition.partition import (
     LayerPattern,
     LayerShare,
@@ -22,7 +21,9 @@ from redpebble.theory.partition.partition import (
     all_sent,
     connections_of_parts,
     count_sent,
+    free_inputs,
     local_connections,
+    owners_of_inputs,
     slices,
     traffic_of,
 )

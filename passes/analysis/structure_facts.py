@@ -11,7 +11,7 @@ from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.patterns.bands_and_components import Connectivity
 from redpebble.sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
 from redpebble.sparse.patterns.n_of_m import n_of_m
-from redpebble.sparse.patterns.row_overlap import Company
+from redpebble.sparse.patterns.row_overlap import OverlapSample
 from redpebble.sparse.patterns.strides import strides_of
 
 FEWEST: int = 16
@@ -28,13 +28,13 @@ class Found(NamedTuple):
     groups: Groups | None
 
 
-def facts_of(rows: CsrPattern, alike: Indices, company: Company, rng: np.random.Generator) -> Found:
-    """Return what is remarkable about a pattern; `alike` says which rows are, and `company` is a sample of them."""
+def facts_of(rows: CsrPattern, alike: Indices, sample: OverlapSample, rng: np.random.Generator) -> Found:
+    """Return what is remarkable about a pattern; `alike` says which rows are, and `sample` how rows overlap."""
     if len(rows.indices) < FEWEST:
         return Found([], None)
     height = usual_height(alike, np.flatnonzero(rows.lengths))
-    groups = row_groups(rows, company, rng) if height == 1 else None
-    facts = (*_repeats(rows, alike, groups), *_counts(rows), *_strides(rows), *_connectivity(rows, company))
+    groups = row_groups(rows, sample, rng) if height == 1 else None
+    facts = (*_repeats(rows, alike, groups), *_counts(rows), *_strides(rows), *_connectivity(rows, sample))
     return Found(list(facts), groups)
 
 
@@ -81,8 +81,8 @@ def _strides(rows: CsrPattern) -> Iterator[FactAttr]:
         yield FactAttr.of("circulant", **numbers)
 
 
-def _connectivity(rows: CsrPattern, company: Company) -> Iterator[FactAttr]:
-    graph = Connectivity(rows, company)
+def _connectivity(rows: CsrPattern, sample: OverlapSample) -> Iterator[FactAttr]:
+    graph = Connectivity(rows, sample)
     components, band = graph.components(), graph.band()
     if components.parts > 1:
         yield FactAttr.of("components", count=components.parts, percent=round(100 * components.largest))

@@ -28,7 +28,7 @@ from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.passes.analysis.structure_facts import facts_of
 from redpebble.sparse.csr import CsrPattern
-from redpebble.sparse.patterns.row_overlap import Company
+from redpebble.sparse.patterns.row_overlap import OverlapSample
 from redpebble.sparse.patterns.similar_rows import Panel, first_alike, panels_of, panels_of_groups
 
 
@@ -48,9 +48,9 @@ class DiscoverStructure(ModulePass):
             if isinstance(constant, SparseConstantOp):
                 weight = constant.weight
                 rows = weight.pattern
-                alike, company = first_alike(rows), Company.of(rows, np.random.default_rng(self.seed))
-                facts, groups = facts_of(rows, alike, company, np.random.default_rng(self.seed))
-                panels = panels_of(rows, alike, company, np.random.default_rng(self.seed))
+                alike, sample = first_alike(rows), OverlapSample.of(rows, np.random.default_rng(self.seed))
+                facts, groups = facts_of(rows, alike, sample, np.random.default_rng(self.seed))
+                panels = panels_of(rows, alike, sample, np.random.default_rng(self.seed))
                 if _shared(rows, panels) < LEAST_SHARED:
                     panels = panels_of_groups(rows, groups.labels) if groups is not None else []
                 outputs = [panel.rows for panel in panels]

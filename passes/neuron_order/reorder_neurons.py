@@ -97,8 +97,8 @@ class ReorderNeurons(ModulePass):
 def _apply(view: NeuronView, found: Reordering) -> None:
     """Permute the groups, and write on every layer that changed what it gains."""
     identity = view.groups.identity()
-    changed: list[int] = np.unique(view.groups.group_of[found.places != identity]).tolist()
-    moved = {view.members[group]: view.groups.order_of(group, found.places) for group in changed}
+    changed: list[int] = np.unique(view.groups.group_of[found.positions != identity]).tolist()
+    moved = {view.members[group]: view.groups.order_of(group, found.positions) for group in changed}
     for linear, weight, times in zip(view.linears, view.groups.weights, found.layer_times, strict=True):
         neurons = np.concatenate((weight.inputs.neurons, weight.outputs.neurons))
         if np.isin(view.groups.group_of[neurons], changed).any():

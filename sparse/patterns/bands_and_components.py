@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, reverse_cuthill_mckee
 
 from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.patterns.row_overlap import Company
+from redpebble.sparse.patterns.row_overlap import OverlapSample
 
 WIDEST_BAND: Final = 8
 """A band is none when it reaches further than one part in so many of the inputs to either side."""
@@ -47,9 +47,9 @@ class Band(NamedTuple):
 class Connectivity:
     """The graph of inputs, numbered first, and outputs; most questions need some connections of each output only."""
 
-    def __init__(self, rows: CsrPattern, company: Company) -> None:
+    def __init__(self, rows: CsrPattern, sample: OverlapSample) -> None:
         """Take a pattern and a sample of its rows; graphs are built when they are needed."""
-        self._rows, self._company = rows, company
+        self._rows, self._sample = rows, sample
 
     def components(self) -> Components:
         """Return the parts that have connections."""
@@ -78,7 +78,7 @@ class Connectivity:
         if len(rows.indices) == 0 or rows.lengths.max() * WIDEST_BAND > 2 * rows.column_count:
             return True
         filled = int(np.count_nonzero(rows.lengths))
-        if self._company.touching * filled > MOST_TOUCHING * rows.row_count:
+        if self._sample.touching * filled > MOST_TOUCHING * rows.row_count:
             return True
         start = rows.column_count + int(rows.lengths.argmax())
         reached, before = breadth_first_order(_lists_of(self._rows.thinned(FEW_CONNECTIONS)), start, directed=False)

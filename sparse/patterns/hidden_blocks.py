@@ -2,7 +2,7 @@
 
 Rows of a group have more inputs in common than those of a random mask, whose rows of n and m inputs have n p / P of
 them, p the readers of the m and P of all. That is found by comparing some rows with all others on some inputs, where a
-sample shows that some have company.
+sample shows that some overlap.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.patterns.row_overlap import DEVIATIONS, Company
+from redpebble.sparse.patterns.row_overlap import DEVIATIONS, OverlapSample
 
 FEWEST_ROWS: Final = 32
 MOST_ROWS: Final = 1 << 14
@@ -75,17 +75,17 @@ def _few(rows: CsrPattern) -> Indices:
     return np.arange(0, rows.row_count, max(1, int(rows.row_count * bits / BITS)))
 
 
-def row_groups(rows: CsrPattern, company: Company, rng: np.random.Generator) -> Groups | None:
+def row_groups(rows: CsrPattern, sample: OverlapSample, rng: np.random.Generator) -> Groups | None:
     """Return groups of rows with more inputs in common than chance has, if nearly all rows are in one."""
     filled = np.flatnonzero(rows.lengths)
-    if not FEWEST_ROWS <= len(filled) <= MOST_ROWS or company.is_chance(filled):
+    if not FEWEST_ROWS <= len(filled) <= MOST_ROWS or sample.is_random(filled):
         return None
     compared, labels = _Compared.of(rows, filled, rng), np.arange(rows.row_count)
     left = np.ones(len(filled), dtype=bool)
     while left.any():
         # neighbours are often of one group, which a row at a time finds
         leaders, is_first = rng.permutation(np.flatnonzero(left))[:LEADERS], left.all()
-        for leader, near in zip(leaders, compared.company(leaders), strict=True):
+        for leader, near in zip(leaders, compared.overlapping(leaders), strict=True):
             if left[leader]:
                 members = np.append(np.flatnonzero(near & left), leader)
                 left[members] = False
@@ -114,7 +114,7 @@ class _Compared(NamedTuple):
         grid[owner[seen], place[inputs[seen]]] = 1
         return _Compared(grid, grid.mean(axis=0))
 
-    def company(self, leaders: Indices) -> NDArray[np.bool_]:
+    def overlapping(self, leaders: Indices) -> NDArray[np.bool_]:
         """Return which rows have more in common with each of the `leaders` than chance has, [leaders, rows]."""
         common = self.grid[leaders] @ self.grid.T
         lengths = self.grid.sum(axis=1) / max(float(self.readers.sum()), 1e-9)

@@ -1,9 +1,9 @@
 """N of M: every row reads n of each m inputs, which are neighbours, or were so before the inputs were shuffled.
 
 Of two inputs of a group a row reads both with probability n (n - 1) / (m (m - 1)), of two others with (n / m)^2, which
-is more: so the least company of an input is its group. The difference, n (m - n) / (m^2 (m - 1)), has to be seen among
-the chances of all inputs: about 256 rows for 1 of 4, 512 for 2 of 4, 1024 for 1 and 2 of 8, more than 2048 for 4 of 8.
-Where there are fewer, shuffled groups are not found. What is found is right: every row is counted.
+is more: so its group are the inputs that least rows read along with it. The difference, n (m - n) / (m^2 (m - 1)), has
+to be seen among the chances of all inputs: about 256 rows for 1 of 4, 512 for 2 of 4, 1024 for 1 and 2 of 8, more than
+2048 for 4 of 8. Where there are fewer, shuffled groups are not found. What is found is right: every row is counted.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ FEWEST_COUNTS: Final = 64
 SAMPLE: Final = 8
 """Rows that are looked at first."""
 
-COMPANY_ROWS: Final = 2048
-"""Rows in which company is counted, at most."""
+COMMON_ROWS: Final = 2048
+"""Rows in which readers in common are counted, at most."""
 
 
 class NOfM(NamedTuple):
@@ -75,7 +75,7 @@ def _hidden(rows: CsrPattern, filled: Indices) -> NOfM | None:
     lengths = rows.lengths[filled]
     if not len(filled) or lengths.min() != lengths.max():
         return None
-    company: Counts | None = None
+    common: Counts | None = None
     grid: Counts | None = None
     for size in range(2, min(LARGEST, rows.column_count // FEWEST_GROUPS) + 1):
         kept, rest = divmod(int(lengths[0]) * size, rows.column_count)
@@ -86,35 +86,35 @@ def _hidden(rows: CsrPattern, filled: Indices) -> NOfM | None:
             or len(filled) * rows.column_count < FEWEST_COUNTS * size
         ):
             continue
-        grid = rows.dense(filled[:COMPANY_ROWS]) if grid is None else grid
+        grid = rows.dense(filled[:COMMON_ROWS]) if grid is None else grid
         # one group first: most patterns have none
         first = _group_of(0, size, lambda one, grid=grid: grid[:, one] @ grid)
         if not np.all(grid[:, first].sum(axis=1) == kept):
             continue
-        company = grid.T @ grid if company is None else company
-        groups = _groups(company, size)
+        common = grid.T @ grid if common is None else common
+        groups = _groups(common, size)
         if _kept(rows, filled, groups) == kept:
             return NOfM(kept, groups)
     return None
 
 
-def _groups(company: Counts, size: int) -> Indices:
-    """Return groups of inputs, by the first of each; one that has a group is no other's company."""
-    left = np.arange(len(company))
+def _groups(common: Counts, size: int) -> Indices:
+    """Return groups of inputs, by the first of each; one that has a group is in no other."""
+    left = np.arange(len(common))
     groups: list[Indices] = []
     while len(left):
-        members = _group_of(0, size, lambda one, left=left: company[left[one], left])
+        members = _group_of(0, size, lambda one, left=left: common[left[one], left])
         groups.append(left[members])
         left = np.delete(left, members)
     return np.stack(groups)
 
 
-def _group_of(one: int, size: int, company: Callable[[int], Counts]) -> Indices:
-    """Return an input and those that have the least company of it, and of those found before, ascending."""
+def _group_of(one: int, size: int, common: Callable[[int], Counts]) -> Indices:
+    """Return an input and those that least rows read along with it, and with those found before, ascending."""
     members = [one]
-    total = company(one).copy()
+    total = common(one).copy()
     while len(members) < size:
         total[members] = np.inf
         members.append(int(total.argmin()))
-        total += company(members[-1])
+        total += common(members[-1])
     return np.sort(members)

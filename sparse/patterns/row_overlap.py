@@ -25,22 +25,22 @@ SPARSE: Final = 1 / 64
 """Density below which lists of inputs are faster to compare than ones and zeros."""
 
 DEVIATIONS: Final = 5.5
-"""Standard deviations of the number of common inputs above that of random rows, from which rows have company."""
+"""Standard deviations of the number of common inputs above that of random rows, from which rows overlap."""
 
 FEW: Final = 1.5
 """Added to that: numbers far below 1 do not spread as many do."""
 
 LEAST_SHARED: Final = 0.2
-"""Share of the inputs of a row that it has in common with its company: few are chance where there are many rows."""
+"""Share of the inputs of a row that one which overlaps it reads too: few are chance where there are many rows."""
 
 BLOCK: Final = 64
 """Rows and inputs of matrices that are multiplied at once."""
 
 FEWEST: Final = 3
-"""Pairs of the sample that have company, below which that is chance."""
+"""Pairs of the sample that overlap, below which that is chance."""
 
 
-class Company(NamedTuple):
+class OverlapSample(NamedTuple):
     """Rows drawn at random of those that read anything, and what pairs of them have in common."""
 
     rows: Indices
@@ -49,10 +49,10 @@ class Company(NamedTuple):
     touching: float
     """Share of the pairs that have an input in common, at least."""
     fewest: int
-    """Pairs below which company is chance: none where no rows were left out, which are so few that all are compared."""
+    """Overlapping pairs below which that is chance: none where rows are so few that all of them are compared."""
 
     @staticmethod
-    def of(rows: CsrPattern, rng: np.random.Generator) -> "Company":
+    def of(rows: CsrPattern, rng: np.random.Generator) -> "OverlapSample":
         """Draw a sample and compare its rows; time: a few passes over the connections of the sample."""
         filled = np.flatnonzero(rows.lengths)
         chosen = np.sort(rng.permutation(filled)[: round(ROWS * rows.row_count**0.5)])
@@ -63,10 +63,10 @@ class Company(NamedTuple):
         np.fill_diagonal(together, val=False)
         pairs = max(1, len(chosen) * (len(chosen) - 1))
         touching = (np.count_nonzero(common) - np.count_nonzero(lengths)) / pairs
-        return Company(chosen, together, touching, FEWEST if len(chosen) < len(filled) else 0)
+        return OverlapSample(chosen, together, touching, FEWEST if len(chosen) < len(filled) else 0)
 
-    def is_chance(self, chosen: Indices) -> bool:
-        """Return whether the `chosen` rows, ascending, have hardly any company among each other."""
+    def is_random(self, chosen: Indices) -> bool:
+        """Return whether the `chosen` rows, ascending, overlap hardly more than random ones."""
         inside = np.isin(self.rows, chosen, assume_unique=True)
         return int(np.count_nonzero(self.together[np.ix_(inside, inside)])) < 2 * self.fewest
 

@@ -8,7 +8,8 @@ r of them with J^r, so that bands of r entries separate similar lists from those
 once (number of rows) * (random J)^r < 1.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.fingerprints import equal_lists, first_equal, scrambled, sums_between
-from redpebble.sparse.patterns.panel_order import shared_inputs_order
-from redpebble.sparse.patterns.row_overlap import Company
+from redpebble.sparse.patterns.row_overlap import OverlapSample
 
 SIGNATURE = 64
 """Entries of a signature."""
@@ -41,6 +41,10 @@ LEAST_SHARED = 0.4
 """Share of the connections that a panel's rows must have in common."""
 
 
+MOST_PAIRS: Final = 1 << 23
+"""Pairs of panels with an input in common above which all panels have some in common, and any order does."""
+
+
 class Panel(NamedTuple):
     """Rows that are computed together, and how many inputs all of them read."""
 
@@ -48,15 +52,15 @@ class Panel(NamedTuple):
     shared: int
 
 
-def panels_of(rows: CsrPattern, alike: Indices, company: Company, rng: np.random.Generator) -> list[Panel]:
-    """Return disjoint panels of rows that share inputs, the tallest first; rows without company are in none.
+def panels_of(rows: CsrPattern, alike: Indices, sample: OverlapSample, rng: np.random.Generator) -> list[Panel]:
+    """Return disjoint panels of rows that share inputs, the tallest first; rows that overlap no other are in none.
 
-    Equal rows, which `alike` of `first_alike` tells, are always found, others where a sample, `company`, shows that
+    Equal rows, which `alike` of `first_alike` tells, are always found, others where a `sample` shows that
     there are some.
     """
     left = np.flatnonzero(rows.lengths > 0)
     panels, rest = _panels_of_equal_rows(rows, left, alike[left])
-    similar = [] if company.is_chance(rest) else similar_rows(rows, rest, rng)
+    similar = [] if sample.is_random(rest) else similar_rows(rows, rest, rng)
     panels += _cut([nearest_together(rows, members) for members in similar], rows)
     ordered: list[Panel] = []
     for height in HEIGHTS:
@@ -64,6 +68,37 @@ def panels_of(rows: CsrPattern, alike: Indices, company: Company, rng: np.random
         order = shared_inputs_order(rows, np.array([panel.rows[0] for panel in same], dtype=np.int64))
         ordered += [same[place] for place in order]
     return ordered
+
+
+def shared_inputs_order(rows: CsrPattern, members: Indices) -> Indices:
+    """Return an order of panels, [panels], in which each reads inputs that are in the cache since the one before it.
+
+    `members` are one row of each. Panels are neighbours where these have inputs in common. The walk goes on to the
+    neighbour not yet visited with the most common inputs, and begins anew at the first panel left where there is none:
+    equal panels come together, and the panels of a ring, as in butterflies and RadiX-Nets, follow it around.
+    """
+    owner, inputs = rows.entries(members)
+    readers = np.bincount(inputs, minlength=rows.column_count)
+    if int(np.square(readers).sum()) > MOST_PAIRS:
+        return np.arange(len(members))
+    reads = csr_array((np.ones(len(inputs), np.int32), (owner, inputs)), shape=(len(members), rows.column_count))
+    common = reads @ reads.T
+    panel = np.repeat(np.arange(len(members)), np.diff(common.indptr))
+    most_first = np.lexsort((common.indices, -common.data, panel))
+    return np.array(_walk(common.indptr.tolist(), common.indices[most_first].tolist()), dtype=np.int64)
+
+
+def _walk(starts: Sequence[int], neighbours: Sequence[int]) -> list[int]:
+    """Return all panels in the order of the walk; those of panel n are `neighbours[starts[n] : starts[n + 1]]`."""
+    left = [True] * (len(starts) - 1)
+    order: list[int] = []
+    for first in range(len(left)):
+        panel: int | None = first if left[first] else None
+        while panel is not None:
+            left[panel] = False
+            order.append(panel)
+            panel = next((one for one in neighbours[starts[panel] : starts[panel + 1]] if left[one]), None)
+    return order
 
 
 def panels_of_groups(rows: CsrPattern, labels: Indices) -> list[Panel]:

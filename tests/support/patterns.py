@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CsrPattern
-from redpebble.sparse.patterns.row_overlap import Company
+from redpebble.sparse.patterns.row_overlap import OverlapSample
 
 Mask = NDArray[np.bool_]
 
@@ -16,9 +16,9 @@ def rows_of(mask: Mask) -> CsrPattern:
     return CsrPattern(pointers, inputs, mask.shape[1])
 
 
-def company_of(rows: CsrPattern) -> Company:
+def sample_of(rows: CsrPattern) -> OverlapSample:
     """A sample of the rows."""
-    return Company.of(rows, np.random.default_rng(0))
+    return OverlapSample.of(rows, np.random.default_rng(0))
 
 
 def shuffled(mask: Mask, seed: int) -> Mask:

@@ -16,7 +16,7 @@ from redpebble.passes.network.schedule_connections import counts_of
 from redpebble.passes.runner import context, run_passes
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.orders.simple_orders import topological_places
+from redpebble.theory.pebbling.orders.simple_orders import topological_positions
 from tests.support.lowering_modules import function
 
 ACTIVATIONS = (ActivationAttr.of("relu"), ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
@@ -24,8 +24,8 @@ ACTIVATIONS = (ActivationAttr.of("relu"), ActivationAttr.of("tanh"), ActivationA
 
 def numbered(network: NeuronGraph) -> NeuronGraph:
     """The same graph, inputs first, and every connection from a smaller to a larger number."""
-    places = topological_places(network)
-    by_number = np.lexsort((places, ~network.is_input))
+    positions = topological_positions(network)
+    by_number = np.lexsort((positions, ~network.is_input))
     number = np.empty(network.neuron_count, dtype=np.int64)
     number[by_number] = np.arange(network.neuron_count)
     ends = number[network.sources], number[network.targets]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.depth_first.depth_first_order import PositionedGraph
 
 MOST_DEPENDENCES: Final = 24

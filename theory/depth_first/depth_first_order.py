@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.neuron_order.graph_orders import bandwidth_numbers
 
 MOST_GROWTH = 1.1

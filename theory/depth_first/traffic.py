@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from redpebble.kernels.tile_traffic import TileTraffic
 from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.sparse.neuron_graph import NEIGHBOURS, chain_graph
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.depth_first.block_orders import nearest_next
 from redpebble.theory.depth_first.depth_first_order import (
     Blocks,

@@ -1,4 +1,4 @@
-"""Predicted times of a network's layers under an order of its neurons, and what a search of places needs of them."""
+"""Predicted times of a network's layers under an order of its neurons, and what a search of positions needs of them."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ class OrderCosts:
     batches: tuple[int, ...]
     _known: dict[tuple[int, bytes], Times] = field(default_factory=dict[tuple[int, bytes], Times])
 
-    def times(self, places: Indices) -> dict[int, float]:
+    def times(self, positions: Indices) -> dict[int, float]:
         """Return the microseconds of all weights together for each batch."""
-        per_weight = [self.weight_times(number, places) for number in range(len(self.layers))]
+        per_weight = [self.weight_times(number, positions) for number in range(len(self.layers))]
         return {batch: sum(times[batch] for times in per_weight) for batch in self.batches}
 
-    def weight_times(self, number: int, places: Indices) -> Times:
+    def weight_times(self, number: int, positions: Indices) -> Times:
         """Return the microseconds of one weight for each batch."""
         weight = self.groups.weights[number]
-        key = number, places[weight.inputs.neurons].tobytes() + places[weight.outputs.neurons].tobytes()
+        key = number, positions[weight.inputs.neurons].tobytes() + positions[weight.outputs.neurons].tobytes()
         if key not in self._known:
-            layer = self.ordered(number, places)
+            layer = self.ordered(number, positions)
             self._known[key] = {batch: self.fastest(layer, batch)[2] for batch in self.batches}
         return self._known[key]
 
-    def ordered(self, number: int, places: Indices) -> LayerWithPattern:
-        """Return a weight's layer as it is when the neurons have `places`."""
-        layer, rows = self.layers[number], self.groups.weights[number].ordered(places)
+    def ordered(self, number: int, positions: Indices) -> LayerWithPattern:
+        """Return a weight's layer as it is when the neurons have `positions`."""
+        layer, rows = self.layers[number], self.groups.weights[number].ordered(positions)
         counts = np.diff(rows.pointers)
         return LayerWithPattern(layer.inputs, counts, layer.other_bytes, layer.stored, layer.panel_reads, rows)
 
@@ -66,16 +66,16 @@ class OrderCosts:
         best = min(times, key=times.__getitem__)
         return best, width, times[best] * -(-batch // width)
 
-    def views(self, group: int, places: Indices) -> list[View]:
+    def views(self, group: int, positions: Indices) -> list[View]:
         """Return how the kernels of all weights read the neurons of a group, with prices in parts of the total time.
 
-        The neurons are numbered by their places.
+        The neurons are numbered by their positions.
         """
-        totals = self.times(places)
+        totals = self.times(positions)
         found: list[View] = []
         for number, weight in enumerate(self.groups.weights):
             for start in _starts(weight, self.groups, group):
-                layer = self.ordered(number, places)
+                layer = self.ordered(number, positions)
                 size = int(self.groups.starts[group + 1] - self.groups.starts[group])
                 found += self._views_of(layer, start, size, totals)
         return found

@@ -76,9 +76,9 @@ def dealt_numbers(groups: NeuronGroups, block: int) -> Indices:
         blocks = -(-(end - start) // block)
         turn = np.repeat(np.arange(block)[:, None], blocks, axis=1)
         to = np.where(turn % 2 == 0, np.arange(blocks), np.arange(blocks)[::-1])
-        places = (to * block + turn).ravel()
+        positions = (to * block + turn).ravel()
         members = start + np.argsort(-counts[start:end], kind="stable")
-        numbers[members] = places[places < end - start]
+        numbers[members] = positions[positions < end - start]
     return numbers
 
 

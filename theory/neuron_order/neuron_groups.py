@@ -1,7 +1,7 @@
 """Groups of neurons that are permuted together, the weights between them, and what an order does to these.
 
-All neurons of a network have numbers, those of a group one after the other. An order is given by places [neurons]: the
-place of each neuron in its group. A pinned group keeps its neurons where they are.
+All neurons of a network have numbers, those of a group one after the other. An order is given by positions [neurons]:
+the position of each neuron in its group. A pinned group keeps its neurons where they are.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Axis(NamedTuple):
     neurons: Indices
     starts: Indices
 
-    def indices(self, places: Indices) -> Indices:
-        """Return where each index of the axis goes when the neurons have `places`, [size]."""
-        return self.starts + places[self.neurons]
+    def indices(self, positions: Indices) -> Indices:
+        """Return where each index of the axis goes when the neurons have `positions`, [size]."""
+        return self.starts + positions[self.neurons]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,10 @@ class GroupedWeight:
         """The neurons that each connection joins, from and to."""
         return self.inputs.neurons[self.rows.indices], self.outputs.neurons[self.rows.rows]
 
-    def ordered(self, places: Indices) -> CsrPattern:
-        """Return the rows as they are when the neurons have `places`."""
+    def ordered(self, positions: Indices) -> CsrPattern:
+        """Return the rows as they are when the neurons have `positions`."""
         lengths = self.rows.lengths
-        where, target = self.inputs.indices(places), self.outputs.indices(places)
+        where, target = self.inputs.indices(positions), self.outputs.indices(positions)
         pointers = np.zeros(len(lengths) + 1, dtype=np.int64)
         pointers[1 + target] = lengths
         np.cumsum(pointers, out=pointers)
@@ -92,16 +92,16 @@ class NeuronGroups:
         return np.concatenate(sources), np.concatenate(targets)
 
     def identity(self) -> Indices:
-        """Return the places that neurons have now."""
+        """Return the positions that neurons have now."""
         return np.arange(self.neuron_count) - self.starts[self.group_of]
 
-    def places_by(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Indices:
-        """Return the places of neurons sorted by `numbers` [neurons] in each free group, ties as they are now."""
+    def positions_by(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Indices:
+        """Return the positions of neurons sorted by `numbers` [neurons] in each free group, ties as they are now."""
         order = np.lexsort((numbers, self.group_of))
-        places = np.empty(self.neuron_count, dtype=np.int64)
-        places[order] = self.identity()
-        return np.where(self.free[self.group_of], places, self.identity())
+        positions = np.empty(self.neuron_count, dtype=np.int64)
+        positions[order] = self.identity()
+        return np.where(self.free[self.group_of], positions, self.identity())
 
-    def order_of(self, group: int, places: Indices) -> Indices:
+    def order_of(self, group: int, positions: Indices) -> Indices:
         """Return which neuron of a group comes first, second and so on, as indices in the group."""
-        return np.argsort(places[self.starts[group] : self.starts[group + 1]], kind="stable")
+        return np.argsort(positions[self.starts[group] : self.starts[group + 1]], kind="stable")

@@ -25,7 +25,7 @@ from redpebble.theory.neuron_order.made_orders import (
     support_numbers,
 )
 from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
-from redpebble.theory.neuron_order.swap_annealing import anneal_places
+from redpebble.theory.neuron_order.swap_annealing import anneal_positions
 
 Indices = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -69,12 +69,12 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reordering:
-    """The places of all neurons, the name of their order, what was tried, and times by batch before and after.
+    """The positions of all neurons, the name of their order, what was tried, and times by batch before and after.
 
     `layer_times` are those of each weight.
     """
 
-    places: Indices
+    positions: Indices
     name: str
     tried: tuple[Tried, ...]
     before: Times
@@ -133,51 +133,53 @@ def reorder(groups: NeuronGroups, layers: Sequence[Layer], request: Request) -> 
     costs = OrderCosts(groups, tuple(layers), request.machine, request.batches)
     best = _Best(costs, groups.identity(), costs.times(groups.identity()))
     for name, numbers in made:
-        best.offer(name, groups.places_by(numbers))
+        best.offer(name, groups.positions_by(numbers))
     if request.seconds > 0:
         _anneal(best, request)
     return best.reordering()
 
 
 class _Best:
-    """The best places so far."""
+    """The best positions so far."""
 
     def __init__(self, costs: OrderCosts, identity: Indices, before: Times) -> None:
         self.costs = costs
-        self.places = identity
+        self.positions = identity
         self.before = self.after = before
         self.names: list[str] = []
         self.tried: list[Tried] = []
         self._ratio = 1.0
         self._each_before = self._each(identity)
 
-    def _each(self, places: Indices) -> list[Times]:
-        return [self.costs.weight_times(number, places) for number in range(len(self.costs.layers))]
+    def _each(self, positions: Indices) -> list[Times]:
+        return [self.costs.weight_times(number, positions) for number in range(len(self.costs.layers))]
 
     def reordering(self) -> Reordering:
         """Return the result."""
-        pairs = zip(self._each_before, self._each(self.places), strict=True)
+        pairs = zip(self._each_before, self._each(self.positions), strict=True)
         name = "+".join(self.names) or IDENTITY
-        return Reordering(self.places, name, tuple(self.tried), self.before, self.after, tuple(pairs))
+        return Reordering(self.positions, name, tuple(self.tried), self.before, self.after, tuple(pairs))
 
-    def offer(self, name: str, places: Indices, trace: tuple[TracePoint, ...] = (), *, further: bool = False) -> None:
-        """Take places that are faster on the mean, and slower at no batch and for no weight.
+    def offer(
+        self, name: str, positions: Indices, trace: tuple[TracePoint, ...] = (), *, further: bool = False
+    ) -> None:
+        """Take positions that are faster on the mean, and slower at no batch and for no weight.
 
         `further` where they begin with the best.
         """
-        times = self.costs.times(places)
+        times = self.costs.times(positions)
         ratios = [times[batch] / time if time else 1.0 for batch, time in self.before.items()]
         ratio = sum(ratios) / max(1, len(ratios))
         self.tried.append(Tried(name, ratio, trace))
         # a group among many gains little of the whole
         worth = 1.0 if further else WORTH
-        if ratio < worth * self._ratio and max(ratios) <= 1.0 and self._worst(places) <= MOST_LOST:
-            self.places, self.after, self._ratio = places, times, ratio
+        if ratio < worth * self._ratio and max(ratios) <= 1.0 and self._worst(positions) <= MOST_LOST:
+            self.positions, self.after, self._ratio = positions, times, ratio
             self.names = [*self.names, name] if further else [name]
 
-    def _worst(self, places: Indices) -> float:
+    def _worst(self, positions: Indices) -> float:
         """Return the largest ratio of a weight's time at a batch to that of the neurons as they stand."""
-        pairs = zip(self._each_before, self._each(places), strict=True)
+        pairs = zip(self._each_before, self._each(positions), strict=True)
         return max(
             (after[batch] / time for before, after in pairs for batch, time in before.items() if time), default=0.0
         )
@@ -216,16 +218,16 @@ def _suitable(groups: NeuronGroups, request: Request, rng: np.random.Generator) 
 def _anneal(best: _Best, request: Request) -> None:
     """Anneal one free group after the other, each for its share of the time."""
     groups = best.costs.groups
-    views = {group: best.costs.views(group, best.places) for group in np.flatnonzero(groups.free).tolist()}
+    views = {group: best.costs.views(group, best.positions) for group in np.flatnonzero(groups.free).tolist()}
     sizes = {group: sum(len(view.rows.indices) for view in own) for group, own in views.items()}
     for group, size in sizes.items():
         if size == 0:
             continue
-        own = best.costs.views(group, best.places)
+        own = best.costs.views(group, best.positions)
         start, end = int(groups.starts[group]), int(groups.starts[group + 1])
         rng = np.random.default_rng((request.seed, group))
-        found = anneal_places(own, end - start, request.seconds * size / sum(sizes.values()), rng)
-        places = best.places.copy()
-        # views count neurons by the place they had
-        places[start:end] = found.best[best.places[start:end]]
-        best.offer(f"annealed group {group}", places, found.trace, further=True)
+        found = anneal_positions(own, end - start, request.seconds * size / sum(sizes.values()), rng)
+        positions = best.positions.copy()
+        # views count neurons by the position they had
+        positions[start:end] = found.best[best.positions[start:end]]
+        best.offer(f"annealed group {group}", positions, found.trace, further=True)

@@ -1,4 +1,4 @@
-"""Simulated annealing of the places of one group's neurons: two of them swap, and only their cells are counted anew."""
+"""Simulated annealing of the positions of a group's neurons: two swap, and only their cells are counted anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from redpebble.sparse.csr import CsrPattern, Indices
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.neuron_order.views import MOST_CELLS, View, cells, levels, view_cost
 
 HOTTEST: Final = 0.3
@@ -57,7 +57,7 @@ class Tables(NamedTuple):
     counts: Counts
 
 
-class PlacesState:
+class PositionState:
     """The order of a group's neurons while it is annealed, and the best one so far."""
 
     def __init__(self, views: Sequence[View], size: int) -> None:
@@ -95,24 +95,24 @@ class PlacesState:
             self._best[:], self._best_cost = self._order, self._cost
 
     def best(self) -> Indices:
-        """Return the places of the best order, [neurons of the group]."""
-        return _places(self._best)
+        """Return the positions of the best order, [neurons of the group]."""
+        return _positions(self._best)
 
     def go_back(self) -> None:
         """Continue from the best order."""
         self._order[:] = self._best
-        self._tables = self._tables._replace(counts=_counts(self._views, _places(self._order)))
+        self._tables = self._tables._replace(counts=_counts(self._views, _positions(self._order)))
         self._cost = self._best_cost
 
 
-def anneal_places(
+def anneal_positions(
     views: Sequence[View], size: int, seconds: float, rng: np.random.Generator
 ) -> AnnealingResult[Indices]:
-    """Return the best places of a group's neurons, what they cost, and the trace.
+    """Return the best positions of a group's neurons, what they cost, and the trace.
 
-    The same seed gives the same places: `seconds` is a number of proposals that take about as long.
+    The same seed gives the same positions: `seconds` is a number of proposals that take about as long.
     """
-    state = PlacesState(views, size)
+    state = PositionState(views, size)
     moved = 4 * state.connection_count / max(1, size) + 20
     proposals = int(seconds * CONNECTIONS_A_SECOND / moved)
     if proposals < 1 or size < 2 or state.connection_count == 0:
@@ -121,14 +121,14 @@ def anneal_places(
     return anneal_blocks(state, plan, rng)
 
 
-def _places(order: Indices) -> Indices:
-    places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.arange(len(order))
-    return places
+def _positions(order: Indices) -> Indices:
+    positions = np.empty(len(order), dtype=np.int64)
+    positions[order] = np.arange(len(order))
+    return positions
 
 
-def _tables(views: Sequence[View], places: Indices) -> Tables:
-    size = len(places)
+def _tables(views: Sequence[View], positions: Indices) -> Tables:
+    size = len(positions)
     row_count = np.array([view.rows.row_count for view in views], dtype=np.int64)
     first_row = np.cumsum(row_count) - row_count
     members = [view.rows.indices for view in views]
@@ -161,12 +161,12 @@ def _tables(views: Sequence[View], places: Indices) -> Tables:
             np.array([view.block for view in views], dtype=np.int64),
             prices,
         ),
-        _counts(views, places),
+        _counts(views, positions),
     )
 
 
-def _counts(views: Sequence[View], places: Indices) -> Counts:
-    counts = [cells(view, places) for view in views]
+def _counts(views: Sequence[View], positions: Indices) -> Counts:
+    counts = [cells(view, positions) for view in views]
     raised = [levels(view, count).ravel() for view, count in zip(views, counts, strict=True) if view.shares_visits]
     none = np.zeros(0, dtype=np.int64)
     return Counts(np.concatenate([none, *(count.ravel() for count in counts)]), np.concatenate([none, *raised]))

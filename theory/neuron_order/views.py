@@ -61,10 +61,10 @@ class View(NamedTuple):
         return self.price * -(-np.arange(min(self.block, self.rows.column_count) + 2) // self.most)
 
 
-def cells(view: View, places: Indices) -> Indices:
-    """Return the connections that each row has in each block, [rows, blocks], for places [neurons of the group]."""
+def cells(view: View, positions: Indices) -> Indices:
+    """Return the connections that each row has in each block, [rows, blocks], for positions [neurons of the group]."""
     row = np.repeat(np.arange(view.rows.row_count), np.diff(view.rows.pointers))
-    block = (view.start + places[view.rows.indices]) // view.block
+    block = (view.start + positions[view.rows.indices]) // view.block
     counts = np.bincount(row * view.block_count + block, minlength=view.rows.row_count * view.block_count)
     return counts.reshape(view.rows.row_count, view.block_count)
 
@@ -80,8 +80,8 @@ def levels(view: View, counts: Indices) -> Indices:
     return summed
 
 
-def view_cost(view: View, places: Indices) -> int:
-    """Return the price of the places for a view."""
-    counts = cells(view, places)
+def view_cost(view: View, positions: Indices) -> int:
+    """Return the price of the positions for a view."""
+    counts = cells(view, positions)
     table = view.table()
     return int(table[levels(view, counts)].sum() if view.shares_visits else table[counts].sum())

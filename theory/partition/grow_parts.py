@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.partition.balance import dealt_by_weight
 from redpebble.theory.partition.hypergraph import LayerHypergraph
 from redpebble.theory.partition.partition import Owners

@@ -20,6 +20,9 @@ Owners = NDArray[np.int32]
 """The part of every neuron of a level."""
 
 
+FREE = -1
+"""In place of an owner: who owns the input is chosen afterwards, by `owners_of_inputs`."""
+
 LayerPattern = CsrPattern[np.integer]
 """The connections of a layer, [outputs, inputs]."""
 
@@ -173,6 +176,31 @@ def imbalance_of(connections: NDArray[np.int64]) -> float:
     """Return by how much the fullest of the parts is above their mean: 0.03 is 3 %."""
     total = int(connections.sum())
     return float(connections.max()) * len(connections) / total - 1 if total else 0.0
+
+
+def free_inputs(width: int) -> Owners:
+    """Return the owners of inputs that are still to be chosen."""
+    return np.full(width, FREE, dtype=np.int32)
+
+
+def owners_of_inputs(pattern: LayerPattern, output_owners: Owners, part_count: int) -> Owners:
+    """Return for each input of a layer a part that uses it; of several the one that owns fewest so far.
+
+    An input that U parts use is sent to U - 1 of them when one of these owns it, whichever, and to U otherwise. Where
+    every part uses every input the inputs are contiguous slices.
+    """
+    uses = used_by(pattern, output_owners, part_count)
+    users = uses.sum(axis=1)
+    if np.all(users == part_count):
+        return slices(pattern.column_count, part_count)
+    owners = np.argmax(uses, axis=1).astype(np.int32)
+    loads = np.bincount(owners[users == 1], minlength=part_count)
+    uses[users == 0] = True
+    for number in np.flatnonzero(users != 1):
+        parts = np.flatnonzero(uses[number])
+        owners[number] = parts[np.argmin(loads[parts])]
+        loads[owners[number]] += 1
+    return owners
 
 
 def traffic(patterns: Sequence[LayerPattern], partition: Partition) -> tuple[LayerTraffic, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.partition.partition import Owners
 
 DRAWS = 6

@@ -17,9 +17,17 @@ import numpy as np
 from redpebble.theory.partition.balance import most_connections
 from redpebble.theory.partition.grow_parts import grow_parts
 from redpebble.theory.partition.hypergraph import layer_hypergraph
-from redpebble.theory.partition.input_owners import FREE, owners_of_inputs
 from redpebble.theory.partition.match_parts import match_parts
-from redpebble.theory.partition.partition import LayerPattern, Owners, Partition, random_rows, slices, traffic
+from redpebble.theory.partition.partition import (
+    FREE,
+    LayerPattern,
+    Owners,
+    Partition,
+    owners_of_inputs,
+    random_rows,
+    slices,
+    traffic,
+)
 from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling, cost_of_parts
 
 _MOST_ENTRIES = 1 << 29
@@ -79,7 +87,7 @@ def find_partition(
 ) -> Partition:
     """Return a partition of a chain; the inputs are contiguous slices unless their owners are given.
 
-    Where these are `FREE`, for all inputs, they are chosen in the end, see `redpebble.theory.partition.input_owners`.
+    Where these are `FREE`, for all inputs, they are chosen in the end, see `owners_of_inputs`.
 
     Raises:
         ValueError: no layer, a layer whose inputs are not the outputs before it, or owners of other inputs.

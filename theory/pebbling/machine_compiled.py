@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.max_tree import PlaceSet, clear, empty_place_set, is_marked, largest, mark
 

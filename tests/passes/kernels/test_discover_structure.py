@@ -24,7 +24,7 @@ from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.bands_and_components import Components, Connectivity
 from redpebble.sparse.patterns.similar_rows import first_alike
 from tests.support.lowering_modules import function, linear_layer
-from tests.support.patterns import Mask, company_of, rows_of, shuffled
+from tests.support.patterns import Mask, rows_of, sample_of, shuffled
 
 
 def facts(mask: Mask) -> dict[str, dict[str, int]]:
@@ -32,12 +32,12 @@ def facts(mask: Mask) -> dict[str, dict[str, int]]:
 
 
 def facts_of_rows(rows: CsrPattern) -> dict[str, dict[str, int]]:
-    found, _ = facts_of(rows, first_alike(rows), company_of(rows), np.random.default_rng(0))
+    found, _ = facts_of(rows, first_alike(rows), sample_of(rows), np.random.default_rng(0))
     return {fact.kind.data: fact.by_name for fact in found}
 
 
 def connectivity(rows: CsrPattern) -> Connectivity:
-    return Connectivity(rows, company_of(rows))
+    return Connectivity(rows, sample_of(rows))
 
 
 def banded(width: int, reach: int, density: float = 0.6) -> Mask:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redpebble.models.structured import blocks, panels
 from redpebble.sparse.patterns.hidden_blocks import alike_inputs, row_groups, usual_height
 from redpebble.sparse.patterns.similar_rows import first_alike
-from tests.support.patterns import company_of, rows_of, shuffled
+from tests.support.patterns import rows_of, sample_of, shuffled
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(4, 1), (16, 1), (4, 4), (1, 8), (8, 2)])
@@ -22,7 +22,7 @@ def test_shuffled_groups_of_v_n_m_are_found_with_their_rows() -> None:
     order = np.random.default_rng(2).permutation(1024)
     mask = panels(1024, np.random.default_rng(1))[order]
     rows = rows_of(mask[:, np.random.default_rng(3).permutation(1024)])
-    found = row_groups(rows, company_of(rows), np.random.default_rng(0))
+    found = row_groups(rows, sample_of(rows), np.random.default_rng(0))
     assert found is not None
     assert found.height == 16
     assert found.fill == pytest.approx(0.5, abs=0.02)
@@ -37,7 +37,7 @@ def test_random_masks_have_no_blocks_and_no_groups(density: float) -> None:
     for mask in (rng.random((512, 512)) < density, rng.random((512, 512)) < density * 2 * rng.random(512)):
         rows = rows_of(mask)
         assert usual_height(first_alike(rows), np.flatnonzero(rows.lengths)) == 1
-        assert row_groups(rows, company_of(rows), np.random.default_rng(0)) is None
+        assert row_groups(rows, sample_of(rows), np.random.default_rng(0)) is None
 
 
 @settings(max_examples=40, deadline=None)

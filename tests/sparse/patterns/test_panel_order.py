@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.sparse.patterns.panel_order import shared_inputs_order
+from redpebble.sparse.patterns.similar_rows import shared_inputs_order
 from tests.support.patterns import rows_of
 
 

@@ -12,7 +12,7 @@ from redpebble.sparse.patterns.similar_rows import (
     shared_inputs,
     similar_rows,
 )
-from tests.support.patterns import Mask, company_of, rows_of
+from tests.support.patterns import Mask, rows_of, sample_of
 
 
 def shared_mask(density: float, share: float, rng: np.random.Generator, width: int = 512) -> tuple[Mask, float]:
@@ -24,7 +24,7 @@ def shared_mask(density: float, share: float, rng: np.random.Generator, width: i
 
 def shared_share(mask: Mask) -> float:
     rows = rows_of(mask)
-    panels = panels_of(rows, first_alike(rows), company_of(rows), np.random.default_rng(0))
+    panels = panels_of(rows, first_alike(rows), sample_of(rows), np.random.default_rng(0))
     return sum(len(panel.rows) * panel.shared for panel in panels) / mask.sum()
 
 
@@ -35,7 +35,7 @@ def test_panels_are_disjoint_and_what_they_say_is_shared_is(seed: int, density: 
     mask = np.repeat(rng.random((5, 30)) < density, copies, axis=0)
     mask ^= rng.random(mask.shape) < 0.02
     rows = rows_of(mask)
-    panels = panels_of(rows, first_alike(rows), company_of(rows), np.random.default_rng(1))
+    panels = panels_of(rows, first_alike(rows), sample_of(rows), np.random.default_rng(1))
     listed = [row for panel in panels for row in panel.rows]
     assert len(listed) == len(set(listed))
     assert [len(panel.rows) for panel in panels] == sorted((len(panel.rows) for panel in panels), reverse=True)
@@ -60,7 +60,7 @@ def test_shuffled_panels_are_found_exactly(height: int, density: float) -> None:
     rng = np.random.default_rng(height)
     mask = np.repeat(rng.random((512 // height, 512)) < density, height, axis=0)[rng.permutation(512)]
     rows = rows_of(mask)
-    panels = panels_of(rows, first_alike(rows), company_of(rows), np.random.default_rng(0))
+    panels = panels_of(rows, first_alike(rows), sample_of(rows), np.random.default_rng(0))
     assert len(panels) == 64
     assert all(
         panel.shared == mask[panel.rows[0]].sum() == mask[list(panel.rows)].any(axis=0).sum() for panel in panels
@@ -82,5 +82,5 @@ def test_random_masks_have_hardly_any_panels(density: float) -> None:
 
 def test_few_rows_and_empty_ones_are_in_no_class() -> None:
     empty = rows_of(np.zeros((9, 4), dtype=bool))
-    assert panels_of(empty, first_alike(empty), company_of(empty), np.random.default_rng(0)) == []
+    assert panels_of(empty, first_alike(empty), sample_of(empty), np.random.default_rng(0)) == []
     assert similar_rows(empty, np.arange(1), np.random.default_rng(0)) == []

@@ -41,7 +41,7 @@ def test_dealt_neurons_make_blocks_of_about_equal_counts() -> None:
     mask = rng.random((100, 400)) < chance[:, None] / chance.max()
     groups = chain_groups([np.ones((3, 100), dtype=bool), mask])
     for numbers, spread in ((dealt_numbers(groups, 16), 0.1), (count_numbers(groups), 0.5)):
-        counts = outgoing_counts(groups)[3:103][groups.order_of(1, groups.places_by(numbers))]
+        counts = outgoing_counts(groups)[3:103][groups.order_of(1, groups.positions_by(numbers))]
         sums = counts[:96].reshape(6, 16).sum(axis=1)
         assert (sums.std() / sums.mean() < spread) == (spread < 0.5)
     assert np.all(np.diff(counts) <= 0)
@@ -51,7 +51,7 @@ def test_neurons_that_read_the_same_come_together() -> None:
     rng = np.random.default_rng(0)
     mask = np.repeat(rng.random((200, 25)) < 0.1, 8, axis=1)
     groups = chain_groups([*shuffled([mask], rng), np.ones((200, 2), dtype=bool)])
-    order = groups.order_of(1, groups.places_by(support_numbers(groups, rng)))
+    order = groups.order_of(1, groups.positions_by(support_numbers(groups, rng)))
     columns = mask_columns(groups.weights[0].rows.indices, groups.weights[0].rows.pointers, order)
     assert sum(first != second for first, second in itertools.pairwise(columns)) == 24
 
@@ -65,6 +65,6 @@ def test_the_spectral_order_puts_a_path_of_neurons_in_line() -> None:
     masks = [np.abs(np.subtract.outer(np.arange(60), np.arange(60))) < 4] * 3
     groups = chain_groups(masks)
     start = 60 * np.tile(np.arange(60), 4) + rng.integers(-600, 600, 240)
-    order = groups.order_of(1, groups.places_by(spectral_numbers(groups, start)))
-    rough = groups.order_of(1, groups.places_by(start))
+    order = groups.order_of(1, groups.positions_by(spectral_numbers(groups, start)))
+    rough = groups.order_of(1, groups.positions_by(start))
     assert np.abs(np.diff(order)).sum() < 0.5 * np.abs(np.diff(rough)).sum()

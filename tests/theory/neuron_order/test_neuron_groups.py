@@ -19,20 +19,20 @@ def test_an_order_permutes_the_rows_and_columns_of_every_weight(
     rng = np.random.default_rng(seed)
     masks = [rng.random(shape) < density for shape in itertools.pairwise(sizes)]
     groups = chain_groups(masks)
-    places = groups.places_by(rng.random(groups.neuron_count))
+    positions = groups.positions_by(rng.random(groups.neuron_count))
     for number, (mask, weight) in enumerate(zip(masks, groups.weights, strict=True)):
-        rows = weight.ordered(places)
-        inputs, outputs = (groups.order_of(group, places) for group in (number, number + 1))
+        rows = weight.ordered(positions)
+        inputs, outputs = (groups.order_of(group, positions) for group in (number, number + 1))
         expected = mask[inputs][:, outputs]
         assert np.array_equal(np.diff(rows.pointers), expected.sum(axis=0))
         assert np.array_equal(rows.indices, np.nonzero(expected.T)[1])
     for pinned in (0, 3):
-        assert np.array_equal(groups.order_of(pinned, places), np.arange(sizes[pinned]))
+        assert np.array_equal(groups.order_of(pinned, positions), np.arange(sizes[pinned]))
 
 
 def test_equal_numbers_leave_neurons_in_their_order() -> None:
     groups = chain_groups([np.ones((3, 5), dtype=bool), np.ones((5, 2), dtype=bool)])
-    assert np.array_equal(groups.places_by(np.zeros(10, dtype=np.int64)), groups.identity())
+    assert np.array_equal(groups.positions_by(np.zeros(10, dtype=np.int64)), groups.identity())
 
 
 def test_groups_cover_their_neurons() -> None:

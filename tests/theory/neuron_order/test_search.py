@@ -12,7 +12,7 @@ from redpebble.kernels.work import Layer
 from redpebble.theory.neuron_order.graph_orders import MOST_IN_PASS, cuthill_mckee_numbers, pass_numbers
 from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
 from redpebble.theory.neuron_order.search import GRAPH_ORDERS, Reordering, Request, reorder
-from redpebble.theory.neuron_order.swap_annealing import PlacesState, anneal_places
+from redpebble.theory.neuron_order.swap_annealing import PositionState, anneal_positions
 from redpebble.theory.neuron_order.views import View, view_cost
 from tests.support.hidden_structure import band, blocks, chain_groups, rows_of, shuffled
 
@@ -29,7 +29,7 @@ def views_of(rng: np.random.Generator, size: int) -> list[View]:
 def test_the_price_after_swaps_is_that_of_the_places_counted_anew(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     views = views_of(rng, size)
-    state = PlacesState(views, size)
+    state = PositionState(views, size)
     assert state.cost == sum(view_cost(view, np.arange(size)) for view in views)
     state.run(rng.random((50, 5)), 300.0)
     state.go_back()
@@ -41,10 +41,12 @@ def test_the_price_after_swaps_is_that_of_the_places_counted_anew(seed: int, siz
 
 def test_annealing_is_the_same_for_the_same_seed_and_better_with_time() -> None:
     views = views_of(np.random.default_rng(0), 64)
-    one, again, long = (anneal_places(views, 64, seconds, np.random.default_rng(7)) for seconds in (0.002, 0.002, 0.05))
+    one, again, long = (
+        anneal_positions(views, 64, seconds, np.random.default_rng(7)) for seconds in (0.002, 0.002, 0.05)
+    )
     assert np.array_equal(one.best, again.best)
     assert long.cost <= one.cost < sum(view_cost(view, np.arange(64)) for view in views)
-    assert not anneal_places(views, 64, 0.0, np.random.default_rng(7)).trace
+    assert not anneal_positions(views, 64, 0.0, np.random.default_rng(7)).trace
 
 
 def found(groups: NeuronGroups, **options: object) -> Reordering:
@@ -54,11 +56,11 @@ def found(groups: NeuronGroups, **options: object) -> Reordering:
     return reorder(groups, layers, Request(**options))  # pyright: ignore[reportArgumentType]
 
 
-def spans(groups: NeuronGroups, places: np.ndarray) -> float:
+def spans(groups: NeuronGroups, positions: np.ndarray) -> float:
     """How far apart the inputs of an output stand, mean of the weights between hidden layers."""
     means: list[float] = []
     for weight in groups.weights[1:-1]:
-        rows = weight.ordered(places)
+        rows = weight.ordered(positions)
         means.append(float(np.mean(rows.indices[rows.pointers[1:] - 1] - rows.indices[rows.pointers[:-1]])))
     return float(np.mean(means))
 
@@ -72,7 +74,7 @@ def test_shuffled_bands_and_blocks_are_recovered_across_layers(kind: str) -> Non
     result = found(groups)
     assert result.name in GRAPH_ORDERS
     assert (
-        spans(groups, result.places)
+        spans(groups, result.positions)
         < (2.5 * 32 if kind == "band" else 1.1 * 64)
         < spans(groups, groups.identity()) / 10
     )
@@ -89,10 +91,10 @@ def test_no_order_is_predicted_to_be_slower_than_what_came(seed: int, seconds: f
     for orders in (None, tuple(GRAPH_ORDERS), ("counts", "dealt")):
         result, again = (found(groups, seconds=seconds, orders=orders, seed=seed) for _ in range(2))
         assert all(result.after[batch] <= time for batch, time in result.before.items())
-        assert np.array_equal(result.places, again.places)
+        assert np.array_equal(result.positions, again.positions)
         assert result.tried == again.tried
         for pinned in (0, 3):
-            assert np.array_equal(groups.order_of(pinned, result.places), np.arange(sizes[pinned]))
+            assert np.array_equal(groups.order_of(pinned, result.positions), np.arange(sizes[pinned]))
 
 
 def test_random_masks_are_not_ordered_by_their_graph() -> None:
@@ -117,8 +119,8 @@ def test_a_shuffled_butterfly_runs_in_passes() -> None:
     groups = chain_of_pairs(masks, rng)
     numbers = pass_numbers(groups, cuthill_mckee_numbers(groups))
     assert numbers is not None
-    places = groups.places_by(numbers)
-    rows = groups.weights[3].ordered(places)
+    positions = groups.positions_by(numbers)
+    rows = groups.weights[3].ordered(positions)
     assert np.abs(rows.indices[::2] - np.arange(width)).max() <= MOST_IN_PASS
 
 

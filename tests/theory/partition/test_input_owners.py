@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.partition.input_owners import free_inputs, owners_of_inputs
-from redpebble.theory.partition.partition import Owners, dense_pattern, layer_traffic, slices
+from redpebble.theory.partition.partition import (
+    Owners,
+    dense_pattern,
+    free_inputs,
+    layer_traffic,
+    owners_of_inputs,
+    slices,
+)
 from redpebble.theory.partition.search import PartitionRequest, find_partition
 
 

@@ -8,12 +8,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup
+from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
 from redpebble.theory.pebbling.bounds.segment_bound import Crowding
 from redpebble.theory.pebbling.bounds.separator_bound import Weighting
 
 
-def dense(group: RoleGroup) -> NDArray[np.bool_]:
+def dense(group: IntervalGroup) -> NDArray[np.bool_]:
     matrix = np.zeros(group.shape, dtype=np.bool_)
     matrix[group.rows, group.columns] = True
     return matrix
@@ -24,7 +24,7 @@ def subsets(count: int) -> Iterator[list[int]]:
         yield from (list(chosen) for chosen in combinations(range(count), size))
 
 
-def exact_weighting(group: RoleGroup) -> Weighting:
+def exact_weighting(group: IntervalGroup) -> Weighting:
     """Equal measures, and exactly what each number of right roles lets left roles miss."""
     matrix = dense(group)
     lefts, rights = group.shape
@@ -38,7 +38,7 @@ def exact_weighting(group: RoleGroup) -> Weighting:
     return Weighting(np.full(lefts, 1 / lefts), np.full(rights, 1 / rights), missing)
 
 
-def exact_crowding(group: RoleGroup) -> Crowding:
+def exact_crowding(group: IntervalGroup) -> Crowding:
     """Exactly the most connections among s source and t target roles."""
     matrix = dense(group).astype(np.int64)
     sources, targets = group.shape

@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup, joint_group, role_groups
-from redpebble.theory.pebbling.bounds.segment_bound import role_crowding, segment_excess
+from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup, interval_groups, joint_group
+from redpebble.theory.pebbling.bounds.segment_bound import interval_crowding, segment_excess
 from redpebble.theory.pebbling.bounds.separator_bound import Weighting, separator_excess
 from redpebble.theory.pebbling.bounds.spectral_weighting import (
     degree_weights,
@@ -88,9 +88,9 @@ def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[Ins
         if capacity < 3:
             raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
     least = lower_bound(network)
-    alike = _alike(role_groups(network))
+    alike = _alike(interval_groups(network))
     groups = [(_weighted(group), count) for group, count in alike]
-    crowdings = [(role_crowding(group), count) for group, count in alike]
+    crowdings = [(interval_crowding(group), count) for group, count in alike]
     joint = _weighted(joint_group(network))
     bounds: list[InstanceBound] = []
     for slots in (capacity - 1 for capacity in capacities):
@@ -105,9 +105,9 @@ def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[Ins
     return bounds
 
 
-def _alike(groups: Sequence[RoleGroup]) -> list[tuple[RoleGroup, int]]:
+def _alike(groups: Sequence[IntervalGroup]) -> list[tuple[IntervalGroup, int]]:
     """Return groups that differ, and how often each occurs: a butterfly has very many small ones."""
-    found: dict[bytes, tuple[RoleGroup, int]] = {}
+    found: dict[bytes, tuple[IntervalGroup, int]] = {}
     for group in groups:
         digest = hashlib.sha256(repr(group.shape).encode())
         for array in (group.rows, group.columns, group.left_costs, group.right_costs):
@@ -120,11 +120,11 @@ def _alike(groups: Sequence[RoleGroup]) -> list[tuple[RoleGroup, int]]:
 class _WeightedGroup(NamedTuple):
     """A group, and some weightings of it; none for a group too large to weigh."""
 
-    group: RoleGroup
+    group: IntervalGroup
     weightings: list[Weighting]
 
 
-def _weighted(group: RoleGroup) -> _WeightedGroup:
+def _weighted(group: IntervalGroup) -> _WeightedGroup:
     if not is_within_reach(group) or len(group.rows) == 0:
         return _WeightedGroup(group, [])
     weights = (equalising_weights(group), *(degree_weights(group, power) for power in _DEGREE_POWERS))
@@ -132,7 +132,7 @@ def _weighted(group: RoleGroup) -> _WeightedGroup:
 
 
 def _few_can_stay(weighted: _WeightedGroup, slots: int) -> int:
-    """The best separator bound over the weightings; 0 without any, and where all roles fit into the slots."""
+    """The best separator bound over the weightings; 0 without any, and where all intervals fit into the slots."""
     group, excess = weighted.group, 0
     for weighting in weighted.weightings:
         transposed = Weighting(weighting.right, weighting.left, weighting.missing)

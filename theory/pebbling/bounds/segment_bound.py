@@ -1,22 +1,21 @@
-"""Segments: between two moments only so many connections can run as the roles that begin in between allow.
+"""Segments: between two moments only so many connections can run as the intervals that begin in between allow.
 
 Proof. Take a run and drop the residencies in which no connection runs; let each connection run as soon as its source is
 final and both ends are resident. Neither adds a transfer: a partial sum changes in no residency in which it did not
-change before. Count a *start* for every residency of a role (see `roles.py`) in which a connection of it runs, with
-weight 2 for a target role and 1 for a source role, and cut the run into segments, each as long as the weight of its
-starts is at most X; a cut lies where the connection that starts a role runs, so that its weight takes one of the M
-slots. In one segment let x source and n target starts lie, x + 2 n <= X, and let s0 source and t0 target roles have
-started before and still be resident: s0 + t0 <= K = M - 1, since a neuron's source role starts after its target role
-ends. A connection between two of the latter ran when the second of them started. So with E(s, t) at least the most
-connections between s sources and t targets, the segment runs at most
+change before. Count a *start* for every residency of an interval (see `live_intervals.py`) in which a connection of it
+runs, with weight 2 for a target interval and 1 for a source interval, and cut the run into segments, each as long as
+the weight of its starts is at most X; a cut lies where the connection that starts an interval runs, so that its weight
+takes one of the M slots. In one segment let x source and n target starts lie, x + 2 n <= X, and let s0 source and t0
+target intervals have started before and still be resident: s0 + t0 <= K = M - 1, since a neuron's source interval
+starts after its target interval ends. A connection between two of the latter ran when the second of them started. So
+with E(s, t) at least the most connections between s sources and t targets, the segment runs at most
 
     G(X) = max over x, n, s0, t0 of min(E(s0 + x, t0 + n), E(x, t0 + n) + E(s0, n)).
 
 All segments but the last have starts of weight X - 1 or X. With W connections and q = ceil(W / G(X)), all starts weigh
 at least Y = min(q (X - 1), (q - 1) (X - 1) + min{y : G(y) >= W - (q - 1) G(X)}), and the excess is at least sum 2 (b -
-1) + sum (a - 1) = Y - 2 (target roles) - (source roles). Every X is valid; the best is taken. All this counts the roles
-and connections of one group only, so the bounds of several groups add up.
-Source: derived.
+1) + sum (a - 1) = Y - 2 (target intervals) - (source intervals). Every X is valid; the best is taken. All this counts
+the intervals and connections of one group only, so the bounds of several groups add up. Source: derived.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup
+from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
 from redpebble.theory.pebbling.bounds.spectral_weighting import is_within_reach, largest_deviation
 
 Counts = NDArray[np.int64]
@@ -35,9 +34,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Crowding:
-    """How many connections few roles can have among them.
+    """How many connections few intervals can have among them.
 
-    `most(s, t)` is at least the number of connections between any s source and t target roles, for arrays of equal
+    `most(s, t)` is at least the number of connections between any s source and t target intervals, for arrays of equal
     shape; it decreases in neither.
     """
 
@@ -62,8 +61,8 @@ def segment_excess(crowding: Crowding, slots: int) -> int:
     return max(0, heaviest - starts)
 
 
-def role_crowding(group: RoleGroup) -> Crowding:
-    """E for a role group: the least of s t, the sums of the largest degrees, and p s t + d sqrt(s t).
+def interval_crowding(group: IntervalGroup) -> Crowding:
+    """E for an interval group: the least of s t, the sums of the largest degrees, and p s t + d sqrt(s t).
 
     In the last, p is the density of the group and d the largest singular value of its matrix less p; it is left out for
     groups too large to know d.

@@ -1,31 +1,31 @@
-"""Few can stay: at any moment the roles that ended and those that have not begun share no connection.
+"""Few can stay: at any moment the intervals that ended and those that have not begun share no connection.
 
-Proof. Fix a run and a moment at which a connection runs, so that its weight takes one of the M slots. A role has
+Proof. Fix a run and a moment at which a connection runs, so that its weight takes one of the M slots. An interval has
 *ended* if all its connections have run, has *not begun* if none has, else it is *partial*. A connection between an
-ended and a not begun role would have run and not have run. A partial role either belongs to a resident neuron, and
-these are at most K = M - 1 roles (see `roles.py`), or its connections run in two residencies, and the run pays its
-cost. So
+ended and a not begun interval would have run and not have run. A partial interval either belongs to a resident neuron,
+and these are at most K = M - 1 intervals (see `live_intervals.py`), or its connections run in two residencies, and the
+run pays its cost. So
 
-    excess >= cost(partial roles that are not resident) at every moment, and the moment is ours to choose.
+    excess >= cost(partial intervals that are not resident) at every moment, and the moment is ours to choose.
 
-Give left and right roles measures mu that sum to 1 on each side, and let `missing(x)` be at least the measure of every
-left set that shares no connection with a right set of measure >= x. Write h and e for the measures that have not begun
-and that have ended. Then e_L <= missing(h_R) and h_L <= missing(e_R) at every moment. The balance (h_L + h_R) - (e_L +
-e_R) falls from 2 to -2 in steps of at most `step`, since a connection begins, ends, or both, one role on either side.
-At the first moment at which it is at most t it lies in (t - step, t], so that d = e_L - h_L = h_R - e_R - balance is
-known up to `step`, and
+Give left and right intervals measures mu that sum to 1 on each side, and let `missing(x)` be at least the measure of
+every left set that shares no connection with a right set of measure >= x. Write h and e for the measures that have not
+begun and that have ended. Then e_L <= missing(h_R) and h_L <= missing(e_R) at every moment. The balance (h_L + h_R) -
+(e_L + e_R) falls from 2 to -2 in steps of at most `step`, since a connection begins, ends, or both, one interval on
+either side. At the first moment at which it is at most t it lies in (t - step, t], so that d = e_L - h_L = h_R - e_R -
+balance is known up to `step`, and
 
     e_L + h_L <= min(1, missing(h_R) + missing(e_R), 2 missing(e_R) + d, 2 missing(h_R) - d),  and e_L + h_L >= |d|.
 
-For each h_R and e_R (cells of a grid) this bounds from below the measure p_L = 1 - e_L - h_L of the partial left roles;
-p_R = 1 - e_R - h_R.
+For each h_R and e_R (cells of a grid) this bounds from below the measure p_L = 1 - e_L - h_L of the partial left
+intervals; p_R = 1 - e_R - h_R.
 
-It remains to bound the cost of partial roles of these measures, K of them free. For prices alpha, beta >= 0 of a unit
-of left and of right measure let w(r) be the price of role r. For the residents R and the others D
+It remains to bound the cost of partial intervals of these measures, K of them free. For prices alpha, beta >= 0 of a
+unit of left and of right measure let w(r) be the price of interval r. For the residents R and the others D
 
     alpha p_L + beta p_R <= sum over R and D of w <= cost(D) + sum_R min(w, cost) + sum_{R, D} max(w - cost, 0)
 
-    cost(D) >= alpha p_L + beta p_R - (the K largest min(w, cost)) - (the sum over all roles of max(w - cost, 0)).
+    cost(D) >= alpha p_L + beta p_R - (the K largest min(w, cost)) - (the sum over all intervals of max(w - cost, 0)).
 
 The left side is known before the prices are chosen, so the best prices count, for the worst cell, at the best t.
 Source: derived.
@@ -40,7 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup
+from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
 
 Floats = NDArray[np.float64]
 _PRICE_FACTORS = np.array([0.0, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0])
@@ -50,7 +50,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """Measures of the roles, each side summing to 1, and an upper bound on what a left set can miss.
+    """Measures of the intervals, each side summing to 1, and an upper bound on what a left set can miss.
 
     `missing` maps right measures, shape [any], to left measures of the same shape, and does not increase.
     """
@@ -70,7 +70,7 @@ class _Cells:
 
 @dataclass(frozen=True)
 class _Partial:
-    """Least measures of partial roles, shape [cells not begun, cells ended], and which cells no run can be in."""
+    """Least measures of partial intervals, shape [cells not begun, cells ended], and which cells no run can be in."""
 
     left: Floats
     right: Floats
@@ -92,11 +92,11 @@ class _Moment(NamedTuple):
     cells: _Cells
 
 
-def separator_excess(group: RoleGroup, slots: int, weighting: Weighting) -> int:
+def separator_excess(group: IntervalGroup, slots: int, weighting: Weighting) -> int:
     """Rows that every run moves beyond one read of each neuron and one write of each output.
 
     Args:
-        group: roles and their costs.
+        group: intervals and their costs.
         slots: K = M - 1, neurons that fast memory holds.
         weighting: measures and what can be missed.
     """
@@ -126,7 +126,7 @@ def _least_cost(partial: _Partial, prices: list[_Prices]) -> float:
     return float(best.min())
 
 
-def _least_partial(group: RoleGroup, weighting: Weighting, moment: _Moment) -> _Partial:
+def _least_partial(group: IntervalGroup, weighting: Weighting, moment: _Moment) -> _Partial:
     """What must be partial at the first moment at which the balance is at most the threshold."""
     threshold, cells = moment
     missed = weighting.missing(cells.lows)
@@ -141,15 +141,15 @@ def _least_partial(group: RoleGroup, weighting: Weighting, moment: _Moment) -> _
     return _Partial(1.0 - whole, right, too_many | (whole < least_difference - _ROUNDING))
 
 
-def _largest_step(group: RoleGroup, weighting: Weighting) -> float:
-    """The most that one connection lowers the balance: a role of one connection begins and ends at once."""
+def _largest_step(group: IntervalGroup, weighting: Weighting) -> float:
+    """The most that one connection lowers the balance: an interval of one connection begins and ends at once."""
     left_falls = weighting.left * np.where(np.bincount(group.rows, minlength=group.shape[0]) == 1, 2, 1)
     right_falls = weighting.right * np.where(np.bincount(group.columns, minlength=group.shape[1]) == 1, 2, 1)
     return float(np.max(left_falls[group.rows] + right_falls[group.columns]))
 
 
 def _cells(measures: Floats, count: int) -> _Cells:
-    """The measures that a right set can have: exact multiples if all roles measure the same, else `count` cells."""
+    """The measures that a right set can have: exact multiples if all intervals measure the same, else `count` cells."""
     if _is_uniform(measures) and len(measures) <= 2 * count:
         exact = np.arange(len(measures) + 1) / len(measures)
         return _Cells(exact, exact)
@@ -162,13 +162,13 @@ def _is_uniform(measures: Floats) -> bool:
 
 
 def _prices(costs: NDArray[np.int64], measures: Floats) -> list[float]:
-    """Prices at which a role of usual measure is worth about a cost that occurs on its side, and 0."""
+    """Prices at which an interval of usual measure is worth about a cost that occurs on its side, and 0."""
     factors = np.array([0.0, 0.5, 1.0, 2.0]) if _is_uniform(measures) else _PRICE_FACTORS
     return np.unique(np.outer(factors, np.unique(costs)) / float(np.median(measures))).tolist()
 
 
-def _forgiven(group: RoleGroup, slots: int, worth: Floats) -> float:
-    """What the residents cover, and what roles are worth beyond their cost."""
+def _forgiven(group: IntervalGroup, slots: int, worth: Floats) -> float:
+    """What the residents cover, and what intervals are worth beyond their cost."""
     costs = np.concatenate((group.left_costs, group.right_costs)).astype(np.float64)
     capped = np.minimum(worth, costs)
     residents = np.partition(capped, len(capped) - slots)[len(capped) - slots :] if slots < len(capped) else capped

@@ -1,6 +1,6 @@
-"""What a set of roles can miss, from singular values: the expander mixing argument for a weighted bipartite graph.
+"""What a set of intervals can miss, from singular values: the expander mixing argument for a weighted bipartite graph.
 
-Put weights w > 0 on the connections, sum 1, and let mu be the weight at each role. B = D_L^(-1/2) w D_R^(-1/2) has
+Put weights w > 0 on the connections, sum 1, and let mu be the weight at each interval. B = D_L^(-1/2) w D_R^(-1/2) has
 largest singular value 1, with vectors sqrt(mu); let s be the second. For sets S, T without a connection between them
 
     0 = w(S, T) = mu(S) mu(T) + x' B y,  |x' B y| <= s |x| |y|,  |x|^2 = mu(S) (1 - mu(S)),  |y|^2 = mu(T) (1 - mu(T)),
@@ -17,28 +17,28 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup
+from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
 from redpebble.theory.pebbling.bounds.separator_bound import Floats, Weighting
 
-# Roles on the left times on the right: the solver works on dense matrices, 1500 x 1500 take about 0.5 s and 40 MB.
+# Intervals on the left times on the right: the solver works on dense matrices, 1500 x 1500 take about 0.5 s and 40 MB.
 LARGEST_AREA = 2_250_000
 _MARGIN = 1e-9
 # Rounds of Sinkhorn's scaling.
 _ROUNDS = 20
 
 
-def is_within_reach(group: RoleGroup) -> bool:
+def is_within_reach(group: IntervalGroup) -> bool:
     """Whether the group is small enough for the dense solver."""
     return group.shape[0] * group.shape[1] <= LARGEST_AREA
 
 
-def degree_weights(group: RoleGroup, power: float) -> Floats:
+def degree_weights(group: IntervalGroup, power: float) -> Floats:
     """A weight for each connection: the product of the degrees of its ends to the power `power`."""
     lefts, rights = np.bincount(group.rows), np.bincount(group.columns)
     return (lefts[group.rows] * rights[group.columns]).astype(np.float64) ** power
 
 
-def equalising_weights(group: RoleGroup) -> Floats:
+def equalising_weights(group: IntervalGroup) -> Floats:
     """A weight for each connection that makes the measures of each side nearly equal, where the group allows that."""
     weights = np.ones(len(group.rows))
     for _ in range(_ROUNDS):
@@ -47,7 +47,7 @@ def equalising_weights(group: RoleGroup) -> Floats:
     return weights
 
 
-def spectral_weighting(group: RoleGroup, connection_weights: Floats) -> Weighting:
+def spectral_weighting(group: IntervalGroup, connection_weights: Floats) -> Weighting:
     """The measures that positive weights of the connections give, and what they let a set miss.
 
     Raises:
@@ -66,7 +66,7 @@ def spectral_weighting(group: RoleGroup, connection_weights: Floats) -> Weightin
     return Weighting(left, right, missing)
 
 
-def largest_deviation(group: RoleGroup) -> float:
+def largest_deviation(group: IntervalGroup) -> float:
     """The largest singular value of the group's 0/1 matrix less its density, rounded up.
 
     Raises:
@@ -79,12 +79,12 @@ def largest_deviation(group: RoleGroup) -> float:
     return float(np.sqrt(max(0.0, largest) + _MARGIN * len(group.rows)))
 
 
-def _check_size(group: RoleGroup) -> None:
+def _check_size(group: IntervalGroup) -> None:
     if not is_within_reach(group):
-        raise ValueError(f"{group.shape[0]} x {group.shape[1]} roles are more than {LARGEST_AREA}")
+        raise ValueError(f"{group.shape[0]} x {group.shape[1]} intervals are more than {LARGEST_AREA}")
 
 
-def _dense(group: RoleGroup, entries: Floats) -> Floats:
+def _dense(group: IntervalGroup, entries: Floats) -> Floats:
     matrix = np.zeros(group.shape)
     matrix[group.rows, group.columns] = entries
     return matrix
@@ -98,7 +98,7 @@ def _sums(keys: NDArray[np.int64], weights: Floats, count: int) -> Floats:
     return np.bincount(keys, weights=weights, minlength=count).astype(np.float64)
 
 
-def _second_square(group: RoleGroup, entries: Floats) -> float:
+def _second_square(group: IntervalGroup, entries: Floats) -> float:
     """Square of the second singular value of the matrix of these entries, rounded up; 1 at most."""
     squares = np.linalg.eigvalsh(_smaller_gram(_dense(group, entries)))
     return min(1.0, float(squares[-2]) + _MARGIN) if len(squares) > 1 else _MARGIN

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.simple_orders import topological_places
+from redpebble.theory.pebbling.orders.simple_orders import topological_positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class TargetOrders:
 def natural_orders(network: NeuronGraph, open_count: int) -> TargetOrders:
     """Targets open and close in topological order: a window that slides over them."""
     targets = np.flatnonzero(network.in_degrees > 0).astype(np.int64)
-    targets = targets[np.argsort(topological_places(network)[targets])]
+    targets = targets[np.argsort(topological_positions(network)[targets])]
     return TargetOrders(targets, targets, open_count)
 
 

@@ -13,14 +13,14 @@ from redpebble.sparse.neuron_graph import NeuronGraph
 
 def pull_order(network: NeuronGraph) -> NDArray[np.int64]:
     """Target by target in topological order, each with all its sources."""
-    places = topological_places(network)
-    return np.lexsort((places[network.sources], places[network.targets])).astype(np.int64)
+    positions = topological_positions(network)
+    return np.lexsort((positions[network.sources], positions[network.targets])).astype(np.int64)
 
 
 def push_order(network: NeuronGraph) -> NDArray[np.int64]:
     """Source by source in topological order, each to all its targets."""
-    places = topological_places(network)
-    return np.lexsort((places[network.targets], places[network.sources])).astype(np.int64)
+    positions = topological_positions(network)
+    return np.lexsort((positions[network.targets], positions[network.sources])).astype(np.int64)
 
 
 def target_block_order(network: NeuronGraph, block_size: int) -> NDArray[np.int64]:
@@ -35,15 +35,20 @@ def target_block_order(network: NeuronGraph, block_size: int) -> NDArray[np.int6
     """
     if block_size < 1:
         raise ValueError(f"a block holds {block_size} targets, at least 1 is needed")
-    places = topological_places(network)
+    positions = topological_positions(network)
     targets = network.topological_order[network.in_degrees[network.topological_order] > 0]
     blocks = np.zeros(network.neuron_count, dtype=np.int64)
     blocks[targets] = np.arange(len(targets)) // block_size
     visits = blocks[network.targets] * network.neuron_count + network.sources
     visited, of_connection = np.unique(visits, return_inverse=True)
     first_targets = np.full(len(visited), network.neuron_count, dtype=np.int64)
-    np.minimum.at(first_targets, of_connection, places[network.targets])
-    keys = (places[network.targets], places[network.sources], first_targets[of_connection], blocks[network.targets])
+    np.minimum.at(first_targets, of_connection, positions[network.targets])
+    keys = (
+        positions[network.targets],
+        positions[network.sources],
+        first_targets[of_connection],
+        blocks[network.targets],
+    )
     return np.lexsort(keys).astype(np.int64)
 
 
@@ -59,11 +64,11 @@ def depth_first_order(network: NeuronGraph) -> NDArray[np.int64]:
     return np.array(order, dtype=np.int64)
 
 
-def topological_places(network: NeuronGraph) -> NDArray[np.int64]:
-    """The place of each neuron in the topological order, shape [N]."""
-    places = np.empty(network.neuron_count, dtype=np.int64)
-    places[network.topological_order] = np.arange(network.neuron_count)
-    return places
+def topological_positions(network: NeuronGraph) -> NDArray[np.int64]:
+    """The position of each neuron in the topological order, shape [N]."""
+    positions = np.empty(network.neuron_count, dtype=np.int64)
+    positions[network.topological_order] = np.arange(network.neuron_count)
+    return positions
 
 
 def _compute(network: NeuronGraph, root: int, started: NDArray[np.bool_], order: list[int]) -> None:

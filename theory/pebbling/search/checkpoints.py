@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.pebbling.search.order_line import Line, Move, moment
 
 Ints = NDArray[np.int32]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
 from redpebble.theory.annealing.compiled_states import anneal_blocks
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.search.checkpoints import (
     BEGINS_DIRTY,

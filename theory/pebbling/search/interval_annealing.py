@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
 from redpebble.theory.pebbling.search.interval_swaps import (
     NOTHING,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.annealing.jit import compiled
+from redpebble.theory.compiled import compiled
 
 Ints = NDArray[np.int32]
 

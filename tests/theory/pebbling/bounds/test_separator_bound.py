@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.bounds.neuron_intervals import RoleGroup, joint_group, role_groups
+from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup, interval_groups, joint_group
 from redpebble.theory.pebbling.bounds.separator_bound import separator_excess
 from redpebble.theory.pebbling.bounds.spectral_weighting import degree_weights, equalising_weights, spectral_weighting
 from tests.support.exhaustive_optimum import fewest_transfers
@@ -16,7 +16,7 @@ from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.theory.pebbling.brute_force_sets import exact_weighting
 
 
-def exact_excess(group: RoleGroup, slots: int) -> int:
+def exact_excess(group: IntervalGroup, slots: int) -> int:
     if min(group.shape) == 0:
         return 0
     transposed = group.transposed()
@@ -30,13 +30,13 @@ def exact_excess(group: RoleGroup, slots: int) -> int:
 @given(tiny_networks(8), st.integers(3, 4))
 def test_the_argument_with_exact_sets_stays_below_the_exhaustive_optimum(network: NeuronGraph, capacity: int) -> None:
     excess = fewest_transfers(network, capacity) - lower_bound(network).total
-    assert sum(exact_excess(group, capacity - 1) for group in role_groups(network)) <= excess
+    assert sum(exact_excess(group, capacity - 1) for group in interval_groups(network)) <= excess
     assert exact_excess(joint_group(network), capacity - 1) <= excess
 
 
 def test_the_argument_says_something_about_a_full_layer() -> None:
     network = from_layers([np.ones((3, 3))])
-    excess = sum(exact_excess(group, 2) for group in role_groups(network))
+    excess = sum(exact_excess(group, 2) for group in interval_groups(network))
     assert 1 <= excess <= fewest_transfers(network, 3) - lower_bound(network).total
 
 
@@ -46,7 +46,7 @@ def test_no_set_misses_more_than_the_singular_values_allow(
     network: NeuronGraph, power: float | None, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    for group in role_groups(network):
+    for group in interval_groups(network):
         weights = equalising_weights(group) if power is None else degree_weights(group, power)
         weighting = spectral_weighting(group, weights)
         matrix = np.zeros(group.shape, dtype=np.bool_)

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
-from redpebble.theory.pebbling.bounds.neuron_intervals import counted_connections, joint_group, role_groups
+from redpebble.theory.pebbling.bounds.live_intervals import counted_connections, interval_groups, joint_group
 from tests.support.network_strategies import networks
 
 
 def test_a_chain_of_layers_splits_into_its_pairs() -> None:
-    groups = role_groups(from_layers([np.ones((2, 3)), np.ones((3, 4))]))
+    groups = interval_groups(from_layers([np.ones((2, 3)), np.ones((3, 4))]))
     assert [group.shape for group in groups] == [(2, 3), (3, 4)]
     assert [group.left_costs.tolist() for group in groups] == [[1, 1], [2, 2, 2]]
     assert [group.right_costs.tolist() for group in groups] == [[2] * 3, [2] * 4]
@@ -33,7 +33,7 @@ def test_connections_out_of_neurons_with_only_a_bias_are_left_out() -> None:
 
 @given(networks())
 def test_every_counted_connection_is_in_one_group(network: NeuronGraph) -> None:
-    groups = role_groups(network)
+    groups = interval_groups(network)
     counted = counted_connections(network)
     assert sum(len(group.rows) for group in groups) == len(counted)
     assert sum(group.shape[0] for group in groups) == len(np.unique(network.sources[counted]))
