@@ -85,12 +85,14 @@ class Times:
 
     def fitted(self, times: Floats, exposures: Sequence[float]) -> tuple[float, ...]:
         """Return the prices and the exposure that fit best to times, which are those of the family without speeds."""
-        best, least = (), float("inf")
+        best: tuple[float, ...] = ()
+        least = float("inf")
         for exposure in exposures:
             core = np.sqrt(np.maximum(times**2 - (exposure * self.streams) ** 2, (LEAST_CORE * times) ** 2))
             # an error of the core counts as the relative error of the time that follows from it
             weight = core / times**2
-            priced = (*nnls(self.units * weight[:, None], core * weight)[0].tolist(), exposure)
+            fitted, _ = nnls(self.units * weight[:, None], core * weight)
+            priced = (*(float(price) for price in fitted), exposure)
             error = float((np.log(self.predicted(priced) / times) ** 2).sum())
             if error < least:
                 best, least = priced, error

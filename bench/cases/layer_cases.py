@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
 from redpebble.models.zoo import save
 
@@ -43,7 +43,7 @@ class RandomLayer:
         x = builder.input("x", ("batch", self.inputs))
         y = builder.linear(x, self.weight(), random_bias(self.outputs, np.random.default_rng(1)), "layer")
         path = folder / f"{self.name}.onnx"
-        save(builder.model("layer", {"y": (y, ("batch", self.outputs))}), path)
+        save(builder.model("layer", {"y": Output(y, ("batch", self.outputs))}), path)
         return path
 
 

@@ -34,7 +34,7 @@ def _random(number: int) -> Mask:
     rng = np.random.default_rng([2026, number])
     inputs, outputs = (int(2 ** rng.uniform(5.5, 11.3)) // 8 * 8 for _ in range(2))
     density = float(np.exp(rng.uniform(np.log(0.01), np.log(0.7))))
-    skew = float(rng.choice([0, 0, 0.7, 1.2]))
+    skew = float(rng.choice(np.array([0, 0, 0.7, 1.2])))
     chance = np.minimum(1, density * np.exp(skew * rng.standard_normal(outputs) - skew**2 / 2))
     mask = rng.random((inputs, outputs)) < chance[None, :]
     mask[0, mask.sum(axis=0) == 0] = True
@@ -46,7 +46,7 @@ def _planted(number: int) -> Mask:
     rng = np.random.default_rng([2027, number])
     inputs, outputs = (int(2 ** rng.uniform(6.5, 10.5)) // 8 * 8 for _ in range(2))
     density = float(np.exp(rng.uniform(np.log(0.02), np.log(0.4))))
-    shared, height = rng.uniform(0.5, 1), int(rng.choice([2, 4, 8]))
+    shared, height = rng.uniform(0.5, 1), int(rng.choice(np.array([2, 4, 8])))
     panels = np.repeat(rng.random((inputs, outputs // height)) < density * shared, height, axis=1)
     own = rng.random((inputs, outputs)) < density * (1 - shared)
     mask = np.pad(panels, ((0, 0), (0, outputs - panels.shape[1]))) | own

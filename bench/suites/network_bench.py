@@ -22,7 +22,7 @@ from redpebble.bench.results.console import console
 from redpebble.bench.results.results import Result, Row
 from redpebble.bench.results.tables import network_lines
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, load_model
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias
 from redpebble.models.zoo import build, save
 
@@ -52,7 +52,7 @@ def deep(*, panels: bool) -> Callable[[], ir.Model]:
             mask = _mask(rng, RADIX_PANEL if panels else 1)
             value = builder.linear(value, masked_weight(mask, rng), random_bias(WIDTH, rng), f"layers.{layer}")
             value = builder.op("Relu", [value], f"/layers.{layer}/Relu")
-        return builder.model("deep", {"y": (value, ("batch", WIDTH))})
+        return builder.model("deep", {"y": Output(value, ("batch", WIDTH))})
 
     return make
 

@@ -18,7 +18,7 @@ from redpebble.bench.engines.aligned import aligned
 from redpebble.bench.engines.engines import Onnxruntime
 from redpebble.bench.measure.measuring import Budget, Call, interleave
 from redpebble.bench.suites.hidden_networks import HiddenNetwork, blocks
-from redpebble.models.graph_builder import GraphBuilder
+from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.verification.oracle import Oracle
 
 DEPTH: Final = 4
@@ -47,7 +47,7 @@ def model_of_blocks(width: int, count: int, depth: int = DEPTH) -> ir.Model:
     for number, layer in enumerate(HiddenNetwork("", blocks(size, size), width, depth).layers()):
         value = builder.linear(value, layer.weight.toarray(), layer.bias.ravel(), f"layers.{number}")
         value = builder.op("Relu", [value], f"/layers.{number}/Relu")
-    return builder.model("blocks", {"y": (value, dims)})
+    return builder.model("blocks", {"y": Output(value, dims)})
 
 
 def bench_splits(width: int, counts: Sequence[int], threads: int) -> Iterator[SplitRow]:

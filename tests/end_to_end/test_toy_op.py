@@ -47,7 +47,7 @@ from redpebble.lowering.tiles.thread_shares import Cut
 from redpebble.lowering.tiles.tile_code import TileCode
 from redpebble.lowering.tiles.tile_memory import features_of
 from redpebble.options import Options
-from redpebble.passes import pipeline as passes_pipeline
+from redpebble.passes import runner
 from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
@@ -160,7 +160,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         stack.enter_context(REFERENCES.extended({CubeOp: cube, EnergyOp: energy}))
         stack.enter_context(TILE_EMITTERS.extended({CubeOp: emit_cube, EnergyOp: emit_plain(energies)}))
         stack.enter_context(EMITTERS.extended({CubeOp: write_cube, EnergyOp: write_energy}))
-        monkeypatch.setattr(passes_pipeline, "DIALECTS", (*passes_pipeline.DIALECTS, Toy))
+        monkeypatch.setattr(runner, "DIALECTS", (*runner.DIALECTS, Toy))
         yield
 
 

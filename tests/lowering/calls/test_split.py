@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.dialect.reports.layer_report import Report
@@ -88,6 +88,7 @@ def kinds(step: Step, rows: int) -> list[int]:
 
 
 @pytest.mark.parametrize("costs", [IN_PROCESS, IN_ONNXRUNTIME])
+@settings(deadline=None)
 @given(steps(), st.integers(0, 700), st.integers(1, 7))
 def test_every_row_is_done_once_and_in_a_tile_that_makes_the_same_bits(
     costs: SplitCosts, step: Step, rows: int, threads: int
