@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.compiled import compiled
 from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
@@ -21,14 +22,12 @@ OPENED, CLOSED, PASSED, PASSING = 0, 1, 2, 3
 
 
 class Graph(NamedTuple):
-    """The network; the connections into each neuron, and out of it, by id."""
+    """The network for compiled loops; the connections into each neuron, and out of it, by id."""
 
     sources: Ids
     targets: Ids
-    in_starts: Ids
-    incoming: Ids
-    out_starts: Ids
-    outgoing: Ids
+    incoming: CsrPattern
+    outgoing: CsrPattern
 
 
 class Rolling(NamedTuple):
@@ -60,16 +59,10 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
     """
     if open_count < 1:
         raise ValueError(f"{open_count} targets are open, at least 1 is needed")
-    graph, rolling = _graph(network), _rolling(network, exponent)
+    graph = Graph(network.sources, network.targets, network.incoming, network.outgoing)
+    rolling = _rolling(network, exponent)
     roll(graph, rolling, open_count)
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
-
-
-def _graph(network: NeuronGraph) -> Graph:
-    incoming, outgoing = network.incoming, network.outgoing
-    return Graph(
-        network.sources, network.targets, incoming.pointers, incoming.indices, outgoing.pointers, outgoing.indices
-    )
 
 
 def _rolling(network: NeuronGraph, exponent: float) -> Rolling:
@@ -121,8 +114,8 @@ def _best_source(rolling: Rolling) -> int:
 def _load(graph: Graph, rolling: Rolling, source: int) -> bool:
     """Run the connections of a source to open targets; whether there was any."""
     has_any = False
-    for place in range(graph.out_starts[source], graph.out_starts[source + 1]):
-        connection = graph.outgoing[place]
+    for place in range(graph.outgoing.pointers[source], graph.outgoing.pointers[source + 1]):
+        connection = graph.outgoing.indices[place]
         if rolling.is_open[graph.targets[connection]] and not rolling.has_run[connection]:
             _run(graph, rolling, connection)
             has_any = True
@@ -140,9 +133,9 @@ def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
         _close(graph, rolling, target)
         return
     gain = rolling.worths[left] - rolling.worths[left + 1]
-    for place in range(graph.in_starts[target], graph.in_starts[target + 1]):
-        if not rolling.has_run[graph.incoming[place]]:
-            rolling.scores[graph.sources[graph.incoming[place]]] += gain
+    for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        if not rolling.has_run[graph.incoming.indices[place]]:
+            rolling.scores[graph.sources[graph.incoming.indices[place]]] += gain
 
 
 @compiled
@@ -152,7 +145,7 @@ def _close(graph: Graph, rolling: Rolling, target: int) -> None:
     rolling.is_final[target] = True
     rolling.orders[1, counters[CLOSED]] = target
     counters[CLOSED] += 1
-    if graph.out_starts[target + 1] > graph.out_starts[target]:
+    if graph.outgoing.pointers[target + 1] > graph.outgoing.pointers[target]:
         rolling.passing[counters[PASSING]] = target
         counters[PASSING] += 1
 
@@ -166,8 +159,8 @@ def _fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
         for target in range(len(rolling.may_open)):
             if rolling.may_open[target]:
                 total = 0.0
-                for place in range(graph.in_starts[target], graph.in_starts[target + 1]):
-                    total += rolling.scores[graph.sources[graph.incoming[place]]]
+                for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+                    total += rolling.scores[graph.sources[graph.incoming.indices[place]]]
                 if total > best_sum:
                     best, best_sum = target, total
         if best < 0:
@@ -181,10 +174,10 @@ def _open(graph: Graph, rolling: Rolling, target: int) -> None:
     rolling.counters[OPENED] += 1
     rolling.may_open[target], rolling.is_open[target] = False, True
     worth = rolling.worths[rolling.remaining[target]]
-    for place in range(graph.in_starts[target], graph.in_starts[target + 1]):
-        rolling.scores[graph.sources[graph.incoming[place]]] += worth
-    for place in range(graph.out_starts[target], graph.out_starts[target + 1]):
-        reached = graph.targets[graph.outgoing[place]]
+    for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        rolling.scores[graph.sources[graph.incoming.indices[place]]] += worth
+    for place in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
+        reached = graph.targets[graph.outgoing.indices[place]]
         rolling.waiting[reached] -= 1
         if rolling.waiting[reached] == 0:
             rolling.may_open[reached] = True
