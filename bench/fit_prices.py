@@ -146,7 +146,7 @@ def fit_all() -> dict[str, dict[int, Prices]]:
     origin: dict[int, MeasuredMachine] = {}
     for name in sorted(by_name, key=lambda name: (-len(by_name[name]), name)):
         own = sorted(by_name[name], key=lambda one: -one.lanes)
-        first = next(iter(found.values()), {})
+        first = next(iter(found.values()), dict[int, Prices]())
         found[name] = {one.lanes: _completed(one, first.get(one.lanes), origin) for one in own}
         origin = origin or {one.lanes: one for one in own}
     return found

@@ -157,12 +157,11 @@ def main(
     console.print(f"{found.alive_count} rows alive at the end")
     some = min(len(found.images), CHECKED[neurons] if checked < 0 else checked)
     if some:
-        raise typer.Exit(_compared(recipe, found, (some, count)))
+        raise typer.Exit(_compared(recipe, found, some, count))
 
 
-def _compared(recipe: RadixNet, found: Measured, images: tuple[int, int]) -> int:
+def _compared(recipe: RadixNet, found: Measured, some: int, count: int) -> int:
     """Compare the first images of the last slice with scipy's; print the work on live rows; return the exit code."""
-    some, count = images
     expected = truth(recipe, found.images[:some])
     same = np.array_equal(found.alive[found.alive < some], expected.alive)
     console.print(f"{len(expected.alive)} of {some} rows alive, {'as' if same else 'NOT as'} scipy says")

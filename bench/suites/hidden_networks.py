@@ -72,10 +72,9 @@ class HiddenNetwork:
         rng = np.random.default_rng(seed)
         shuffle = rng.permutation if self.shuffled else np.arange
         orders = [shuffle(self.width) for _ in range(self.depth + 1)]
-        return [self._layer(layer, (orders[layer], orders[layer + 1]), rng) for layer in range(self.depth)]
+        return [self._layer(layer, orders[layer], orders[layer + 1], rng) for layer in range(self.depth)]
 
-    def _layer(self, number: int, orders: tuple[Indices, Indices], rng: np.random.Generator) -> ChainLayer:
-        before, after = orders
+    def _layer(self, number: int, before: Indices, after: Indices, rng: np.random.Generator) -> ChainLayer:
         reads = self.reads(self.width, number, rng)
         count = reads.shape[1]
         inputs = np.empty_like(reads)

@@ -38,7 +38,7 @@ from redpebble.passes.runner import context, run_passes
 from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
-from redpebble.sparse.csr import CscMatrix
+from redpebble.sparse.csr import CscMatrix, Indices
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
 from redpebble.tuning.machines import machine_for, packed_layer
 from redpebble.tuning.measure_kernels import Tuning
@@ -105,9 +105,9 @@ def chain(weights: Sequence[CscMatrix]) -> ModuleOp:
     return ModuleOp([func])
 
 
-def weight_of_reads(reads: NDArray[np.int64], orders: tuple[NDArray[np.int64], NDArray[np.int64]]) -> CscMatrix:
+def weight_of_reads(reads: Indices, input_order: Indices, output_order: Indices) -> CscMatrix:
     """Return a weight in which output n reads the inputs `reads[n]`, inputs and outputs then permuted."""
-    inputs, outputs = (np.argsort(order) for order in orders)
+    inputs, outputs = np.argsort(input_order), np.argsort(output_order)
     rows = np.sort(inputs[reads], axis=1)[np.argsort(outputs)]
     count = rows.size
     values = np.random.default_rng(0).standard_normal(count, dtype=np.float32)
@@ -129,12 +129,12 @@ def hidden(reads: Sequence[NDArray[np.int64]], rng: np.random.Generator, *, shuf
     """Return a network whose layers read `reads`; its neurons stand as they were made, or shuffled, ends included."""
     width = len(reads[0])
     orders = [rng.permutation(width) if shuffled else np.arange(width) for _ in range(len(reads) + 1)]
-    return chain([weight_of_reads(own, (orders[at], orders[at + 1])) for at, own in enumerate(reads)])
+    return chain([weight_of_reads(own, orders[at], orders[at + 1]) for at, own in enumerate(reads)])
 
 
-def skewed_mask(size: int, density: float, spreads: tuple[float, float], rng: np.random.Generator) -> Mask:
+def skewed_mask(size: int, density: float, input_spread: float, output_spread: float, rng: np.random.Generator) -> Mask:
     """Inputs and outputs have densities that are log-normal with these deviations, as magnitude pruning leaves them."""
-    inputs, outputs = (np.exp(rng.normal(0, spread, size)) for spread in spreads)
+    inputs, outputs = (np.exp(rng.normal(0, spread, size)) for spread in (input_spread, output_spread))
     chance = density * np.outer(inputs / inputs.mean(), outputs / outputs.mean())
     return rng.random((size, size)) < np.minimum(1, chance)
 
@@ -213,7 +213,7 @@ def bench_skewed(seconds: float) -> None:
     for spreads in ((0.0, 0.0), (1.0, 0.0), (1.0, 0.7)):
         for density in (0.1, 0.05, 0.03):
             rng = np.random.default_rng(1)
-            masks = [skewed_mask(1024, density, spreads, rng) for _ in range(2)]
+            masks = [skewed_mask(1024, density, *spreads, rng) for _ in range(2)]
             before = chain([CscMatrix.from_dense(np.where(mask, np.float32(0.1), np.float32(0))) for mask in masks])
             weights = {"as it came": _last_weight(before), "reordered": _last_weight(reordered(before, seconds, (1,)))}
             samples = {

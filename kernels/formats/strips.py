@@ -156,7 +156,7 @@ def _packed_block(dense: Floats, together: Indices) -> _Block:
     steps = _steps(reads.sets(len(rows)), connections[rows].max(axis=1, initial=0))
     for size in range(STRIP_ROWS, 1, -1):
         reads = _cut(reads.ordered(), size, steps)
-    return _laid_out(reads.ordered(), (dense, rows), steps)
+    return _laid_out(reads.ordered(), dense, rows, steps)
 
 
 def _strips(connections: Indices, together: Indices) -> Indices:
@@ -252,9 +252,8 @@ def _joined(parts: list[_Reads]) -> _Reads:
     )
 
 
-def _laid_out(reads: _Reads, layer: tuple[Floats, Indices], steps: Indices) -> _Block:
+def _laid_out(reads: _Reads, dense: Floats, rows: Indices, steps: Indices) -> _Block:
     """Return the arrays of strips, given all reads in order, the weights and the rows of each strip."""
-    dense, rows = layer
     slots = np.array([len(sharing) for sharing in SHARINGS])
     counts = np.maximum(steps.sum(axis=1), -(-(HEADER + steps @ slots) // STRIP_ROWS))
     starts = STRIP_ROWS * (np.cumsum(counts) - counts)

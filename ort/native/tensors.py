@@ -32,15 +32,14 @@ def emit_tensors(code: OrtCode) -> None:
     _emit_check_shape(code)
     _emit_copy_shape(code)
     _emit_read_input(code)
-    _emit_each(code, ("read_inputs", "read_input"), Header.Inputs, Header.InputShapes)
+    _emit_each(code, "read_input", Header.Inputs, Header.InputShapes)
     _emit_write_output(code)
-    _emit_each(code, ("write_outputs", "write_output"), Header.Outputs, Header.OutputShapes)
+    _emit_each(code, "write_output", Header.Outputs, Header.OutputShapes)
 
 
-def _emit_each(code: OrtCode, names: tuple[str, str], count: Header, shapes: Header) -> None:
-    """Emit a loop over all inputs or outputs: `one (frame, number, shape) -> status` for each."""
-    every, one = names
-    body = code.body(every, POINTER, [POINTER])
+def _emit_each(code: OrtCode, one: str, count: Header, shapes: Header) -> None:
+    """Emit a loop over all inputs or outputs, such as `read_inputs (frame)`: `one (frame, number, shape)` for each."""
+    body = code.body(f"{one}s", POINTER, [POINTER])
     (frame,) = body.args
     header = body.pointer(frame, Frame.Header)
     with body.each_shape(body.number(header, count), body.pointer(header, shapes)) as (index, shape):

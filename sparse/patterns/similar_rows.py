@@ -197,7 +197,8 @@ def similar_rows(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) ->
         pairs = np.stack([order[:-1][equal], order[1:][equal]])
         similarity = (signatures[pairs[0]] == signatures[pairs[1]]).mean(axis=1)
         similar.append(pairs[:, similarity >= least])
-    ends = tuple(np.concatenate(similar, axis=1))
+    found: Indices = np.concatenate(similar, axis=1)
+    ends = (found[0], found[1])
     graph = csr_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
     _, labels = connected_components(graph, directed=False)
     return [members for members in _classes(labels, chosen) if len(members) > 1]
