@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from redpebble.dialect.ops.foreign import MAP_TYPES
 from redpebble.foundation.atomic_files import replacing_files
+from redpebble.frontend.reading.model_file import PROTOBUF_LIMIT
 
 EXTERNAL_DATA_KEY = "redpebble.external_data"
 
@@ -26,9 +27,6 @@ def remember_external_weights(model: ir.Model) -> None:
     """Note on `model`, where no file will show it, that its weights belong into a data file."""
     model.graph.meta[EXTERNAL_DATA_KEY] = True
 
-
-PROTOBUF_LIMIT = 2**31 - 1
-"""Bytes that one protobuf message can hold."""
 
 EXTERNAL_FROM = 1024
 """Bytes from which a weight goes to the data file, when there is one."""

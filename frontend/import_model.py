@@ -8,20 +8,17 @@ translate           a node at a time, by the table of converters          transl
 ```
 """
 
-import os
 from typing import Literal, NamedTuple
 
-import onnx
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.frontend.folding.fold_weights import fold_constants
 from redpebble.frontend.operators.shape_inference import check_operators
-from redpebble.frontend.reading.model_source import inline_functions, read_model
+from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
 from redpebble.frontend.translation import translate
 
-Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
-"""A path, the bytes of a file, or a model in memory, which is never changed."""
+__all__ = ["Imported", "Source", "import_model"]
 
 
 class Imported(NamedTuple):

@@ -33,6 +33,8 @@ from redpebble.runtime.threads import usable_threads
 Attributes = Mapping[str, str | int]
 Constants = Sequence[NDArray[Any] | None]
 
+MOST_BYTES: Final = 1 << 28
+"""Bytes of a node's network, which holds no weights."""
 
 OPTIONS: Final = "sparse network"
 """What sets the code of a node apart in the cache from that of a model."""
@@ -46,7 +48,11 @@ def network_model(op_type: str, attributes: Attributes, constants: Constants) ->
     """
     text = str(attributes.get("network", ""))
     try:
-        model = onnx.ModelProto.FromString(zlib.decompress(base64.b64decode(text, validate=True)))
+        unpacking = zlib.decompressobj()
+        content = unpacking.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+        if not unpacking.eof:
+            raise ValueError(f"cut short, or more than {MOST_BYTES} bytes")
+        model = onnx.ModelProto.FromString(content)
     except (ValueError, zlib.error, DecodeError) as error:
         raise ValueError(f"{op_type}: the network is damaged") from error
     count = int(attributes.get("activations", 0))

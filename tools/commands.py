@@ -19,7 +19,6 @@ from redpebble.dialect.reports.layer_report import module_report
 from redpebble.export.save_model import save_model
 from redpebble.foundation.atomic_files import write_text
 from redpebble.frontend.import_model import Source
-from redpebble.frontend.out_of_range_models import read_or_load_unchecked
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models import zoo
 from redpebble.options import Options
@@ -106,7 +105,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
         inspection.print_stage(request.source, options)
         return True
     result = optimized(request.source, options)
-    original, files = read_or_load_unchecked(request.source), request.files
+    original, files = read_model(request.source, any_version=True), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
     comparisons: list[Comparison] = []

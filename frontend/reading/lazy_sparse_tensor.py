@@ -18,6 +18,20 @@ Indices = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 
+def check_places(places: Indices, count: int, shape: Sequence[int]) -> None:
+    """Check that `count` values have places inside of an array of `shape`, given as flat indices.
+
+    Raises:
+        ValueError: one is outside, a value has no place, or a place no value.
+    """
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {list(shape)}, accepted are sizes from 0 on")
+    if len(places) and not 0 <= places.min() <= places.max() < prod(shape):
+        raise ValueError(f"an index outside of shape {list(shape)}")
+    if len(places) != count:
+        raise ValueError(f"{count} values and {len(places)} indices")
+
+
 class Entries(NamedTuple):
     """The entries of an array, all others are 0; `places` are their flat indices, ascending, each once."""
 
@@ -31,10 +45,7 @@ class Entries(NamedTuple):
         Raises:
             ValueError: one is outside, or a place has no value.
         """
-        if len(places) and not 0 <= places.min() <= places.max() < prod(shape):
-            raise ValueError(f"an index outside of shape {list(shape)}")
-        if len(places) != len(values):
-            raise ValueError(f"{len(values)} values and {len(places)} indices")
+        check_places(places, len(values), shape)
         if np.all(places[1:] > places[:-1]):
             return Entries(places, values)
         order = np.argsort(places, kind="stable")

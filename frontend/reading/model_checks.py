@@ -1,22 +1,21 @@
 """What must hold of a model before it is read: versions, names, order, and the tensors and files behind its weights."""
 
 import graphlib
-import os
 from collections.abc import Iterator, Mapping, Set
-from pathlib import Path
-from typing import Protocol, cast
 
 import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
+from redpebble.frontend.reading.external_files import check_file
+from redpebble.frontend.reading.held_tensors import held_tensors
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 
 OLDEST_OPSET = 7
 
 
-def check_versions(ir_version: int, opsets: Mapping[str, int]) -> None:
-    """Check the IR version and the version of the operator set ai.onnx.
+def check_versions(ir_version: int, opsets: Mapping[str, int], *, any_version: bool) -> None:
+    """Check the IR version and the version of the operator set ai.onnx; `any_version` covers all that there are.
 
     Raises:
         InvalidModelError: one is missing.
@@ -24,6 +23,8 @@ def check_versions(ir_version: int, opsets: Mapping[str, int]) -> None:
     """
     if ir_version <= 0:
         raise InvalidModelError(f"IR version {ir_version}, accepted are 3 to {onnx.IR_VERSION}")
+    if any_version:
+        return
     if not 3 <= ir_version <= onnx.IR_VERSION:
         raise UnsupportedModelError(f"IR version {ir_version}, accepted are 3 to {onnx.IR_VERSION}")
     newest = onnx.defs.onnx_opset_version()
@@ -91,66 +92,36 @@ def _cycle(graph: onnx_ir.Graph) -> str:
 
 
 def check_tensors(model: onnx_ir.Model) -> None:
-    """Check that every initializer has the values it promises, inside the model's folder when they lie in a file.
+    """Check that every tensor has the values it promises, inside the model's folder when they lie in a file.
 
     Raises:
-        InvalidModelError: names the initializer.
+        InvalidModelError: names the tensor.
     """
+    for name, tensor in held_tensors(model):
+        _check_tensor(name, tensor)
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.const_value is not None:
-                _check_tensor(value.name or "", value.const_value)
                 _check_declaration(value, value.const_value)
-        for node in graph:
-            for name, attribute in node.attributes.items():
-                if attribute.type == onnx_ir.AttributeType.TENSOR and attribute.value is not None:
-                    _check_tensor(f"{name} of node {node.name!r}", attribute.as_tensor())
 
 
 def _check_tensor(name: str, tensor: onnx_ir.TensorProtocol) -> None:
     for part in (tensor, *(tensor.parts if isinstance(tensor, SparseTensor) else ())):
         if isinstance(part, onnx_ir.ExternalTensor):
-            _check_file(name, cast("_Stored", part))
+            check_file(name, part)
     if isinstance(tensor, SparseTensor):
         tensor.entries()
         return
     if tensor.dtype == onnx_ir.DataType.UNDEFINED:
         raise InvalidModelError(f"tensor {name}: no element type")
+    if any(not isinstance(size, int) or size < 0 for size in tensor.shape):
+        raise InvalidModelError(f"tensor {name}: shape {tensor.shape}, accepted are sizes from 0 on")
     if tensor.dtype == onnx_ir.DataType.STRING:
         return
     try:
         tensor.numpy()
     except (ValueError, TypeError, OSError) as error:
         raise InvalidModelError(f"tensor {name}: {first_line(error)}") from error
-
-
-class _Stored(Protocol):
-    """What an `onnx_ir.ExternalTensor` says of its file; its own annotations leave the kind of path open."""
-
-    base_dir: str
-    location: str
-    path: str
-    offset: int | None
-    length: int | None
-    nbytes: int
-
-
-def _check_file(name: str, tensor: _Stored) -> None:
-    """Check that the file is there, large enough, and does not lie outside the model's folder, links followed."""
-    if not tensor.base_dir:
-        raise InvalidModelError(f"tensor {name}: values in file '{tensor.location}', but the model has no folder")
-    folder, path = Path(tensor.base_dir).resolve(), Path(tensor.path).resolve()
-    if os.path.isabs(tensor.location) or not path.is_relative_to(folder):
-        raise InvalidModelError(f"tensor {name}: file '{tensor.location}' leaves the model's folder")
-    if not path.is_file():
-        raise InvalidModelError(f"tensor {name}: file '{tensor.location}' is missing")
-    if tensor.length is not None and tensor.length != tensor.nbytes:
-        raise InvalidModelError(f"tensor {name}: {tensor.length} bytes stored, its shape needs {tensor.nbytes}")
-    end = (tensor.offset or 0) + tensor.nbytes
-    if path.stat().st_size < end:
-        raise InvalidModelError(
-            f"tensor {name}: file '{tensor.location}' has {path.stat().st_size} bytes, expected {end}"
-        )
 
 
 def _check_declaration(value: onnx_ir.Value, tensor: onnx_ir.TensorProtocol) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Protocol, cast
 
 import onnx
 import onnx_ir
@@ -10,30 +9,46 @@ from google.protobuf.message import DecodeError
 from onnx_ir.passes.common import InlinePass
 
 from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
+from redpebble.frontend.reading.external_files import files_of, set_folder
+from redpebble.frontend.reading.held_tensors import put_attributes_in_place
 from redpebble.frontend.reading.map_types import remember_map_types, without_map_types
 from redpebble.frontend.reading.model_checks import check_names, check_order, check_tensors, check_versions
+from redpebble.frontend.reading.model_file import read_file
 from redpebble.frontend.reading.sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
 
-
-class _ExternalData(Protocol):
-    """The module `onnx_ir.external_data`; its own annotations leave the kind of path open."""
-
-    def set_base_dir(self, graph: onnx_ir.Graph, base_dir: str) -> None:
-        """Let external tensors lie in this folder."""
-        ...
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
+"""A path, the bytes of a file, or a model in memory, which is never changed."""
 
 
-def read_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model) -> onnx_ir.Model:
-    """Return the model as onnx-ir holds it, a copy whose nodes are sorted; weights in files of their own stay there.
+def read_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
+    """Return the model as onnx-ir holds it, a copy whose nodes are sorted; weights in files stay there.
 
     Sparse matrices stay sparse, see `redpebble.frontend.reading.lazy_sparse_tensor`; other sparse tensors become dense
-    ones.
+    ones. With `any_version` it may be so old, or so new, that nothing is known of what its operators mean.
 
     Raises:
         InvalidModelError: the source is unreadable, or the model contradicts itself.
         UnsupportedModelError: its versions are not covered.
     """
-    model = _from_memory(source) if isinstance(source, onnx_ir.Model) else _from_proto(source)
+    model = _read(source, any_version=any_version)
+    put_attributes_in_place(model)
+    return model
+
+
+def external_files(path: Path) -> list[str]:
+    """Return the files that a model's tensors lie in, each once, relative to the model's folder.
+
+    Raises:
+        ModelError: as `read_model`.
+    """
+    return files_of(_read(path, any_version=True))
+
+
+def _read(source: Source, *, any_version: bool) -> onnx_ir.Model:
+    if isinstance(source, onnx_ir.Model):
+        model = _from_memory(source, any_version=any_version)
+    else:
+        model = _from_proto(*_parsed(source), any_version=any_version)
     opsets = model.opset_imports
     if "ai.onnx" in opsets:
         # the long name of the domain whose other name is empty
@@ -43,28 +58,28 @@ def read_model(source: str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_i
     return model
 
 
-def _from_memory(source: onnx_ir.Model) -> onnx_ir.Model:
-    check_versions(source.ir_version, source.opset_imports)
+def _from_memory(source: onnx_ir.Model, *, any_version: bool) -> onnx_ir.Model:
+    check_versions(source.ir_version, source.opset_imports, any_version=any_version)
     try:
         return source.clone()
     except (ValueError, RuntimeError) as error:
         raise InvalidModelError("the model in memory reads a value that nothing defines before it is read") from error
 
 
-def _from_proto(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx_ir.Model:
-    proto, folder = _parsed(source)
+def _from_proto(proto: onnx.ModelProto, folder: str, *, any_version: bool) -> onnx_ir.Model:
     if not proto.HasField("graph"):
         raise InvalidModelError("the model has no graph, accepted is an ONNX model")
-    check_versions(proto.ir_version, {entry.domain: entry.version for entry in proto.opset_import})
+    opsets = {entry.domain: entry.version for entry in proto.opset_import}
+    check_versions(proto.ir_version, opsets, any_version=any_version)
     check_names(proto.graph)
-    sparse = without_sparse_tensors(proto) if holds_sparse_tensors(proto) else SparseModel(proto, {})
+    sparse = without_sparse_tensors(proto, folder) if holds_sparse_tensors(proto) else SparseModel(proto, {})
     proto, map_types = without_map_types(sparse.proto)
     try:
         model = onnx_ir.from_proto(proto)
     except (onnx_ir.serde.SerdeError, ValueError, TypeError, KeyError) as error:
         raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
     remember_map_types(model, map_types)
-    cast("_ExternalData", onnx_ir.external_data).set_base_dir(model.graph, folder)
+    set_folder(model, folder)
     sparse.put_matrices(model, folder)
     return model
 
@@ -76,10 +91,7 @@ def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[o
     if isinstance(source, bytes):
         return _decoded(source, "the source"), ""
     path = Path(source)
-    try:
-        return _decoded(path.read_bytes(), f"'{path}'"), str(path.parent.absolute())
-    except OSError as error:
-        raise InvalidModelError(f"'{path}' cannot be read: {(error.strerror or '').lower()}") from error
+    return _decoded(read_file(path), f"'{path}'"), str(path.parent.absolute())
 
 
 def _decoded(data: bytes, what: str) -> onnx.ModelProto:

@@ -4,7 +4,7 @@ onnx-ir holds no sparse tensors: a matrix is kept apart, an initializer without 
 message, and gets a `SparseTensor` once onnx-ir has read that.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from redpebble.frontend.errors import InvalidModelError, first_line
-from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor
+from redpebble.frontend.reading.external_files import check_file, remember_files
+from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor, check_places
 
 
 class SparseModel(NamedTuple):
@@ -22,9 +23,12 @@ class SparseModel(NamedTuple):
 
     proto: onnx.ModelProto
     matrices: Mapping[str, onnx.SparseTensorProto]
+    files: Sequence[str] = ()
+    """The names of files in which parts of other sparse tensors lie."""
 
     def put_matrices(self, model: onnx_ir.Model, folder: str) -> None:
         """Give the initializers of the model that was read their matrices; files of theirs lie in `folder`."""
+        remember_files(model, self.files)
         for name, proto in self.matrices.items():
             tensor = _matrix(name, proto, folder)
             value = model.graph.initializers[name]
@@ -37,28 +41,33 @@ def holds_sparse_tensors(model: onnx.ModelProto) -> bool:
     return graphs_hold or any(_is_sparse(entry) for node in _nodes(model) for entry in node.attribute)
 
 
-def without_sparse_tensors(model: onnx.ModelProto) -> SparseModel:
+def without_sparse_tensors(model: onnx.ModelProto, folder: str) -> SparseModel:
     """Return a copy of the model in which no tensor is sparse; matrices of floats of the main graph are kept apart.
 
+    Values and indices that lie in files are looked for in `folder`.
+
     Raises:
-        InvalidModelError: indices and values of a tensor that becomes dense do not fit each other or the shape.
+        InvalidModelError: indices and values of a tensor that becomes dense do not fit each other or the shape, or lie
+            in a file that is not there.
     """
     matrices = _matrices(model.graph)
+    files: list[str] = []
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for node in [node for node in copy.graph.node if node.output and node.output[0] in matrices]:
         copy.graph.node.remove(node)
-    for index, graph in enumerate(_graphs(copy)):
-        own = matrices if index == 0 else {}
-        graph.initializer.extend(_dense(one) for one in graph.sparse_initializer if one.values.name not in own)
+    for graph in _graphs(copy):
+        own = matrices if graph is copy.graph else {}
+        others = (one for one in graph.sparse_initializer if one.values.name not in own)
+        graph.initializer.extend(_dense(one, folder, files) for one in others)
         graph.initializer.extend(numpy_helper.from_array(np.zeros(0, np.float32), name) for name in own)
         del graph.sparse_initializer[:]
     for node in _nodes(copy):
         for attribute in node.attribute:
             if node.op_type == "Constant" and _is_sparse(attribute):
-                dense = _dense(attribute.sparse_tensor)
+                dense = _dense(attribute.sparse_tensor, folder, files)
                 attribute.CopyFrom(onnx.helper.make_attribute("value", dense))
-    return SparseModel(copy, matrices)
+    return SparseModel(copy, matrices, files)
 
 
 def _matrices(graph: onnx.GraphProto) -> dict[str, onnx.SparseTensorProto]:
@@ -91,7 +100,13 @@ def _matrix(name: str, sparse: onnx.SparseTensorProto, folder: str) -> SparseTen
 
 
 def _places(indices: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return flat indices, from such or from one tuple of coordinates for each value."""
+    """Return flat indices, from such or from one tuple of coordinates for each value.
+
+    Raises:
+        ValueError: they are neither.
+    """
+    if indices.dtype.kind not in "iu" or indices.ndim not in (1, 2):
+        raise ValueError(f"indices of {indices.dtype} {list(indices.shape)}, accepted are lists of integers")
     return np.asarray(np.ravel_multi_index(tuple(indices.T), shape)) if indices.ndim == 2 else indices
 
 
@@ -99,22 +114,21 @@ def _is_sparse(attribute: onnx.AttributeProto) -> bool:
     return attribute.type == onnx.AttributeProto.SPARSE_TENSOR
 
 
-def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
-    """Return the tensor with its zeros."""
-    name = sparse.values.name
-    shape = tuple(sparse.dims)
+def _dense(sparse: onnx.SparseTensorProto, folder: str, files: list[str]) -> onnx.TensorProto:
+    """Return the tensor with its zeros; the files in which its parts lie are added to `files`."""
+    name, shape = sparse.values.name, tuple(sparse.dims)
+    read = onnx_ir.serde.deserialize_tensor  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     try:
-        values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
-        indices = _places(indices, shape)
-        if len(indices) and not 0 <= indices.min() <= indices.max() < np.prod(shape):
-            raise InvalidModelError(f"sparse tensor {name}: an index outside of shape {list(shape)}")
-        if len(indices) != len(values):
-            raise InvalidModelError(f"sparse tensor {name}: {len(values)} values and {len(indices)} indices")
+        parts = [read(part, folder) for part in (sparse.values, sparse.indices)]
+        files += [check_file(name, part) for part in parts if isinstance(part, onnx_ir.ExternalTensor)]
+        values, indices = (part.numpy() for part in parts)
+        places = _places(indices, shape)
+        check_places(places, len(values), shape)
+        dense = np.zeros(shape, dtype=values.dtype)
     except (ValueError, TypeError, OSError) as error:
         raise InvalidModelError(f"sparse tensor {name}: {first_line(error)}") from error
-    dense = np.zeros(shape, dtype=values.dtype)
-    dense.reshape(-1)[indices] = values
-    return numpy_helper.from_array(dense, name)
+    dense.reshape(-1)[places] = values
+    return onnx_ir.serde.serialize_tensor(onnx_ir.Tensor(dense, dtype=parts[0].dtype, name=name))
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
@@ -122,9 +136,7 @@ def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     yield model.graph
     for node in _nodes(model):
         for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield attribute.g
-            yield from attribute.graphs
+            yield from _subgraphs(attribute)
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
@@ -133,6 +145,8 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     while pending:
         node = pending.pop()
         yield node
-        for attribute in node.attribute:
-            pending.extend(attribute.g.node)
-            pending.extend(inner for graph in attribute.graphs for inner in graph.node)
+        pending.extend(inner for attribute in node.attribute for graph in _subgraphs(attribute) for inner in graph.node)
+
+
+def _subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
+    return [*([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []), *attribute.graphs]

@@ -16,7 +16,7 @@ from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source, import_model
-from redpebble.frontend.out_of_range_models import load_unchecked
+from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.model_digest import model_digest
@@ -180,7 +180,7 @@ def optimized(source: Source, options: Options) -> Optimized:
         if not options.sparse_networks:
             raise
         # whatever onnxruntime runs is accepted, and no slower afterwards
-        return Optimized(load_unchecked(source), obstacle=str(error))
+        return Optimized(read_model(source, any_version=True), obstacle=str(error))
     module, before = imported.module, imported.module.clone()
     obstacle = network_obstacle(imported.model) if options.sparse_networks else ""
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)

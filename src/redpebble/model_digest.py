@@ -17,8 +17,8 @@ from google.protobuf.message import EncodeError
 
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.import_model import Source
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
-from redpebble.frontend.reading.model_source import read_model
+from redpebble.frontend.reading.model_file import read_file
+from redpebble.frontend.reading.model_source import external_files
 from redpebble.runtime.store.json_cache import recall, remember
 
 SETTLED_SECONDS: Final = 2.0
@@ -43,7 +43,11 @@ def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
         case _:
             try:
                 return _digest_of_path(Path(os.fspath(source)), memory)
-            except (OSError, ModelError):  # what is wrong with the model is said by the frontend, which reads it next
+            except (
+                OSError,
+                ValueError,
+                ModelError,
+            ):  # what is wrong with the model is said by the frontend, which reads it next
                 return None
 
 
@@ -84,8 +88,8 @@ def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:
         OSError: one cannot be read.
         ModelError: the model cannot be read.
     """
-    data = path.read_bytes()
-    digest, external = hashlib.sha256(data), _external_files(path) if _mentions_external_data(data) else []
+    data = read_file(path)
+    digest, external = hashlib.sha256(data), external_files(path) if _mentions_external_data(data) else []
     for name in external:
         with (path.parent / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -95,15 +99,3 @@ def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:
 def _mentions_external_data(data: bytes) -> bool:
     """Return whether a model may have external data: "location" is the key under which a tensor names its file."""
     return b"location" in data
-
-
-def _external_files(path: Path) -> list[str]:
-    """Return the files that a model's tensors lie in, each once, relative to the model's folder."""
-    tensors = (value.const_value for graph in read_model(path).graphs() for value in graph.initializers.values())
-    names: set[str] = set()
-    for tensor in tensors:
-        for part in tensor.parts if isinstance(tensor, SparseTensor) else (tensor,):
-            if isinstance(part, onnx_ir.ExternalTensor):
-                # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here
-                names.add(str(part.location))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return sorted(names)
