@@ -32,7 +32,7 @@ class BoundCall:
         for index, array in enumerate((*inputs, *outputs)):
             call.buffers[index] = address_of(array)
         self._call = call
-        self._run = call.run
+        self._native = call.native
         self._zeroed = tuple(zeroed)
         self.inputs = tuple(inputs)
         """In the order of `Network.get_inputs`."""
@@ -43,7 +43,7 @@ class BoundCall:
         """Compute the outputs, and return the arrays that hold them."""
         for array in self._zeroed:
             array.fill(0)
-        self._run()
+        self._native.run()
         return self.outputs
 
 
@@ -82,6 +82,22 @@ def bound_outputs(program: Program, given: Mapping[str, Floats], shapes: Sequenc
             raise ValueError(f"output {name!r} is read-only, expected an array to write to")
         outputs.append(array)
     return outputs
+
+
+def check_apart(program: Program, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
+    """Check that what is written is not read, nor written as another output.
+
+    Raises:
+        ValueError: an output shares memory with an input or with another output.
+    """
+    arrays = [(f"input {tensor.name!r}", array) for tensor, array in zip(program.inputs, inputs, strict=True)]
+    for tensor, output in zip(program.outputs, outputs, strict=True):
+        name = f"output {tensor.name!r}"
+        # contiguous arrays share memory where their bounds meet
+        other = next((what for what, array in arrays if np.may_share_memory(array, output)), None)
+        if other is not None:
+            raise ValueError(f"{name} shares memory with {other}, expected memory of its own")
+        arrays.append((name, output))
 
 
 def _check(what: str, array: Floats) -> None:

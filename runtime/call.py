@@ -1,6 +1,6 @@
 """Calls of a loaded network in this process: native code on memory of their own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -14,7 +14,7 @@ from redpebble.lowering.program import Program
 from redpebble.runtime.call_code import call_code
 from redpebble.runtime.loaded_network import LoadedNetwork
 from redpebble.runtime.memory import address_of, aligned_bytes
-from redpebble.runtime.thread_pool import ThreadPool
+from redpebble.runtime.thread_pool import NativeCall, ThreadPool
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Call:
 
     buffers: NDArray[np.int64]
     """Addresses of inputs, outputs, and buffers between steps; the first ones are written before each call."""
-    run: Callable[[], object]
+    native: NativeCall
     """Runs the code on what `buffers` says."""
     splits: NDArray[np.int64]
     """[steps, words of `Split`]: how each step is given to threads."""
@@ -61,8 +61,10 @@ def new_call(network: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPoo
     code["place"](frame, address_of(memory))
     splits = words[starts[3] : starts[4]].reshape(-1, len(Split))
     is_parallel = bool((splits[:, Split.Workers] > 1).any())
-    run = partial(code["run_in_pool" if is_parallel else "run"], frame)
-    return Call(words[starts[2] : starts[3]], run, splits, (words, memory, network, pool))
+    native = NativeCall(partial(code["run_in_pool" if is_parallel else "run"], frame))
+    if pool is not None and is_parallel:
+        pool.add(native)
+    return Call(words[starts[2] : starts[3]], native, splits, (words, memory, network, pool))
 
 
 def _problem(program: Program, symbols: Mapping[str, int]) -> str:

@@ -10,11 +10,12 @@ from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
 from redpebble.lowering.calls.network_table import IN_PROCESS
 from redpebble.lowering.program import Program
-from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs
+from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs, check_apart
 from redpebble.runtime.call import Call, new_call
 from redpebble.runtime.loaded_network import load_network
 from redpebble.runtime.memory import OutputMemory, address_of, zeros_on_demand
 from redpebble.runtime.thread_pool import ThreadPool
+from redpebble.runtime.threads import checked_threads
 
 Floats = NDArray[np.float32]
 Shapes = tuple[tuple[int, ...], ...]
@@ -47,10 +48,9 @@ class Network:
         """Load the object file `image` that was made from `program`.
 
         Raises:
-            ValueError: fewer than one thread.
+            ValueError: `threads` is less than 1, or no whole number.
         """
-        if threads < 1:
-            raise ValueError(f"threads is {threads}, expected 1 or more")
+        threads = checked_threads(threads)
         self._loaded = load_network(program, image, IN_PROCESS)
         self.program = program = self._loaded.program
         self.threads = threads
@@ -123,13 +123,15 @@ class Network:
         that `outputs` does not name are new arrays.
 
         Raises:
-            ValueError: a name, dtype or shape does not fit, or an array is not contiguous.
+            ValueError: a name, dtype or shape does not fit, an array is not contiguous, or an output shares memory
+                with another array.
         """
         if set(feeds) != set(self._input_names):
             self._refuse_names(feeds)
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         prepared = self._prepare(count, tuple(x.shape for x in inputs))
         arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)
+        check_apart(self.program, inputs, arrays)
         zeroed = [arrays[output] for output in self.program.zeroed]
         return BoundCall(new_call(self._loaded, prepared.symbols, self._pool(count)), inputs, arrays, zeroed)
 
@@ -146,7 +148,7 @@ class Network:
         buffers = call.buffers
         for index, array in enumerate((*inputs, *outputs)):
             buffers[index] = address_of(array)
-        call.run()
+        call.native.run()
         prepared.idle.append(call)
         return outputs
 
@@ -158,15 +160,15 @@ class Network:
         symbols = bind_symbols({tensor.name: tensor.shape for tensor in self.program.inputs}, shapes)
         outputs = tuple(tuple(size.evaluate(symbols) for size in tensor.shape) for tensor in self.program.outputs)
         if len(prepared) >= MOST_SHAPES:
-            prepared.pop(next(iter(prepared)), None)
+            # the list is made at once: other threads add and remove shapes meanwhile
+            for oldest in [*prepared][:1]:
+                prepared.pop(oldest, None)
         return prepared.setdefault(shapes, _Prepared(symbols, outputs, [OutputMemory(shape) for shape in outputs], []))
 
     def _thread_count(self, threads: int | None) -> int:
         if threads is None:
             return self.threads
-        if not 1 <= threads <= self.threads:
-            raise ValueError(f"threads is {threads}, expected 1 to {self.threads}, for which the network was compiled")
-        return threads
+        return checked_threads(threads, self.threads)
 
     def _pool(self, threads: int) -> ThreadPool | None:
         """Return the pool of so many threads; None for one, which is the caller's."""

@@ -1,5 +1,6 @@
 """How many threads there are to run code on."""
 
+import operator
 import os
 
 
@@ -7,3 +8,19 @@ def usable_threads() -> int:
     """Return how many threads of this process can run at once: code that is cut for them runs on fewer as well."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def checked_threads(threads: int, most: int | None = None) -> int:
+    """Return a number of threads, at most that which a network was compiled for.
+
+    Raises:
+        ValueError: it is no whole number, or there are no so many.
+    """
+    try:
+        count = operator.index(threads)
+    except TypeError:
+        raise ValueError(f"threads is {threads!r}, expected a whole number") from None
+    if count < 1 or (most is not None and count > most):
+        accepted = "1 or more" if most is None else f"1 to {most}, for which the network was compiled"
+        raise ValueError(f"threads is {count}, expected {accepted}")
+    return count

@@ -6,7 +6,6 @@ from typing import Protocol, cast
 import numpy as np
 import onnx
 import onnx_ir
-import onnxruntime
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
@@ -98,6 +97,9 @@ class _Runner(Protocol):
 def _run(part: _Part, *, by_onnxruntime: bool) -> Arrays:
     names = [value.name or "" for value in part.wanted]
     if by_onnxruntime:
+        # takes long to load, and once it is loaded a forked child hangs or aborts when its interpreter ends
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4

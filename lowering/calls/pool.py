@@ -1,7 +1,8 @@
 """This process as a host: calls prepared for the shapes of their inputs, and threads that wait for work.
 
 The threads themselves are the caller's: each calls `serve (pool, number)` with a number from 1 on, and returns from it
-after `stop (pool)`. A thread that waits for work spins, then sleeps; one that waits inside a step lets others run.
+after `stop (pool)`, which waits for a call under way. A thread that waits for work spins, then sleeps; one that waits
+inside a step lets others run.
 """
 
 from enum import IntEnum
@@ -259,6 +260,8 @@ def _emit_start_and_stop(code: WordCode) -> None:
 
     body = code.body("stop", VOID, [POINTER], exported=True)
     (pool,) = body.args
+    # no call is under way, and those to come run alone: a worker that ended amid a call would be waited for forever
+    body.wait_until(lambda: body.builder.icmp_signed("==", body.swap(pool, Pool.Busy, i64(1)), i64(0)))
     body.swap(pool, Pool.Stopped, i64(1))
     body.add(pool, Pool.Generation, i64(1), "seq_cst")
     body.call("wake", pool)

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from redpebble.kernels.machine import Machine
+from redpebble.runtime.threads import checked_threads
 from redpebble.tuning.measure_kernels import Tuning
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Options:
     """Choices about a build; `redpebble.compile` and `redpebble.optimize` say what they do.
 
     Raises:
-        ValueError: `threads` is less than 1, or seconds are negative or endless.
+        ValueError: `threads` is less than 1 or no whole number, or seconds are negative or endless.
     """
 
     goal: Goal = "compile"
@@ -43,8 +44,7 @@ class Options:
     """Called after each pass, with the module as the pass left it."""
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, expected 1 or more")
+        checked_threads(self.threads)
         for name, seconds in (("reorder", self.reorder_seconds), ("schedule", self.schedule_seconds)):
             if not 0 <= seconds < float("inf"):
                 raise ValueError(f"{name}_seconds is {seconds}, expected 0 or more")

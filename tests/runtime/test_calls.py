@@ -1,6 +1,7 @@
 """Calls by several threads, with a number of threads of their own, and on arrays known beforehand."""
 
 import gc
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -114,6 +115,7 @@ def test_bound_calls_of_one_network_run_at_once() -> None:
 
 READ_ONLY = np.empty((3, 96), dtype=np.float32)
 READ_ONLY.flags.writeable = False
+SHARED = np.zeros(1000, dtype=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +128,11 @@ READ_ONLY.flags.writeable = False
         ({"x0": rows(3)}, {"y": READ_ONLY}, "unknown output 'y', expected 0"),
         ({"x0": rows(4)}, {"0": READ_ONLY}, r"output '0' has shape \(3, 96\), expected \(4, 96\)"),
         ({"x0": rows(3)}, {"0": READ_ONLY}, "output '0' is read-only, expected an array to write to"),
+        (
+            {"x0": SHARED[:120].reshape(3, 40)},
+            {"0": SHARED[119:407].reshape(3, 96)},
+            "output '0' shares memory with input 'x0', expected memory of its own",
+        ),
     ],
 )
 def test_arrays_that_cannot_be_bound_are_refused_in_one_line(
@@ -158,3 +165,34 @@ def test_calls_of_many_shapes_do_not_pile_up_memory() -> None:
         np.testing.assert_allclose(network(x), x @ WEIGHT, rtol=1e-4, atol=1e-4)
     prepared = network._prepared[1]  # pyright: ignore[reportPrivateUsage]
     assert len(prepared) <= MOST_SHAPES
+
+
+def test_arrays_that_touch_and_do_not_overlap_are_bound() -> None:
+    memory = np.zeros(3 * 40 + 3 * 96, dtype=np.float32)
+    memory[:120] = rows(3).ravel()
+    (output,) = a_network().bind({"x0": memory[:120].reshape(3, 40)}, {"0": memory[120:].reshape(3, 96)}).run()
+    np.testing.assert_allclose(output, rows(3) @ WEIGHT, rtol=1e-4, atol=1e-4)
+
+
+def test_shapes_come_and_go_in_many_threads_at_once() -> None:
+    network = a_network()
+
+    def prepare(seed: int) -> None:
+        for count in np.random.default_rng(seed).integers(1, 400, 1500):
+            network._prepare(1, ((int(count), 40),))  # pyright: ignore[reportPrivateUsage]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(12) as pool:
+            list(pool.map(prepare, range(12)))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("threads", [1.5, np.float32(1)])
+def test_a_number_of_threads_is_whole(threads: int) -> None:
+    with pytest.raises(ValueError, match=r"threads is .*1\.\d.*, expected a whole number"):
+        a_network(2).run(None, {"x0": rows(3)}, threads=threads)
+    with pytest.raises(ValueError, match=r"threads is .*1\.\d.*, expected a whole number"):
+        a_network(threads)

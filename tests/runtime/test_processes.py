@@ -1,0 +1,33 @@
+"""Networks with threads in processes that fork and that end."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(cache: Path, *scenarios: str) -> None:
+    """Run the program, which hangs where something is wrong."""
+    words = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.runtime.process_program", *scenarios]
+    environment = {"XDG_CACHE_HOME": str(cache), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_children_of_a_process_with_threads_run_its_networks_and_interpreters_end_while_calls_run(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path, "forks", "fork", "few ends")
+
+
+@pytest.mark.slow
+def test_children_that_are_spawned_run_networks_of_the_cache(tmp_path: Path) -> None:
+    run(tmp_path, "spawn")
+
+
+@pytest.mark.slow
+def test_many_interpreters_end_while_calls_run(tmp_path: Path) -> None:
+    run(tmp_path, "many ends")
