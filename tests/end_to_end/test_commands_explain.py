@@ -14,7 +14,8 @@ import pytest
 from redpebble.bench.suites.hidden_networks import HiddenNetwork, band, onnx_model
 from redpebble.models import zoo
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.tools import main as cli
 
 COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"

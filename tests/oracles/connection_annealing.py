@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult, anneal
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 
 
 class ConnectionState:
@@ -23,13 +24,11 @@ class ConnectionState:
     and not behind one out of its target.
 
     Raises:
-        ValueError: the order is not topological, the policy is random, or the window is empty.
+        ValueError: the order is not topological, or the window is empty.
     """
 
     def __init__(self, network: NeuronGraph, order: NDArray[np.int64], memory: Memory, window: int) -> None:
         check_order(network, order)
-        if memory.policy == "random":
-            raise ValueError("the random policy has no exact cost to anneal")
         if window < 1:
             raise ValueError(f"a window of {window} places leaves no move")
         self._network = network

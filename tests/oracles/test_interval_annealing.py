@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.annealing.annealing import AnnealingPlan
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     check_target_orders,
     decode,
     natural_orders,
-    stabbing_cost,
 )
 from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
 from redpebble.theory.pebbling.search.interval_annealing import StabbingMoves
 from tests.oracles.interval_annealing import StabbingState, anneal_intervals
+from tests.oracles.stabbing_cost import stabbing_cost
 from tests.support.network_strategies import SEEDS, networks
 from tests.support.neuron_graphs import random_layers
 

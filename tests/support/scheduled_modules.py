@@ -15,7 +15,8 @@ from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import counts_of
 from redpebble.passes.runner import context, run_passes
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.simple_orders import topological_positions
 from tests.support.lowering_modules import function
 

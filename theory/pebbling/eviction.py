@@ -1,4 +1,4 @@
-"""Eviction from a full fast memory: MIN, least recently used, random.
+"""Eviction from a full fast memory: MIN, or least recently used.
 
 A policy sees every use of a value and names a victim on request. Dead values never reach it: the machine forgets a
 value at its last use, which is free, so that "dead values go first" holds for every policy.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from typing import NamedTuple, Protocol
-
-import numpy as np
 
 
 class Use(NamedTuple):
@@ -86,29 +84,3 @@ class LeastRecentlyUsed:
 
     def victim(self, pinned: int) -> int:
         return next(neuron for neuron in self._recency if neuron != pinned)
-
-
-class RandomChoice:
-    """Any resident value, all equally likely."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-        self._residents: list[int] = []
-        self._places: dict[int, int] = {}
-
-    def touch(self, use: Use) -> None:
-        if use.neuron not in self._places:
-            self._places[use.neuron] = len(self._residents)
-            self._residents.append(use.neuron)
-
-    def forget(self, neuron: int) -> None:
-        place, last = self._places.pop(neuron), self._residents.pop()
-        if last != neuron:
-            self._residents[place] = last
-            self._places[last] = place
-
-    def victim(self, pinned: int) -> int:
-        while True:
-            neuron = self._residents[int(self._rng.random() * len(self._residents))]
-            if neuron != pinned:
-                return neuron

@@ -1,6 +1,6 @@
 """What the memory machine does, step by step: the loads, sums and stores of an order, with the slot of every value.
 
-The machine of `redpebble.theory.pebbling.machine` only counts; here the same decisions become a program, which needs no
+`machine_compiled` only counts; here the same decisions become a program, which needs no
 policy. Slots 0 to M - 2 hold neurons; slow memory has a row for each neuron, at first only that of the inputs.
 """
 
@@ -44,20 +44,18 @@ class _Step(NamedTuple):
 def plan_steps(network: NeuronGraph, order: NDArray[np.int64], memory: Memory) -> NDArray[np.int64]:
     """The steps of an order, shape [steps, 4]: `StepKind`, slot, other slot (0 if there is none), number.
 
-    Loads, connections and stores are as many as `count_transfers` counts for the same order and memory. A value without
-    further uses leaves its slot without a step.
+    Loads, connections and stores are as many as `machine_compiled` counts for the same order and memory. A value
+    without further uses leaves its slot without a step.
 
     Args:
         network: what to run.
         order: connection ids, shape [W].
-        memory: size and policy, min or lru.
+        memory: size and policy.
 
     Raises:
-        ValueError: the order cannot be run, or the policy is random, which decides nothing beforehand.
+        ValueError: the order cannot be run.
     """
     check_order(network, order)
-    if memory.policy == "random":
-        raise ValueError("steps need a policy that decides beforehand, min or lru")
     policy = FarthestNextUse() if memory.policy == "min" else LeastRecentlyUsed()
     planner = _Planner(network, memory.capacity - 1, policy)
     sources, targets = network.sources[order].tolist(), network.targets[order].tolist()

@@ -14,7 +14,7 @@ from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_levels
-from redpebble.theory.pebbling.orders.rolling_orders import sliding_window_order
+from redpebble.theory.pebbling.orders.interval_stabbing import sliding_window_order
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
 from redpebble.tools.explain.saved_orders import FoundSchedule, ScheduleRequest, add_counts, find_schedule

@@ -16,7 +16,8 @@ from redpebble.passes.runner import context, run_passes
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from tests.support.lowering_modules import each_target, native
 from tests.support.network_strategies import SEEDS, networks
 from tests.support.neuron_graphs import random_dag

@@ -11,7 +11,8 @@ from redpebble.passes.network.flatten_network import FlattenNetwork
 from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import ScheduleConnections, counts_of
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.passes.pass_texts import all_of, assert_same_function, run
 from tests.passes.random_networks import BATCHES, feeds_for, network, seeds

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory, Policy, count_transfers
+from redpebble.theory.pebbling.machine import Memory, Policy
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.machine_steps import StepKind, plan_steps
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.support.network_strategies import SEEDS, networks
@@ -75,9 +76,19 @@ def _values(
     return values
 
 
-def test_a_policy_that_decides_nothing_beforehand_is_refused() -> None:
+@pytest.mark.parametrize("capacity", [3, 30, 100, 1000])
+@pytest.mark.parametrize("policy", ["min", "lru"])
+def test_a_large_order_moves_as_much_as_the_machine_counts(capacity: int, policy: Policy) -> None:
+    network = random_layers([120] * 4, 0.2, np.random.default_rng(0))
+    steps = plan_steps(network, pull_order(network), Memory(capacity, policy))
+    count = count_transfers(network, pull_order(network), Memory(capacity, policy))
+    times = np.bincount(steps[:, 0], minlength=len(StepKind)).tolist()
+    assert times[StepKind.LOAD_BIAS] == count.bias_reads
+    assert times[StepKind.LOAD_ROW] == count.row_reads
+    assert times[StepKind.STORE_ROW] == count.row_writes
+
+
+def test_what_is_no_order_is_refused() -> None:
     network = random_layers([2, 2], 1.0, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"^steps need a policy that decides beforehand, min or lru$"):
-        plan_steps(network, pull_order(network), Memory(3, "random"))
     with pytest.raises(ValueError, match=r"^connection 0 occurs 4 times in the order$"):
         plan_steps(network, np.zeros(4, dtype=np.int64), Memory(3))

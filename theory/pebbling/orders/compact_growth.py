@@ -12,7 +12,6 @@ derived.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,56 +26,6 @@ class GrownNetwork(NamedTuple):
 
     network: NeuronGraph
     order: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class GrowthPlan:
-    """What to grow: how many inputs and other neurons, the chance of each resident to be a source, and Mg in values.
-
-    Raises:
-        ValueError: Mg < 3, no input, no other neuron, or a density outside (0, 1].
-    """
-
-    input_count: int
-    grown_count: int
-    density: float
-    capacity: int
-
-    def __post_init__(self) -> None:
-        """Check all fields."""
-        _check(self.density, self.capacity)
-        if min(self.input_count, self.grown_count) < 1:
-            raise ValueError(f"{self.input_count} inputs and {self.grown_count} grown neurons, at least 1 of each")
-
-
-def grow_network(plan: GrowthPlan, rng: np.random.Generator) -> GrownNetwork:
-    """A network with connections of any length; neurons are numbered inputs first, then as they grow.
-
-    Outputs are the neurons that feed no other. An input that finds no room before the last neuron has grown stays
-    without connections and is never read.
-    """
-    residents: list[int] = []
-    used = np.zeros(plan.input_count + plan.grown_count, dtype=np.bool_)
-    unread = list(range(plan.input_count))[::-1]
-    pairs: list[tuple[int, int]] = []
-    for neuron in range(plan.input_count, plan.input_count + plan.grown_count):
-        while unread and len(residents) < plan.capacity - 2:
-            residents.append(unread.pop())
-        chosen = rng.random(len(residents)) < plan.density
-        unused_inputs = [
-            place for place, resident in enumerate(residents) if resident < plan.input_count and not used[resident]
-        ]
-        if not chosen.any():
-            chosen[unused_inputs[0] if unused_inputs else int(rng.integers(len(residents)))] = True
-        if unread or neuron == len(used) - 1:
-            # An input that no later neuron could take is taken now.
-            chosen[unused_inputs] = True
-        sources = [resident for resident, is_source in zip(residents, chosen.tolist(), strict=True) if is_source]
-        used[sources] = True
-        pairs += [(source, neuron) for source in sources]
-        _retire(residents, used, plan.capacity - 2 - bool(unread), rng)
-        residents.append(neuron)
-    return _grown(pairs, used, plan.input_count)
 
 
 def grow_layers(widths: Sequence[int], density: float, capacity: int, rng: np.random.Generator) -> GrownNetwork:
@@ -95,7 +44,10 @@ def grow_layers(widths: Sequence[int], density: float, capacity: int, rng: np.ra
     Raises:
         ValueError: Mg < 3, fewer than two layers, a width below 1, a density outside (0, 1] or too large for Mg.
     """
-    _check(density, capacity)
+    if capacity < 3:
+        raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
+    if not 0 < density <= 1:
+        raise ValueError(f"density {density} is outside (0, 1]")
     if len(widths) < 2 or min(widths) < 1:
         raise ValueError(f"widths {list(widths)} need two layers and a neuron in each")
     layers = _Layers(widths, density, _windows(widths, density, capacity - 2), rng)
@@ -142,13 +94,6 @@ class _Layers:
         return neuron * room // max(1, self._widths[layer] - 1)
 
 
-def _check(density: float, capacity: int) -> None:
-    if capacity < 3:
-        raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
-    if not 0 < density <= 1:
-        raise ValueError(f"density {density} is outside (0, 1]")
-
-
 def _windows(widths: Sequence[int], density: float, room: int) -> list[int]:
     """Windows as wide as density and cover of each layer need; what is left goes to the relatively narrowest."""
     windows = [max(1, round(density * width), -(-width // after)) for width, after in pairwise(widths)]
@@ -158,13 +103,6 @@ def _windows(widths: Sequence[int], density: float, room: int) -> list[int]:
         shares = [window / width for window, width in zip(windows, widths, strict=False)]
         windows[shares.index(min(shares))] += 1
     return windows
-
-
-def _retire(residents: list[int], used: NDArray[np.bool_], room: int, rng: np.random.Generator) -> None:
-    """Let residents that fed a neuron go, any of them, until one more fits into `room`."""
-    while len(residents) >= max(1, room):
-        served = [place for place, resident in enumerate(residents) if used[resident]]
-        residents.pop(served[int(rng.integers(len(served)))] if served else 0)
 
 
 def _grown(pairs: list[tuple[int, int]], is_source: NDArray[np.bool_], input_count: int) -> GrownNetwork:

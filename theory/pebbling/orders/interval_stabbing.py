@@ -8,8 +8,8 @@ so a source needs as many loads as points are needed to hit the intervals of its
 first closing of a target not served, which is optimal. A hidden source is free at the time after its own closing: it
 stays as passing source while the next target opens. Later loads of it cost one read each, and one write of its value.
 
-A connection order follows (`decode`), and a machine with M = open_count + 2 runs it with at most `stabbing_cost`
-transfers.
+A connection order follows (`decode`), and a machine with M = open_count + 2 runs it with at most the transfers that
+these rules count.
 Source: derived.
 """
 
@@ -75,24 +75,6 @@ def check_target_orders(network: NeuronGraph, orders: TargetOrders) -> None:
         raise ValueError(f"target {target} closes at time {ends[target]}, its source {source} at {ends[source]}")
 
 
-def stabbing_cost(network: NeuronGraph, orders: TargetOrders) -> int:
-    """Transfers of the decoded order without any use of spare slots, in values.
-
-    Raises:
-        ValueError: the orders cannot be carried out.
-    """
-    check_target_orders(network, orders)
-    times = load_times(network, orders)
-    ends = orders.interval_ends(network.neuron_count)
-    writes_value = (network.in_degrees > 0) & ~network.is_output
-    total = fixed_cost(network)
-    for source in np.flatnonzero(network.out_degrees > 0).tolist():
-        loads = np.unique(times[network.outgoing.of(source)])
-        paid = int(np.sum(loads != ends[source] + 1))
-        total += paid + int(paid > 0 and writes_value[source])
-    return total
-
-
 def fixed_cost(network: NeuronGraph) -> int:
     """What every orders of targets move: weights, one read of each target and of each lone output, and the outputs."""
     lone = network.is_output & (network.in_degrees + network.out_degrees == 0)
@@ -126,3 +108,12 @@ def decode(network: NeuronGraph, orders: TargetOrders) -> NDArray[np.int64]:
     passes_on = ends[network.sources] + 1 == times
     keys = (ends[network.targets], network.sources, ~passes_on, times)
     return np.lexsort(keys).astype(np.int64)
+
+
+def sliding_window_order(network: NeuronGraph, open_count: int) -> NDArray[np.int64]:
+    """The connection order, shape [W], of a window that slides over the targets in topological order.
+
+    Raises:
+        ValueError: no open target.
+    """
+    return decode(network, natural_orders(network, open_count))

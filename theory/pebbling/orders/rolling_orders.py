@@ -1,40 +1,55 @@
-"""Starts for the search: targets roll through the open slots in natural order, or greedily."""
+"""Greedy rolling, compiled: starts for the search, in which targets roll through the open slots.
+
+A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A target
+may open once all its sources that are targets themselves have opened; the earliest of the open ones can then always be
+finished.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode, natural_orders
+from redpebble.theory.compiled import compiled
+from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+# Counters: targets opened and closed, closed ones that have passed on their value, and those that will.
+OPENED, CLOSED, PASSED, PASSING = 0, 1, 2, 3
 
 
-def sliding_window_order(network: NeuronGraph, open_count: int) -> NDArray[np.int64]:
-    """Targets open and close in topological order, sources are loaded as rarely as that allows. Shape [W].
+class Graph(NamedTuple):
+    """The network for compiled loops; the connections into each neuron, and out of it, by id."""
 
-    Raises:
-        ValueError: no open target.
-    """
-    return decode(network, natural_orders(network, open_count))
+    sources: Ids
+    targets: Ids
+    incoming: CsrPattern
+    outgoing: CsrPattern
 
 
-def greedy_rolling_order(network: NeuronGraph, open_count: int, exponent: float) -> NDArray[np.int64]:
-    """The connection order of `greedy_target_orders`, shape [W].
+class Rolling(NamedTuple):
+    """What changes while targets roll; the names are those of the theory."""
 
-    Raises:
-        ValueError: no open target.
-    """
-    return decode(network, greedy_target_orders(network, open_count, exponent))
+    worths: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    remaining: Ids
+    waiting: Ids
+    may_open: Flags
+    is_open: Flags
+    is_final: Flags
+    has_run: Flags
+    orders: Ids
+    passing: Ids
+    counters: Ids
 
 
 def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float) -> TargetOrders:
     """Load the final source that helps most, open the target whose sources would help most.
-
-    A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A
-    target may open once all its sources that are targets themselves have opened; the earliest of the open ones can then
-    always be finished.
 
     Args:
         network: what to run.
@@ -46,98 +61,125 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
     """
     if open_count < 1:
         raise ValueError(f"{open_count} targets are open, at least 1 is needed")
-    rolling = _Rolling(network, open_count, exponent)
-    rolling.fill()
-    while rolling.has_open():
-        rolling.load(rolling.best_source())
-    opening, closing = (np.array(order, dtype=np.int64) for order in (rolling.opening, rolling.closing))
-    return TargetOrders(opening, closing, open_count)
+    graph = Graph(network.sources, network.targets, network.incoming, network.outgoing)
+    rolling = _rolling(network, exponent)
+    roll(graph, rolling, open_count)
+    return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
 
 
-class _Rolling:
-    """Open targets and the scores of sources and targets while they roll."""
+def _rolling(network: NeuronGraph, exponent: float) -> Rolling:
+    is_target = network.in_degrees > 0
+    worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
+    worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -exponent
+    waiting = np.bincount(network.targets[is_target[network.sources]], minlength=network.neuron_count).astype(np.int64)
+    return Rolling(
+        worths=worths,
+        scores=np.zeros(network.neuron_count),
+        remaining=network.in_degrees.copy(),
+        waiting=waiting,
+        may_open=is_target & (waiting == 0),
+        is_open=np.zeros(network.neuron_count, dtype=np.bool_),
+        is_final=~is_target,
+        has_run=np.zeros(network.connection_count, dtype=np.bool_),
+        orders=np.zeros((2, int(is_target.sum())), dtype=np.int64),
+        passing=np.zeros(network.neuron_count, dtype=np.int64),
+        counters=np.zeros(4, dtype=np.int64),
+    )
 
-    def __init__(self, network: NeuronGraph, open_count: int, exponent: float) -> None:
-        self._network = network
-        self._open_count = open_count
-        self._worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
-        self._worths[1:] = np.arange(1, len(self._worths), dtype=np.float64) ** -exponent
-        self._remaining: list[int] = network.in_degrees.tolist()
-        self._waiting = _hidden_source_counts(network)
-        self._is_open = np.zeros(network.neuron_count, dtype=np.bool_)
-        self._has_run = np.zeros(network.connection_count, dtype=np.bool_)
-        self._is_final = network.in_degrees == 0
-        self._scores = np.zeros(network.neuron_count)
-        self._may_open = (network.in_degrees > 0) & (self._waiting == 0)
-        self._just_closed: deque[int] = deque()
-        self.opening: list[int] = []
-        self.closing: list[int] = []
 
-    def has_open(self) -> bool:
-        """Whether a target is open."""
-        return len(self.opening) > len(self.closing)
+@compiled
+def roll(graph: Graph, rolling: Rolling, open_count: int) -> None:
+    """Open and close all targets."""
+    _fill(graph, rolling, open_count)
+    while rolling.counters[OPENED] > rolling.counters[CLOSED]:
+        source = _best_source(rolling)
+        while _load(graph, rolling, source):
+            _fill(graph, rolling, open_count)
 
-    def best_source(self) -> int:
-        """A target that just closed passes on its value for free; else the final source of the best score."""
-        if self._just_closed:
-            return self._just_closed.popleft()
-        return int(np.argmax(np.where(self._is_final, self._scores, -1.0)))
 
-    def load(self, source: int) -> None:
-        """Run all connections of a source to open targets, also to those that open meanwhile."""
-        connections = self._network.outgoing.of(source)
-        while True:
-            ready = connections[self._is_open[self._network.targets[connections]] & ~self._has_run[connections]]
-            if len(ready) == 0:
-                return
-            for connection in ready.tolist():
-                self._run(connection)
-            self.fill()
+@compiled
+def _best_source(rolling: Rolling) -> int:
+    counters = rolling.counters
+    if counters[PASSED] < counters[PASSING]:
+        place: int = counters[PASSED]
+        counters[PASSED] += 1
+        return rolling.passing[place]
+    best, best_score = 0, -2.0
+    for source in range(len(rolling.scores)):
+        score = rolling.scores[source] if rolling.is_final[source] else -1.0
+        if score > best_score:
+            best, best_score = source, score
+    return best
 
-    def fill(self) -> None:
-        """Open the best targets while there is room."""
-        while len(self.opening) - len(self.closing) < self._open_count:
-            candidates = np.flatnonzero(self._may_open)
-            if len(candidates) == 0:
-                return
-            self._open(self._best_target(candidates))
 
-    def _best_target(self, candidates: NDArray[np.int64]) -> int:
-        network = self._network
-        sums = np.bincount(network.targets, weights=self._scores[network.sources], minlength=network.neuron_count)
-        return int(candidates[np.argmax(sums[candidates])])
+@compiled
+def _load(graph: Graph, rolling: Rolling, source: int) -> bool:
+    """Run the connections of a source to open targets; whether there was any."""
+    has_any = False
+    for place in range(graph.outgoing.pointers[source], graph.outgoing.pointers[source + 1]):
+        connection = graph.outgoing.indices[place]
+        if rolling.is_open[graph.targets[connection]] and not rolling.has_run[connection]:
+            _run(graph, rolling, connection)
+            has_any = True
+    return has_any
 
-    def _open(self, target: int) -> None:
-        self.opening.append(target)
-        self._may_open[target] = False
-        self._is_open[target] = True
-        self._scores[self._network.sources[self._network.incoming.of(target)]] += self._worths[self._remaining[target]]
-        reached = self._network.targets[self._network.outgoing.of(target)]
-        self._waiting[reached] -= 1
-        self._may_open[reached[self._waiting[reached] == 0]] = True
 
-    def _run(self, connection: int) -> None:
-        target = int(self._network.targets[connection])
-        left = self._remaining[target] - 1
-        self._remaining[target] = left
-        self._has_run[connection] = True
-        self._scores[self._network.sources[connection]] -= self._worths[left + 1]
-        if left == 0:
-            self._close(target)
+@compiled
+def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
+    target = graph.targets[connection]
+    left = rolling.remaining[target] - 1
+    rolling.remaining[target] = left
+    rolling.has_run[connection] = True
+    rolling.scores[graph.sources[connection]] -= rolling.worths[left + 1]
+    if left == 0:
+        _close(graph, rolling, target)
+        return
+    gain = rolling.worths[left] - rolling.worths[left + 1]
+    for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        if not rolling.has_run[graph.incoming.indices[place]]:
+            rolling.scores[graph.sources[graph.incoming.indices[place]]] += gain
+
+
+@compiled
+def _close(graph: Graph, rolling: Rolling, target: int) -> None:
+    counters = rolling.counters
+    rolling.is_open[target] = False
+    rolling.is_final[target] = True
+    rolling.orders[1, counters[CLOSED]] = target
+    counters[CLOSED] += 1
+    if graph.outgoing.pointers[target + 1] > graph.outgoing.pointers[target]:
+        rolling.passing[counters[PASSING]] = target
+        counters[PASSING] += 1
+
+
+@compiled
+def _fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
+    """Open the best targets while there is room."""
+    counters = rolling.counters
+    while counters[OPENED] - counters[CLOSED] < open_count:
+        best, best_sum = -1, -1e300
+        for target in range(len(rolling.may_open)):
+            if rolling.may_open[target]:
+                total = 0.0
+                for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+                    total += rolling.scores[graph.sources[graph.incoming.indices[place]]]
+                if total > best_sum:
+                    best, best_sum = target, total
+        if best < 0:
             return
-        incoming = self._network.incoming.of(target)
-        waiting = self._network.sources[incoming[~self._has_run[incoming]]]
-        self._scores[waiting] += self._worths[left] - self._worths[left + 1]
-
-    def _close(self, target: int) -> None:
-        self._is_open[target] = False
-        self._is_final[target] = True
-        self.closing.append(target)
-        if self._network.out_degrees[target] > 0:
-            self._just_closed.append(target)
+        _open(graph, rolling, best)
 
 
-def _hidden_source_counts(network: NeuronGraph) -> NDArray[np.int64]:
-    """Sources of each neuron that are targets themselves, shape [N]."""
-    is_hidden = network.in_degrees[network.sources] > 0
-    return np.bincount(network.targets[is_hidden], minlength=network.neuron_count).astype(np.int64)
+@compiled
+def _open(graph: Graph, rolling: Rolling, target: int) -> None:
+    rolling.orders[0, rolling.counters[OPENED]] = target
+    rolling.counters[OPENED] += 1
+    rolling.may_open[target], rolling.is_open[target] = False, True
+    worth = rolling.worths[rolling.remaining[target]]
+    for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        rolling.scores[graph.sources[graph.incoming.indices[place]]] += worth
+    for place in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
+        reached = graph.targets[graph.outgoing.indices[place]]
+        rolling.waiting[reached] -= 1
+        if rolling.waiting[reached] == 0:
+            rolling.may_open[reached] = True

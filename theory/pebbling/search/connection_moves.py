@@ -57,15 +57,13 @@ class ConnectionBlocks:
     """A connection order under moves, a block of proposals at a time; the best order is looked for between blocks.
 
     Raises:
-        ValueError: the order is not topological, or the policy is random.
+        ValueError: the order is not topological.
     """
 
     def __init__(
         self, network: NeuronGraph, order: NDArray[np.int64], memory: Memory, moves: ConnectionMoves | None = None
     ) -> None:
         check_order(network, order)
-        if memory.policy == "random":
-            raise ValueError("the random policy has no exact cost to anneal")
         moves = moves or ConnectionMoves()
         self._network, self._memory = network, memory
         self._reach = Reach(moves.window, moves.run_share, moves.aimed_share)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory, TransferCount
+from redpebble.theory.pebbling.machine import Memory, Policy, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.search.phases import Budget, Candidate, Search, SearchTrace, joined_trace
 from redpebble.theory.pebbling.search.starts import start_orders
@@ -23,7 +22,7 @@ class SearchRequest:
 
     Args:
         capacity: M, in values (in rows of B values for the batched form).
-        policy: who is evicted; the random policy has no exact cost to search by.
+        policy: how the victim of an eviction is chosen.
         proposals: budget in proposed moves, of all threads and restarts together; the same seed then finds the same
             order. 0 takes the best start.
         remaining: instead of `proposals`: what is left of a time budget, in any unit; it is asked now and again, and
@@ -36,7 +35,7 @@ class SearchRequest:
     """
 
     capacity: int
-    policy: Literal["min", "lru"] = "min"
+    policy: Policy = "min"
     proposals: int | None = None
     remaining: Callable[[], float] | None = None
     threads: int = 1
@@ -44,8 +43,7 @@ class SearchRequest:
 
     def __post_init__(self) -> None:
         """Check all fields."""
-        if Memory(self.capacity, self.policy).policy == "random":
-            raise ValueError("the random policy has no exact cost to search by")
+        Memory(self.capacity, self.policy)
         if (self.proposals is None) == (self.remaining is None):
             raise ValueError("a search takes either a number of proposals or a time budget")
         if self.proposals is not None and self.proposals < 0:

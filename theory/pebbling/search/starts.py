@@ -8,9 +8,13 @@ from numpy.typing import NDArray
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
-from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode, natural_orders
-from redpebble.theory.pebbling.orders.rolling_orders import sliding_window_order
-from redpebble.theory.pebbling.orders.rolling_orders_compiled import greedy_target_orders
+from redpebble.theory.pebbling.orders.interval_stabbing import (
+    TargetOrders,
+    decode,
+    natural_orders,
+    sliding_window_order,
+)
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
 # Connections from which on one greedy order must do, and from which on only orders that take a second.

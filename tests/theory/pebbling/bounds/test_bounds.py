@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.bounds.spectral_weighting import LARGEST_AREA
-from redpebble.theory.pebbling.machine import Memory, TransferCount, count_transfers
+from redpebble.theory.pebbling.machine import Memory, TransferCount
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.neuron_graphs import random_layers
@@ -31,7 +32,7 @@ def test_no_order_beats_the_bounds_in_any_batch(network: NeuronGraph, capacity: 
     rng = np.random.default_rng(seed)
     order, bound = random_order(network, rng), instance_bound(network, capacity)
     for policy in POLICIES:
-        count = count_transfers(network, order, Memory(capacity, policy), rng)
+        count = count_transfers(network, order, Memory(capacity, policy))
         assert count.reads >= bound.least.reads
         assert count.writes >= bound.least.writes
         for batch in (1, 16):

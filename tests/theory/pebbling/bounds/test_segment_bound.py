@@ -10,7 +10,8 @@ from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.bounds.live_intervals import interval_groups
 from redpebble.theory.pebbling.bounds.segment_bound import interval_crowding, segment_excess
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import layered, tiny_networks
 from tests.theory.pebbling.brute_force_sets import exact_crowding

@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.interval_stabbing import (
     TargetOrders,
     check_target_orders,
     decode,
     load_times,
     natural_orders,
-    stabbing_cost,
 )
 from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
 from redpebble.theory.pebbling.search.interval_annealing import StabbingMoves
 from tests.oracles.interval_annealing import StabbingState
+from tests.oracles.stabbing_cost import stabbing_cost
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound
-from redpebble.theory.pebbling.machine import Memory, count_transfers
-from redpebble.theory.pebbling.orders.rolling_orders import greedy_rolling_order, sliding_window_order
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
+from redpebble.theory.pebbling.orders.interval_stabbing import decode, sliding_window_order
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
 from redpebble.theory.pebbling.orders.simple_orders import pull_order, target_block_order
 from tests.support.neuron_graphs import random_layers
 
@@ -42,7 +44,7 @@ def test_orders_come_near_the_multiples_of_independent_simulations(name: str) ->
         (case.pull, [pull_order(network)]),
         (case.blocks, [target_block_order(network, open_count)]),
         (case.sliding, [sliding_window_order(network, open_count)]),
-        (case.greedy, [greedy_rolling_order(network, open_count, exponent) for exponent in (2, 6)]),
+        (case.greedy, [decode(network, greedy_target_orders(network, open_count, exponent)) for exponent in (2, 6)]),
     )
     least = lower_bound(network).total
     for expected, tried in orders:

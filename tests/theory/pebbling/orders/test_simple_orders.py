@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.pebbling.bounds.bounds import lower_bound, pull_bound
-from redpebble.theory.pebbling.machine import Memory, count_transfers
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order, topological_numbers
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
-from redpebble.theory.pebbling.orders.rolling_orders import greedy_rolling_order, sliding_window_order
+from redpebble.theory.pebbling.orders.interval_stabbing import decode, sliding_window_order
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
@@ -28,7 +30,7 @@ ORDERS: dict[str, Callable[[NeuronGraph, int], NDArray[np.int64]]] = {
     "target blocks": target_block_order,
     "depth first": lambda network, _: depth_first_order(network),
     "sliding window": sliding_window_order,
-    "greedy rolling": lambda network, count: greedy_rolling_order(network, count, 2.0),
+    "greedy rolling": lambda network, count: decode(network, greedy_target_orders(network, count, 2.0)),
     "reverse Cuthill-McKee": lambda network, _: reverse_cuthill_mckee_order(network),
     "narrow frontier": lambda network, _: narrow_frontier_order(network),
 }
@@ -42,21 +44,21 @@ def test_the_order_is_topological(name: str, network: NeuronGraph, open_count: i
 
 
 @settings(max_examples=40, deadline=None)
-@given(tiny_networks(), st.integers(3, 5), SEEDS)
-def test_no_order_beats_the_exhaustive_optimum_under_any_policy(network: NeuronGraph, capacity: int, seed: int) -> None:
-    optimum, rng = fewest_transfers(network, capacity), np.random.default_rng(seed)
+@given(tiny_networks(), st.integers(3, 5))
+def test_no_order_beats_the_exhaustive_optimum_under_any_policy(network: NeuronGraph, capacity: int) -> None:
+    optimum = fewest_transfers(network, capacity)
     for order_of in ORDERS.values():
         order = order_of(network, capacity - 2)
         for policy in POLICIES:
-            assert count_transfers(network, order, Memory(capacity, policy), rng).total >= optimum
+            assert count_transfers(network, order, Memory(capacity, policy)).total >= optimum
 
 
 @settings(max_examples=50, deadline=None)
-@given(networks(), st.integers(3, 12), SEEDS)
-def test_pull_keeps_its_bound_under_every_policy(network: NeuronGraph, capacity: int, seed: int) -> None:
+@given(networks(), st.integers(3, 12))
+def test_pull_keeps_its_bound_under_every_policy(network: NeuronGraph, capacity: int) -> None:
     bound, order = pull_bound(network), pull_order(network)
     for policy in POLICIES:
-        count = count_transfers(network, order, Memory(capacity, policy), np.random.default_rng(seed))
+        count = count_transfers(network, order, Memory(capacity, policy))
         assert count.reads <= bound.reads
         assert count.writes <= bound.writes
 
@@ -69,7 +71,7 @@ def test_a_banded_network_meets_the_lower_bound_in_natural_order(
     network = random_banded(neuron_count, bandwidth, density, np.random.default_rng(seed))
     for policy in POLICIES:
         memory = Memory(bandwidth + 2, policy)
-        count = count_transfers(network, pull_order(network), memory, np.random.default_rng(0))
+        count = count_transfers(network, pull_order(network), memory)
         assert count == lower_bound(network)
 
 
@@ -103,5 +105,3 @@ def test_a_block_or_a_window_without_targets_is_refused() -> None:
         target_block_order(network, 0)
     with pytest.raises(ValueError, match="0 targets are open, at least 1 is needed"):
         sliding_window_order(network, 0)
-    with pytest.raises(ValueError, match="0 targets are open, at least 1 is needed"):
-        greedy_rolling_order(network, 0, 2.0)

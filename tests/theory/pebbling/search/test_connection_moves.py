@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.annealing.annealing import AnnealingPlan
-from redpebble.theory.pebbling.machine import Memory, Policy, count_transfers
+from redpebble.theory.pebbling.machine import Memory, Policy
+from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
 from tests.support.network_strategies import SEEDS, networks
@@ -44,9 +45,3 @@ def test_costs_stay_exact_over_thousands_of_moves(policy: Policy, look_back: int
     result = anneal_connections(state, plan, np.random.default_rng(0))
     assert result.cost == count_transfers(network, result.best, memory).total
     assert result.cost < count_transfers(network, start, memory).total
-
-
-def test_the_random_policy_is_refused() -> None:
-    network = random_layers([3] * 2, 1.0, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="the random policy has no exact cost to anneal"):
-        ConnectionBlocks(network, pull_order(network), Memory(3, "random"))

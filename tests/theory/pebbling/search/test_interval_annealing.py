@@ -15,11 +15,11 @@ from redpebble.theory.pebbling.orders.interval_stabbing import (
     TargetOrders,
     check_target_orders,
     natural_orders,
-    stabbing_cost,
 )
 from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks, StabbingMoves
 from tests.oracles import interval_annealing as reference
 from tests.oracles.interval_annealing import StabbingState
+from tests.oracles.stabbing_cost import stabbing_cost
 from tests.support.network_strategies import SEEDS, networks
 from tests.support.neuron_graphs import random_layers
 

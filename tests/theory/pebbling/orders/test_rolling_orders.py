@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders import rolling_orders as reference
-from redpebble.theory.pebbling.orders.rolling_orders_compiled import greedy_target_orders
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
+from tests.oracles import greedy_rolling as reference
 from tests.support.network_strategies import networks
 from tests.support.neuron_graphs import random_layers
 
