@@ -6,12 +6,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from redpebble.foundation.atomic_files import replacing
 from redpebble.lowering.calls.pool import EXPORTS, pool_module
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import MachineCode, emit_object, load_object
-from redpebble.runtime.store.artefact import DIGEST_BYTES
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
+from redpebble.runtime.store.checked_file import read_checked, write_checked
 
 
 @cache
@@ -22,15 +21,12 @@ def call_code() -> MachineCode:
 
 
 def _object(path: Path) -> bytes:
-    """Return the object file, which ends with its own digest where it is kept; a folder may be read-only."""
-    with suppress(OSError):
-        content = path.read_bytes()
-        if hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]:
-            return content[:-DIGEST_BYTES]
+    """Return the object file, kept where the folder can be written to."""
+    kept = read_checked(path)
+    if kept is not None:
+        return kept
     x86 = platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"}
     image = emit_object(pool_module(x86=x86, linux=platform.system() == "Linux"), CpuTarget.generic())
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(image + hashlib.sha256(image).digest())
+        write_checked(path, image)
     return image

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.foundation.atomic_files import replacing
 from redpebble.lowering.calls.network_table import (
     IN_ONNXRUNTIME,
     Pointer,
@@ -26,11 +25,9 @@ from redpebble.ort.native.library import EXPORTS, library_module
 from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE, OPERATOR_COUNT
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
+from redpebble.runtime.store.checked_file import read_checked, write_checked
 
 OPERATOR: Final = "SparseNetwork_{}"
-
-DIGEST_TAIL: Final = 32
-"""Bytes behind a library in the cache."""
 
 Clusters = Mapping[str, Sequence[tuple[str, Mapping[str, Artefact]]]]
 """Variants by operator: the digest of a node, and for each CPU level the code of its network."""
@@ -178,7 +175,7 @@ def cached_library(folder: Path, operator_count: int) -> Path:
     """
     key = hashlib.sha256(compiler_fingerprint() + operator_count.to_bytes(8, "little"))
     name = f"libredpebble-{key.hexdigest()[:40]}.so"
-    if _is_whole(folder / name):
+    if read_checked(folder / name) is not None:
         return folder / name
     operators: dict[str, list[Word]] = {OPERATOR.format(number): [] for number in range(operator_count)}
     image = link([Code(library_object()), *library_table(operators)], EXPORTS, "libredpebble.so")
@@ -189,18 +186,6 @@ def cached_library(folder: Path, operator_count: int) -> Path:
         return _written(Path(tempfile.mkdtemp(prefix="redpebble-")) / name, image)
 
 
-def _is_whole(path: Path) -> bool:
-    """Return whether a file is a library that ends with its own digest."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return hashlib.sha256(content[:-DIGEST_TAIL]).digest() == content[-DIGEST_TAIL:]
-
-
 def _written(path: Path, image: bytes) -> Path:
-    """Write a library and its digest, which the loader does not look at, under its name at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, private=True) as file:
-        file.write(image + hashlib.sha256(image).digest())
+    write_checked(path, image)
     return path
