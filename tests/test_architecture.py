@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from redpebble.runtime.store.cache import fingerprint_of, source_files
+from redpebble.runtime.store.source_digest import source_digest, source_files
 from redpebble.universe import PASSES
 
 ROOT = Path(__file__).parent.parent
@@ -338,16 +338,17 @@ def test_a_pass_is_one_file_with_a_filecheck_file_that_does_and_one_that_refuses
     assert not missing
 
 
-def test_the_fingerprint_of_the_compiler_changes_with_every_source_file(tmp_path: Path) -> None:
+def test_the_digest_of_the_sources_changes_with_every_source_file(tmp_path: Path) -> None:
     files = source_files()
-    assert {file.resolve() for file in files.values()} == {file.resolve() for file in FILES}
+    assert {Path(file).resolve() for file in files.values()} == {file.resolve() for file in FILES}
     chosen = {name: files[name] for name in sorted(files)[:: len(files) // 8]}
-    before = fingerprint_of(chosen)
+    before = source_digest(chosen, tmp_path)
     for name, file in chosen.items():
         changed = tmp_path / "changed.py"
-        changed.write_bytes(file.read_bytes() + b" ")
-        assert fingerprint_of(chosen | {name: changed}) != before
-        assert fingerprint_of({other: path for other, path in chosen.items() if other != name}) != before
+        changed.write_bytes(Path(file).read_bytes() + b" ")
+        assert source_digest(chosen | {name: str(changed)}, tmp_path) != before
+        assert source_digest({other: path for other, path in chosen.items() if other != name}, tmp_path) != before
+    assert source_digest(chosen, tmp_path) == before
 
 
 def test_no_folder_of_sources_is_full() -> None:

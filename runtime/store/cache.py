@@ -2,7 +2,6 @@
 
 import hashlib
 import sys
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +10,7 @@ import platformdirs
 
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.store.artefact import Artefact, ArtefactError, read_artefact, write_artefact
+from redpebble.runtime.store.source_digest import source_digest, source_files
 
 DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 """Packages whose version can change what the compiler makes of a model."""
@@ -24,30 +24,11 @@ def default_folder() -> Path:
 @cache
 def compiler_fingerprint() -> bytes:
     """Return a digest of the compiler: its sources, the versions of what it builds on, and Python's."""
-    return fingerprint_of(source_files())
-
-
-def fingerprint_of(files: Mapping[str, Path]) -> bytes:
-    """Return a digest of source files, the versions of what they build on, and Python's."""
     digest = hashlib.sha256(sys.version.encode())
     for name in DEPENDENCIES:
         digest.update(f"{name}={version(name)};".encode())
-    for name, file in sorted(files.items()):
-        digest.update(name.encode())
-        digest.update(file.read_bytes())
+    digest.update(source_digest(source_files(), default_folder()))
     return digest.digest()
-
-
-def source_files() -> dict[str, Path]:
-    """Return every source file of the package by its place, such as `passes/simplify/sparsify.py`."""
-    import redpebble
-
-    # installed, the layers lie in the package; in a checkout beside `src`
-    home = Path(__file__).parents[2]
-    layers = [folder.parent for folder in home.glob("*/__init__.py") if folder.parent.name != "tests"]
-    roots = [(Path(folder), Path(folder).glob("*.py")) for folder in redpebble.__path__]
-    roots += [(home, layer.rglob("*.py")) for layer in layers]
-    return {str(file.relative_to(root)): file for root, files in roots for file in files}
 
 
 def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:

@@ -1,15 +1,10 @@
-"""A digest of a model's content, external data included: the key under which its native code is kept.
-
-A file's digest is remembered beside its size, its times of change and its inode. It is taken for granted while those
-are the same, as make and git do: reading and hashing a large model would take longer than all else.
-"""
+"""A digest of a model's content, external data included: the key under which its native code is kept."""
 
 import hashlib
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import onnx
 import onnx_ir
@@ -19,13 +14,7 @@ from redpebble.frontend.errors import ModelError
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_file import read_file
 from redpebble.frontend.reading.model_source import external_files
-from redpebble.runtime.store.json_cache import recall, remember
-
-SETTLED_SECONDS: Final = 2.0
-"""Since a file's last change, before its digest is remembered: the coarsest clock of a file system counts by 2 s."""
-
-Stamp = list[str | int]
-"""A file's name relative to the model's folder, size, inode, and when content and state changed, in ns."""
+from redpebble.runtime.store.file_digests import Stamp, recalled_digest, remember_digest, stamp
 
 
 def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
@@ -63,22 +52,18 @@ def _digest_of_path(path: Path, memory: Path | None) -> bytes:
     if memory is None:
         return _digest_of_files(path)[0]
     name = f"digest-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:40]}"
-    known = recall(memory, name)
-    if known is not None and known["stamps"] == _stamps(path, [str(stamp[0]) for stamp in known["stamps"][1:]]):
-        return bytes.fromhex(known["digest"])
+    known = recalled_digest(memory, name, lambda names: _stamps(path, names[1:]))
+    if known is not None:
+        return known
     begun = time.time_ns()
     digest, external = _digest_of_files(path)
-    stamps = _stamps(path, external)
-    # a file that changes again within the same tick of its clock would look the same
-    if all(int(stamp[-1]) < begun - SETTLED_SECONDS * 1e9 for stamp in stamps):
-        remember(memory, name, {"digest": digest.hex(), "stamps": stamps})
+    remember_digest(memory, name, digest, _stamps(path, external), begun)
     return digest
 
 
 def _stamps(path: Path, external: Sequence[str]) -> list[Stamp]:
     """Return what tells a model's files from what they were, the model itself first."""
-    files = [(name, (path.parent / name).stat()) for name in (path.name, *external)]
-    return [[name, stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns] for name, stat in files]
+    return [stamp(name, path.parent / name) for name in (path.name, *external)]
 
 
 def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:

@@ -10,8 +10,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from redpebble.model_digest import SETTLED_SECONDS, model_digest
+from redpebble.model_digest import model_digest
 from redpebble.models.zoo import build, save
+from redpebble.runtime.store.file_digests import SETTLED_SECONDS
 
 
 @pytest.fixture
