@@ -21,6 +21,7 @@ def _initialize() -> None:
     binding.initialize_native_asmparser()  # for inline assembly; LLVM ends the process without it
 
 
+@cache
 def host_target() -> CpuTarget:
     """Return this machine's CPU with all its features."""
     return CpuTarget.from_features(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())

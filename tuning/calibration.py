@@ -39,6 +39,7 @@ class CacheSizes(NamedTuple):
     l2: int
 
 
+@cache
 def cache_sizes(folder: Path = CACHE_FOLDER) -> CacheSizes | None:
     """Return the sizes that Linux knows; None where it does not."""
     sizes: dict[int, int] = {}
@@ -72,10 +73,11 @@ def prices_of_cpu(file: Path = CPU_FILE) -> str:
 def _cpu_word(name: str, file: Path) -> str:
     """Return what Linux says of the CPU under a name; nothing where it says nothing."""
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        # no further than the first CPU: the system writes this file while it is read, for hundreds of them
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def stream_times(clock: KernelClock, seconds: float) -> Mapping[int, float]:

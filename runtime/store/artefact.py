@@ -1,12 +1,16 @@
 """A compiled network as one file: a header in JSON, the object code, and the packed weights, mapped on load.
 
-Layout: magic, length of the header (u64, little endian), sha256 of all that follows, header, sections at multiples of
+Layout: magic, length of the header, CRC-32 of all behind it (u64 both, little endian), header, sections at multiples of
 64 bytes. The LLVM IR is not kept: the object is what it became.
+
+The checksum finds what was damaged by chance, and nothing more: who can change a file can change its digest as well,
+and the SHA-256 of all weights took longer than the rest of loading them.
 """
 
-import hashlib
 import json
 import platform
+import struct
+import zlib
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,9 +27,12 @@ from redpebble.lowering.llvm.builder import ALIGNMENT
 from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
 from redpebble.runtime.jit import missing_features
 
-MAGIC = b"pebble\x00\x01"
-DIGEST_BYTES = 32
-PROLOGUE_BYTES = len(MAGIC) + 8 + DIGEST_BYTES
+MAGIC = b"pebble\x00\x02"
+NUMBERS = struct.Struct("<QQ")
+"""The length of the header, and the checksum."""
+
+PROLOGUE_BYTES = len(MAGIC) + NUMBERS.size
+CHUNK_BYTES = 1 << 18
 
 Json = Any
 """What the json module reads and writes."""
@@ -57,10 +64,10 @@ def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
     parts = [header]
     for data in (attachment, *(section.tobytes() for section in sections)):
         parts += [data, bytes(-len(data) % ALIGNMENT)]
-    digest = hashlib.sha256()
+    checksum = 0
     for part in parts:
-        digest.update(part)
-    return [MAGIC + len(header).to_bytes(8, "little") + digest.digest(), *parts]
+        checksum = zlib.crc32(part, checksum)
+    return [MAGIC + NUMBERS.pack(len(header), checksum), *parts]
 
 
 def read_artefact(path: Path) -> Artefact:
@@ -85,8 +92,10 @@ def open_file(path: Path) -> "Sealed":
     # read, not looked at where it is mapped: weights that no call uses never come into this process's memory
     with path.open("rb") as file:
         file.seek(PROLOGUE_BYTES)
-        digest = hashlib.file_digest(file, "sha256").digest()
-    return _checked(np.memmap(path, dtype=np.uint8, mode="r"), path.name, digest)
+        checksum = 0
+        while chunk := file.read(CHUNK_BYTES):
+            checksum = zlib.crc32(chunk, checksum)
+    return _checked(np.memmap(path, dtype=np.uint8, mode="r"), path.name, checksum)
 
 
 def opened(data: NDArray[np.uint8], name: str) -> "Sealed":
@@ -95,15 +104,14 @@ def opened(data: NDArray[np.uint8], name: str) -> "Sealed":
     Raises:
         ArtefactError: the data are damaged.
     """
-    return _checked(data, name, hashlib.sha256(data[PROLOGUE_BYTES:].data).digest())
+    return _checked(data, name, zlib.crc32(data[PROLOGUE_BYTES:].data))
 
 
-def _checked(data: NDArray[np.uint8], name: str, found: bytes) -> "Sealed":
+def _checked(data: NDArray[np.uint8], name: str, checksum: int) -> "Sealed":
     if len(data) < PROLOGUE_BYTES or data[: len(MAGIC)].tobytes() != MAGIC:
         raise ArtefactError(f"{name} is no compiled network")
-    length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8].tobytes(), "little")
-    digest = data[len(MAGIC) + 8 : PROLOGUE_BYTES].tobytes()
-    if found != digest:
+    length, expected = NUMBERS.unpack(data[len(MAGIC) : PROLOGUE_BYTES].tobytes())
+    if checksum != expected:
         raise ArtefactError(f"{name} is damaged: its checksum does not match")
     try:
         header: Json = json.loads(data[PROLOGUE_BYTES : PROLOGUE_BYTES + length].tobytes())

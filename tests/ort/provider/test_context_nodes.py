@@ -1,9 +1,9 @@
 """Models that hold native code as EPContext nodes: it runs where it is trusted and fits, and nowhere else."""
 
 import gc
-import hashlib
 import importlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from redpebble.ort.native.ep_api import Compatibility
 from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text
 from redpebble.ort.provider.networks import Planned
 from redpebble.ort.provider.register import SparseNetworkCompiler, host, minor_version, register, unregister
-from redpebble.runtime.store.artefact import MAGIC, PROLOGUE_BYTES, Artefact
+from redpebble.runtime.store.artefact import MAGIC, NUMBERS, PROLOGUE_BYTES, Artefact
 from tests.ort.provider_models import UNCOVERED, assert_equal_runs, feeds, model, options, plain_session
 
 TRUST = {"trust_code": "1"}
@@ -134,7 +134,7 @@ def signed(payload: bytes, changes: dict[str, Any], attachment: bytes | None = N
         changes = {**changes, "attachment": len(attachment)}
     words = json.dumps(header | changes).encode()
     words += b" " * (-(PROLOGUE_BYTES + len(words)) % 64)
-    return MAGIC + len(words).to_bytes(8, "little") + hashlib.sha256(words + content).digest() + words + content
+    return MAGIC + NUMBERS.pack(len(words), zlib.crc32(words + content)) + words + content
 
 
 NEW_FEATURE = {"cpu": "x86-64", "features": "+sse2,+some-new-feature", "lanes": 4}
