@@ -135,7 +135,6 @@ ONLY_IN: dict[str, set[str]] = {
     "onnx_ir": {"frontend", "export", "verification", "ort", "models", "bench", "tools", "redpebble"},
     "onnxruntime": {"frontend", "verification", "ort", "models", "bench", "tools"},
     "mpi4py": {"distributed"},
-    "mtkahypar": {"distributed"},
 }
 """Package -> the folders that may import it."""
 

@@ -60,7 +60,7 @@ def measure(case: PartsCase, machine: Machine, seconds: float) -> Iterator[Measu
     for kind in KINDS:
         for ranks in RANKS:
             share = max(1, ranks // len(os.sched_getaffinity(0)))
-            request = PlanRequest(ranks, kind, batch=case.samples, machine=machine.shared(share), library_seconds=0.0)
+            request = PlanRequest(ranks, kind, batch=case.samples, machine=machine.shared(share))
             yield _measured(module, request, seconds)
 
 

@@ -1,1 +1,1 @@
-"""Which split: predicted times, the simulator, Mt-KaHyPar."""
+"""Which split: predicted times and the simulator."""

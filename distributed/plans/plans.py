@@ -23,7 +23,6 @@ from redpebble.distributed.graph.batch_axis import check_batch_axis
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
 from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
-from redpebble.distributed.plans.mtkahypar_starts import MtKaHyPar, is_installed
 from redpebble.distributed.plans.simulate import (
     TILES_IN_FLIGHT,
     Ends,
@@ -39,7 +38,7 @@ from redpebble.passes.analysis.partitioned_layers import layer_shares, partition
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.partition.partition import LayerPattern, LayerShare, Owners, Partition, traffic_of
-from redpebble.theory.partition.search import PartitionRequest, find_partition, no_starts
+from redpebble.theory.partition.search import PartitionRequest, find_partition
 from redpebble.theory.partition.stages import stage_partition
 
 _T = TypeVar("_T")
@@ -71,8 +70,6 @@ class PlanRequest:
     batch: int = 1024
     """Samples of a usual run."""
     machine: Machine = field(default_factory=Machine)
-    library_seconds: float = 120.0
-    """How long Mt-KaHyPar may take for a second start of the search, if it is installed; 0 for our own start only."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -138,7 +135,7 @@ def plan(module: ModuleOp, request: PlanRequest) -> Plan:
     if not found:
         raise UnsupportedModelError("; ".join(lines))
     chosen = _chosen(found, request)
-    return Plan(chosen.kind, chosen.partition, tuple(found), (*lines, *planner.notes, _verdict(chosen, found, request)))
+    return Plan(chosen.kind, chosen.partition, tuple(found), (*lines, _verdict(chosen, found, request)))
 
 
 def _chosen(found: list[Candidate], request: PlanRequest) -> Candidate:
@@ -169,7 +166,6 @@ class _Planner:
         self._module, self._request = module, request
         self._machine = request.machine.with_kernels_of(module)
         self._layers = [layer for chain in layer_chains(module) for layer in chain]
-        self.notes: list[str] = []
 
     def batch(self) -> Candidate:
         """Every machine holds the network and a slice of the batch."""
@@ -213,19 +209,12 @@ class _Planner:
 
     def _row_partition(self) -> Partition:
         request = self._request
-        library = MtKaHyPar(request.seed, request.library_seconds)
         search = PartitionRequest(
-            request.part_count,
-            request.imbalance,
-            request.seed,
-            message_values=self._message_values(),
-            starts=library if request.library_seconds > 0 and is_installed() else no_starts,
+            request.part_count, request.imbalance, request.seed, message_values=self._message_values()
         )
-        partition = partition_module(
+        return partition_module(
             self._module, request.part_count, lambda patterns, owners: find_partition(patterns, search, owners)
         )
-        self.notes += library.notes
-        return partition
 
     def _candidate(self, kind: str, partition: Partition, shares: list[LayerShare], why: str) -> Candidate:
         request = self._request

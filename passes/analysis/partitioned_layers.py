@@ -1,4 +1,4 @@
-"""From a module to `redpebble.theory.partition.partition` and back: layers to partitions, partitions to attributes."""
+"""From the layers of a module to partitions of `redpebble.theory.partition.partition`, and from these to attributes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -9,9 +9,8 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.partition import PartitionAttr
-from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.layer_chains import layer_chains, pattern_of, patterns_of, source_of
+from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of, source_of
 from redpebble.theory.partition.partition import (
     LayerPattern,
     LayerShare,
@@ -23,7 +22,6 @@ from redpebble.theory.partition.partition import (
     count_sent,
     free_inputs,
     local_connections,
-    owners_of_inputs,
     slices,
     traffic_of,
 )
@@ -91,31 +89,6 @@ def write_partition(module: ModuleOp, partition: Partition) -> None:
     for layer, owners, cost in zip(layers, partition.owners[1:], module_traffic(module, partition), strict=True):
         costs = cost.volume, cost.messages, cost.most_connections
         layer.partition = PartitionAttr.of(partition.part_count, owners, costs)
-
-
-def read_partition(module: ModuleOp) -> Partition | None:
-    """Return the partition that is written on the layers of a module, or None where one has none.
-
-    Raises:
-        VerifyException: layers have different numbers of parts.
-    """
-    found = [op.partition for op in module.walk() if isinstance(op, LinearOp)]
-    written = [one for one in found if one is not None]
-    if not written or len(written) < len(found):
-        return None
-    counts = {one.part_count.data for one in written}
-    if len(counts) > 1:
-        raise VerifyException(f"layers of {' and '.join(map(str, sorted(counts)))} parts, expected one number for all")
-    part_count, widths = counts.pop(), _input_widths(module)
-    levels = [one.array.astype(np.int32) for one in written]
-    inputs: dict[SSAValue, Owners] = {}
-    number = 0
-    for chain in layer_chains(module):
-        source = source_of(chain[0].x)
-        if source in widths and source not in inputs:
-            inputs[source] = owners_of_inputs(pattern_of(chain[0]), levels[number], part_count)
-        number += len(chain)
-    return Partition(part_count, (_joined(widths, inputs, part_count), *levels))
 
 
 def _input_widths(module: ModuleOp) -> dict[SSAValue, int]:

@@ -10,7 +10,7 @@
 Biases and activations belong to neurons, a residual sum is connections of weight 1; concat, split, reshape and
 transpose of features are renumberings. Softmax, normalisations, products of two values, foreign ops and what moves rows
 cut a model into several graphs. Which ops come together: see `redpebble.passes.analysis.clusters`, here with the rows
-of `redpebble.passes.analysis.network_rows`. The way back is `pebble-restore-layers`.
+of `redpebble.passes.analysis.network_rows`.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ PASSES = {
     "neuron_order": ("PermuteNeurons", "ReorderNeurons"),
     "kernels": ("DiscoverStructure", "ChooseKernels", "AnnotateIoBounds"),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
-    "network": ("FlattenNetwork", "RestoreLayers", "ScheduleConnections", "PlanSteps"),
+    "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),
     "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),
 }
 """Classes of passes by stage; `FuseLayers` is in `passes/simplify/fuse_layers.py` and called `pebble-fuse-layers`."""

@@ -7,9 +7,9 @@ the end: where nothing is better, they are the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
@@ -28,7 +28,7 @@ from redpebble.theory.partition.partition import (
     slices,
     traffic,
 )
-from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling, cost_of_parts
+from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling
 
 _MOST_ENTRIES = 1 << 29
 """Entries of the tables of nets and parts that annealing needs, 8 bytes each; networks beyond keep their best start."""
@@ -41,14 +41,6 @@ _MOST_MESSAGE_STEPS = 1_000_000_000
 
 _FALLS = (1.0, 0.1), (0.5, 0.05)
 """Hottest and coldest temperature of each fall, in values; a fall starts with the best of the one before."""
-
-Starts = Callable[[Chain], Sequence[Sequence[Owners]]]
-"""Proposes the parts of the groups of every layer, for a chain: each proposal is one start."""
-
-
-def no_starts(_: Chain) -> Sequence[Sequence[Owners]]:
-    """Propose nothing."""
-    return ()
 
 
 @dataclass(frozen=True)
@@ -69,8 +61,6 @@ class PartitionRequest:
     """Values that a message costs as much as."""
     threads: int = 2
     """The result does not depend on it."""
-    starts: Starts = field(default=no_starts)
-    """Where starts come from, besides our own."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -114,7 +104,7 @@ def _chosen(owners: Owners, pattern: LayerPattern, output_owners: Owners, part_c
     return owners_of_inputs(pattern, output_owners, part_count) if np.all(owners == FREE) else owners
 
 
-def named_parts(chain: Chain, parts: Sequence[Owners]) -> list[Owners]:
+def _named_parts(chain: Chain, parts: Sequence[Owners]) -> list[Owners]:
     """Return parts with the names that suit the owners of the inputs, layer after layer."""
     owners = chain.input_owners
     named: list[Owners] = []
@@ -136,18 +126,10 @@ def _check_chain(patterns: Sequence[LayerPattern]) -> None:
 
 
 def _best_parts(chain: Chain, request: PartitionRequest) -> list[Owners]:
-    """Return the cheapest parts that annealing makes of our own start and of those that are proposed."""
+    """Return the parts of all layers: each layer is grown by itself, named after its inputs, then all are annealed."""
     with ThreadPoolExecutor(request.threads) as pool:
         grown = list(pool.map(grow_parts, chain.layers, repeat(chain.part_count), chain.most_connections))
-    starts = [named_parts(chain, parts) for parts in (grown, *request.starts(chain))]
-
-    def cost(parts: list[Owners]) -> float:
-        return cost_of_parts(chain, parts, request.message_values)
-
-    if _MOST_STEPS // max(_steps(chain), 1) < request.proposals:
-        # the search of one start already takes as long as it may
-        return _annealed(chain, min(starts, key=cost), request)
-    return min((_annealed(chain, start, request) for start in starts), key=cost)
+    return _annealed(chain, _named_parts(chain, grown), request)
 
 
 def _steps(chain: Chain) -> int:

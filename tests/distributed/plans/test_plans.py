@@ -20,7 +20,7 @@ from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_pl
 from redpebble.distributed.plans.simulate import Ends, SampleWork, Workload, simulate, simulate_batch
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.zoo import build, save
-from redpebble.passes.analysis.partitioned_layers import module_traffic, read_partition, write_partition
+from redpebble.passes.analysis.partitioned_layers import module_traffic
 from redpebble.pipeline import build as build_module
 from redpebble.theory.partition.partition import LayerShare
 from redpebble.tools.main import app
@@ -43,7 +43,7 @@ transposing (float[batch, 2, 3] x) => (float[batch, 3, 2] y)
 
 
 def own(part_count: int, kind: str = "auto", memory: int | None = None, batch: int = 1024) -> PlanRequest:
-    return PlanRequest(part_count, kind, memory=memory, batch=batch, library_seconds=0.0)
+    return PlanRequest(part_count, kind, memory=memory, batch=batch)
 
 
 def test_a_model_that_fits_is_split_by_its_batch(ffnn: ModuleOp) -> None:
@@ -67,7 +67,7 @@ def test_a_model_that_does_not_fit_is_split_by_its_weights(ffnn: ModuleOp) -> No
 def test_a_single_sample_on_a_fast_wire_is_split_by_rows() -> None:
     module = build_module(build("ffnn(depth=2, width=512, density=0.1)"))
     wire = Machine(latency=1e-7, bandwidth=1e11, message_seconds=1e-8, copied_bytes=1e11)
-    request = PlanRequest(4, batch=1, machine=wire, library_seconds=0.0)
+    request = PlanRequest(4, batch=1, machine=wire)
     assert plan(module, request).kind == "rows"
 
 
@@ -80,17 +80,6 @@ def test_the_planner_counts_the_volume_that_the_maps_send(ffnn: ModuleOp, kind: 
     if volume is not None:
         assert f"{volume:,} values of a sample" in found.lines[0]
         assert volume == Ownership.of(RowGraph.of(ffnn), found.partition).volume
-
-
-def test_a_partition_is_read_as_it_was_written(ffnn: ModuleOp) -> None:
-    module = ffnn.clone()
-    assert read_partition(module) is None
-    chosen = plan(module, own(3, "rows")).partition
-    assert chosen is not None
-    write_partition(module, chosen)
-    found = read_partition(module)
-    assert found is not None
-    assert [owners.tolist() for owners in found.owners] == [owners.tolist() for owners in chosen.owners]
 
 
 def test_a_model_that_mixes_rows_can_only_be_split_by_its_batch() -> None:

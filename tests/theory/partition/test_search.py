@@ -16,7 +16,6 @@ from redpebble.theory.partition.grow_parts import grow_parts
 from redpebble.theory.partition.hypergraph import layer_hypergraph
 from redpebble.theory.partition.partition import (
     LayerPattern,
-    Owners,
     Partition,
     connections_of_parts,
     random_rows,
@@ -109,22 +108,6 @@ def test_one_part_owns_everything_and_given_owners_of_inputs_stay() -> None:
     assert not any(owners.any() for owners in find_partition(patterns, PartitionRequest(1)).owners)
     given_owners = np.array([1, 0, 1, 0, 1], dtype=np.int32)
     assert np.array_equal(find_partition(patterns, PartitionRequest(2), given_owners).owners[0], given_owners)
-
-
-def test_a_start_that_is_proposed_is_taken_when_it_is_the_best() -> None:
-    # two copies of a network beside each other, interleaved: the proposal is the one partition that sends nothing
-    block = np.ones((4, 4), dtype=np.bool_)
-    matrix = np.kron(np.eye(2, dtype=np.bool_), block)[:, np.random.default_rng(0).permutation(8)]
-    patterns = [pattern_of_matrix(matrix)]
-    perfect = [np.argmax(matrix[[0, 7]], axis=0).astype(np.int32)]
-    starts = [[layer_parts(patterns[0], perfect[0])]]
-    found = find_partition(patterns, PartitionRequest(2, proposals=0, starts=lambda _: starts))
-    assert traffic(patterns, found)[0].volume == 0
-
-
-def layer_parts(pattern: LayerPattern, owners: Owners) -> Owners:
-    graph = layer_hypergraph(pattern, 2, most_connections(pattern.lengths, 2, 0.03))
-    return owners[graph.members.indices[graph.members.pointers[:-1]]]
 
 
 def test_numbers_out_of_range_are_refused() -> None:
