@@ -7,7 +7,7 @@ import onnx_ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.transforms.dead_code_elimination import dce
+from xdsl.transforms.dead_code_elimination import dce, is_trivially_dead
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
@@ -57,6 +57,8 @@ class _Translation:
         self._scope = ValueScope(model, trust_declarations=not keep_foreign)
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []
+        self._kept: dict[onnx_ir.Node, ForeignOp] = {}
+        self._replaced: set[onnx_ir.Node] = set()
         self._arguments = [value for value in model.graph.inputs if self._is_argument(value)]
         for value in self._arguments:
             sizes = self._scope.named_sizes(value.shape)
@@ -96,7 +98,7 @@ class _Translation:
         conversion = Conversion(node, self._opset(node), self._scope)
         try:
             results = converter(conversion)
-            if self._keep_foreign and len(conversion.ops) > 1:
+            if self._keep_foreign and len(conversion.ops) > 1 and not conversion.replaced:
                 raise NotCovered("becomes several ops")
         except (NotCovered, UnsupportedModelError, VerifyException) as reason:
             # ops that come to nothing would stay among the users of the values they read
@@ -111,6 +113,7 @@ class _Translation:
             self._block.add_op(constant)
         self._block.add_ops(conversion.ops)
         node = conversion.node
+        self._replaced.update(conversion.replaced)
         yielding = {result.owner for result in results}
         for op in conversion.ops:
             count = len(results) if op in yielding else 0
@@ -135,6 +138,7 @@ class _Translation:
         if any(sizes):
             op.attributes[DIMS] = described_by(sizes)
         self._block.add_op(op)
+        self._kept[node] = op
         for output, result, known in zip(node.outputs, op.results, sizes, strict=True):
             self._scope.define_from_outside(output, result, known)
         if is_shape_value:
@@ -157,10 +161,7 @@ class _Translation:
         results = [self._result(output) for output in self._model.graph.outputs]
         self._check_arguments()
         self._block.add_op(ReturnOp(*results))
-        for op in reversed(self._shape_ops):
-            if not any(result.uses.get_length() for result in op.results):
-                op.detach()
-                op.erase()
+        self._drop_unread()
         function = FuncOp(
             "main",
             FunctionType.from_lists([arg.type for arg in self._block.args], [result.type for result in results]),
@@ -173,6 +174,15 @@ class _Translation:
         module.verify()
         constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
         return Translated(module, frozenset(value_name(op.result) for op in constants))
+
+    def _drop_unread(self) -> None:
+        """Drop what nothing reads any more: ops of ours, shapes that are known, and nodes that another one replaces."""
+        unneeded = {*self._shape_ops, *(op for node, op in self._kept.items() if node in self._replaced)}
+        for op in reversed(list(self._block.ops)):
+            can_go = op in unneeded or (not isinstance(op, ForeignOp) and is_trivially_dead(op))
+            if can_go and not any(result.uses.get_length() for result in op.results):
+                op.detach()
+                op.erase()
 
     def _check_arguments(self) -> None:
         """Refuse an input that no code could take; where a node reads it, the node's refusal came first."""

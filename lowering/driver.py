@@ -8,6 +8,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -15,6 +16,13 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.layer_report import Report, module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.dialect.symbolic_sizes import NAME, Size, product
+from redpebble.lowering.attention.step import (
+    AttentionStep,
+    Range,
+    attention_rows,
+    attention_scratch_bytes,
+    attention_tiles,
+)
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
@@ -82,20 +90,28 @@ class _Lowering:
     def _emit_step(self, index: int, op: Operation) -> Step:
         """Emit the function of one op."""
         symbol = f"step{index}"
-        rows = product(self.shapes[op.inputs[0]][:-1]) if isinstance(op, TileOp) else None
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             if isinstance(op, TileOp):
                 self._emit_tiles(builder, args, index, op)
                 return
-            buffers, constants, sizes, *_ = args
+            buffers, constants, sizes, scratch, *rows = args
             pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+            if isinstance(op, AttentionOp):
+                AttentionStep(self.code, builder, self.sizes, sizes, op, pointers, scratch).emit(Range(*rows))
+                return
             RowMajorStep(self.code, builder, self.sizes, sizes, pointers).emit(op)
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
-        if not isinstance(op, TileOp):
-            return Step(symbol, None)
-        return Step(symbol, rows, TiledRows(tile_times(op), same_from(op), self._emit_shared_step(index, op)))
+        match op:
+            case TileOp():
+                rows = product(self.shapes[op.inputs[0]][:-1])
+                return Step(symbol, rows, TiledRows(tile_times(op), same_from(op), self._emit_shared_step(index, op)))
+            case AttentionOp():
+                self.scratch_bytes = max(self.scratch_bytes, attention_scratch_bytes(op))
+                return Step(symbol, attention_rows(op, self.sizes), attention_tiles())
+            case _:
+                return Step(symbol, None)
 
     def _emit_shared_step(self, index: int, op: TileOp) -> str | None:
         """Emit the function in which threads do the same tiles together, where the schedule cuts ops into shares."""

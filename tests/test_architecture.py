@@ -72,6 +72,7 @@ FLOORS = [
     "lowering/buffer_packing",
     "lowering/calls",
     "lowering/kernels",
+    "lowering/attention",
     "lowering/neurons",
     "lowering/tiles",
     "lowering",

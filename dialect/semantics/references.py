@@ -7,6 +7,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from redpebble.dialect.attributes.activations import Floats, activate
+from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import (
@@ -83,6 +84,27 @@ def _reduce_mean(_: ReduceMeanOp, x: Floats) -> Floats:
     return x.mean(axis=-1, keepdims=True)
 
 
+def _attention(op: AttentionOp, q: Floats, k: Floats, v: Floats, mask: Floats | None = None) -> Floats:
+    heads, (queries, keys) = op.head_counts, (q.shape[1], k.shape[1])
+    q, k, v = (_heads_first(x, count) for x, count in zip((q, k, v), (*heads, heads.keys), strict=True))
+    k, v = (x.repeat(heads.queries // heads.keys, axis=1) for x in (k, v))
+    scores = q @ k.swapaxes(2, 3) * op.weighting.scale
+    scores = scores if mask is None else scores + mask
+    if op.weighting.causal:
+        scores = np.where(np.tri(queries, keys, dtype=np.bool_), scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - _largest(scores))
+        weights: Floats = powers / powers.sum(axis=-1, keepdims=True)
+    if op.weighting.nan_as_zero:
+        weights[np.isnan(weights)] = 0.0
+    return (weights @ v).swapaxes(1, 2).reshape(len(q), queries, heads.queries * op.value_size)
+
+
+def _heads_first(x: Floats, heads: int) -> Floats:
+    samples, rows, features = x.shape
+    return x.reshape(samples, rows, heads, features // heads).swapaxes(1, 2)
+
+
 def _reshape(op: ReshapeOp, x: Floats) -> Floats:
     return x.reshape(op.target.result_shape(x.shape))
 
@@ -133,6 +155,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         RmsNormOp: _rms_norm,
         BatchNormOp: _batch_norm,
         ReduceMeanOp: _reduce_mean,
+        AttentionOp: _attention,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

@@ -6,6 +6,7 @@ from typing import Any, Final
 import onnx_ir as ir
 from xdsl.ir import Operation
 
+from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import (
@@ -18,6 +19,7 @@ from redpebble.dialect.ops.layers import (
     SoftmaxOp,
 )
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.export.operators.attention import emit_attention
 from redpebble.export.operators.elementwise import emit_activate, emit_binary
 from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
 from redpebble.export.operators.movement import emit_concat, emit_reshape, emit_split, emit_transpose
@@ -50,6 +52,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         RmsNormOp: emit_rms_norm,
         BatchNormOp: emit_batch_norm,
         ReduceMeanOp: emit_reduce_mean,
+        AttentionOp: emit_attention,
         ReshapeOp: emit_reshape,
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,

@@ -42,6 +42,8 @@ class Conversion:
         self.scope = scope
         self.ops: list[Operation] = []
         self.constants: dict[str, ConstantOp | SparseConstantOp] = {}
+        self.replaced: list[onnx_ir.Node] = []
+        """Earlier nodes that the node's ops stand for as well: they are dropped where nothing else reads them."""
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer attribute."""
@@ -108,8 +110,17 @@ class Conversion:
         value = self.input(index)
         if value is None:
             raise NotCovered(f"input {index} is left out, accepted is a float tensor")
-        if (array := self.constant(index)) is not None:
-            return self.emit_constant(array, value.name or "")
+        return self.tensor_of(value)
+
+    def tensor_of(self, value: onnx_ir.Value) -> SSAValue:
+        """Return a value of the graph that must be an f32 tensor of known rank; a constant is emitted.
+
+        Raises:
+            NotCovered: it is something else.
+        """
+        array = self.scope.constant_of(value)
+        if array is not None and array.dtype == np.float32:
+            return self.emit_constant(array.astype(np.float32, copy=False), value.name or "")
         operand = self.scope.value_of(value)
         if operand is None or not isa(operand.type, F32Tensor):
             kind = describe(value.type) or "a value of unknown type"
@@ -120,6 +131,10 @@ class Conversion:
     def sizes(self, value: SSAValue) -> SymbolicShape:
         """Return the sizes of an f32 tensor."""
         return self.scope.sizes_of(value)
+
+    def replaces(self, nodes: Sequence[onnx_ir.Node]) -> None:
+        """Note that what the node becomes stands for earlier nodes, too."""
+        self.replaced += nodes
 
     def emit(self, op: Op) -> Op:
         """Add an op to what the node becomes."""

@@ -12,6 +12,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size
 from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.operators.attention import attention_of
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.elementwise import broadcast
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
@@ -21,11 +22,16 @@ STACK_LIMIT = 256
 
 
 def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return x weight or weight x; 1-D operands are promoted, leading axes broadcast, as in numpy's matmul."""
+    """Return x weight, weight x, or an attention.
+
+    1-D operands are promoted, leading axes broadcast, as in numpy's matmul.
+    """
     weight = conversion.weight(1)
     if weight is not None:
         return [_times_weight(conversion, conversion.tensor(0), Stack(weight, _name(conversion, 1), mirrored=False))]
     weight = conversion.weight(0)
+    if weight is None and (attention := attention_of(conversion)) is not None:
+        return attention
     if weight is None:
         raise NotCovered("neither operand is a float constant, accepted is a constant weight")
     return [_times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))]

@@ -32,6 +32,8 @@ ROUNDING: Final = 12582912.0
 """1.5 * 2^23: adding it to |x| < 2^22 leaves x rounded to a whole number in the low bits of the sum."""
 MANTISSA_BITS: Final = 23
 EXPONENT_BIAS: Final = 127
+LEAST_EXPONENT: Final = -87.0
+"""e to this power is a little more than the smallest normal number."""
 SMALLEST_NORMAL: Final = 2.0**-126
 SQRT_HALF_BITS: Final = 0x3F3504F3
 
@@ -59,6 +61,13 @@ def exp(lanes: Lanes, x: ir.Value) -> ir.Value:
     rest = lanes.builder.sub(n, half)
     scaled = lanes.mul(lanes.add(_expm1_of_rest(lanes, r), 1.0), _power_of_two(lanes, half))
     return lanes.mul(scaled, _power_of_two(lanes, rest))
+
+
+def exp_of_negative(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """Return e^x for x <= 0, at most 2 ulp off; what would be denormal, from -87 on, is 0."""
+    n, r = _split(lanes, lanes.max(x, LEAST_EXPONENT))
+    power = lanes.mul(lanes.polynomial(r, (1.0, 1.0, *EXPM1)), _power_of_two(lanes, n))
+    return lanes.select(lanes.compare("<", x, LEAST_EXPONENT), 0.0, power)
 
 
 def expm1(lanes: Lanes, x: ir.Value) -> ir.Value:

@@ -32,8 +32,13 @@ def softplus(x: Doubles) -> Doubles:
     return np.logaddexp(0.0, x)
 
 
+def exp_of_negative(x: Doubles) -> Doubles:
+    return np.where(x < transcendental.LEAST_EXPONENT, 0.0, np.exp(x))
+
+
 CLAIMS = {
     "exp": Claim(transcendental.exp, np.exp, 1),
+    "exp_of_negative": Claim(transcendental.exp_of_negative, exp_of_negative, 2, 0.0),
     "expm1": Claim(transcendental.expm1, np.expm1, 2, 88.0),
     "log": Claim(transcendental.log, np.log, 1),
     "softplus": Claim(transcendental.softplus, softplus, 2),

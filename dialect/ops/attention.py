@@ -1,0 +1,164 @@
+"""Attention: each query is answered by a mean of values, weighted by how well their keys fit it."""
+
+from typing import ClassVar, NamedTuple
+
+from typing_extensions import override
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f64, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.ops.axis_maps import Axes, AxisMap, HasAxisMap, RowMajor, own_axes
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, f32_tensor, shape_of, shape_text
+
+MASK_RANK = 4
+
+
+class Heads(NamedTuple):
+    """Numbers of heads: those of queries, and those of keys and values, which several of the former may share."""
+
+    queries: int
+    keys: int
+
+
+class Weighting(NamedTuple):
+    """How scores become weights; see `AttentionOp`."""
+
+    scale: float
+    causal: bool = False
+    nan_as_zero: bool = False
+
+
+class _AttentionAxes(HasAxisMap):
+    """Samples stay apart; lengths and features have an order that the op relies on."""
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        assert isinstance(op, AttentionOp)
+        operands: list[Axes] = [("b", "s", "q"), ("b", "t", "k"), ("b", "t", "v")]
+        if op.mask is not None:
+            operands.append(own_axes(op.mask, "m"))
+        result = ("b", "s", "o")
+        names = {name for axes in (*operands, result) for name in axes}
+        return AxisMap(tuple(operands), (result,), fixed=frozenset(names - {"b"}))
+
+
+@irdl_op_definition
+class AttentionOp(IRDLOperation):
+    """softmax(scale q k^T + mask) v of each head.
+
+    Queries [B, S, heads d], keys [B, T, kv_heads d] and values [B, T, kv_heads e] give [B, S, heads e]. Heads lie side
+    by side in the features; query head h reads key head `h * kv_heads / heads`. The mask is broadcast to
+    [B, heads, S, T]. With `causal`, query i reads the keys up to number i alone. With `nan_as_zero`, weights that are
+    NaN count as 0, as exporters write it for masks of -inf that hide every key of a query.
+
+    ```mlir
+    %y = pebble.attention %q, %k, %v mask %m heads 12 kv_heads 12 scale 1.25e-01
+        : (tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x1x1x?xf32>) -> tensor<?x?x768xf32>
+    ```
+    """
+
+    name = "pebble.attention"
+
+    q = operand_def(DENSE_TENSOR)
+    k = operand_def(DENSE_TENSOR)
+    v = operand_def(DENSE_TENSOR)
+    mask = opt_operand_def(DENSE_TENSOR)
+    heads = prop_def(IntegerAttr.constr(i64))
+    kv_heads = prop_def(IntegerAttr.constr(i64))
+    scale = prop_def(FloatAttr.constr(f64))
+    causal = opt_prop_def(UnitAttr)
+    nan_as_zero = opt_prop_def(UnitAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), _AttentionAxes(), RowMajor())
+    assembly_format: ClassVar = (
+        "$q `,` $k `,` $v (`mask` $mask^)? `heads` $heads `kv_heads` $kv_heads `scale` $scale "
+        "(`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self, operands: tuple[SSAValue, SSAValue, SSAValue], mask: SSAValue | None, heads: Heads, weighting: Weighting
+    ) -> None:
+        """Make an attention of queries, keys and values."""
+        q, _, v = (shape_of(operand) for operand in operands)
+        features = heads.queries * (v[-1] // heads.keys) if v and v[-1] != DYNAMIC and heads.keys > 0 else DYNAMIC
+        super().__init__(
+            operands=[*operands, mask],
+            properties={
+                "heads": IntegerAttr(heads.queries, i64),
+                "kv_heads": IntegerAttr(heads.keys, i64),
+                "scale": FloatAttr(weighting.scale, f64),
+                "causal": UnitAttr() if weighting.causal else None,
+                "nan_as_zero": UnitAttr() if weighting.nan_as_zero else None,
+            },
+            result_types=[f32_tensor((*q[:-1], features))],
+        )
+
+    @property
+    def head_counts(self) -> Heads:
+        """The numbers of heads."""
+        return Heads(self.heads.value.data, self.kv_heads.value.data)
+
+    @property
+    def weighting(self) -> Weighting:
+        """How scores become weights."""
+        return Weighting(self.scale.value.data, self.causal is not None, self.nan_as_zero is not None)
+
+    @property
+    def key_size(self) -> int:
+        """Features of a key, and of a query, of one head."""
+        return shape_of(self.k)[-1] // self.kv_heads.value.data
+
+    @property
+    def value_size(self) -> int:
+        """Features of a value of one head."""
+        return shape_of(self.v)[-1] // self.kv_heads.value.data
+
+    def verify_(self) -> None:
+        heads, kv_heads = self.head_counts
+        if kv_heads < 1 or heads < 1 or heads % kv_heads:
+            raise VerifyException(f"{heads} heads and {kv_heads} of keys, expected positive numbers and a multiple")
+        shapes = {"queries": shape_of(self.q), "keys": shape_of(self.k), "values": shape_of(self.v)}
+        for word, shape in shapes.items():
+            _verify_features(word, shape, heads if word == "queries" else kv_heads)
+        queries, keys, values = shapes.values()
+        if queries[2] // heads != keys[2] // kv_heads:
+            raise VerifyException(f"queries have {queries[2] // heads} features a head, keys {keys[2] // kv_heads}")
+        for axis, word, left, right in (
+            (0, "samples", queries, keys),
+            (0, "samples", keys, values),
+            (1, "keys", keys, values),
+        ):
+            if DYNAMIC not in (left[axis], right[axis]) and left[axis] != right[axis]:
+                raise VerifyException(f"{left[axis]} and {right[axis]} {word}, expected the same number")
+        if self.mask is not None:
+            _verify_mask(shape_of(self.mask), (queries[0], heads, queries[1], keys[1]))
+        expected = (*queries[:2], heads * (values[2] // kv_heads))
+        if shape_of(self.result) != expected:
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+def _verify_features(word: str, shape: Shape, heads: int) -> None:
+    """Check that there are a rank of 3 and as many features for each head."""
+    if len(shape) != 3 or shape[2] == DYNAMIC or shape[2] < 1 or shape[2] % heads:
+        raise VerifyException(f"{word} {shape_text(shape)}, expected rank 3 and a multiple of {heads} features")
+
+
+def _verify_mask(shape: Shape, scores: Shape) -> None:
+    """Check that a mask can be broadcast to the scores; keys are never broadcast."""
+    fits = len(shape) == MASK_RANK and all(
+        size in (1, DYNAMIC) or score in (size, DYNAMIC) for size, score in zip(shape, scores, strict=True)
+    )
+    if not fits or (shape[3] == 1 != scores[3]):
+        raise VerifyException(f"mask {shape_text(shape)}, expected one that is broadcast to {shape_text(scores)}")

@@ -1,0 +1,35 @@
+"""Attention in the operators that every opset has: heads apart, two products, Softmax between them."""
+
+import onnx_ir as ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.export.operators.normalization import SOFTMAX_OF_ONE_AXIS
+from redpebble.export.writing.node_builder import NodeBuilder
+
+HEADS_FIRST = (0, 2, 1, 3)
+KEYS_LAST = (0, 2, 3, 1)
+SCORES_RANK = 4
+
+
+def emit_attention(op: AttentionOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """Reshape and Transpose for each operand, MatMul, Add, Softmax, Where, MatMul, Transpose and Reshape."""
+    heads, weighting = op.head_counts, op.weighting
+    queries = builder.node("Mul", _heads(op.q, heads.queries, HEADS_FIRST, builder), builder.scalar(weighting.scale))
+    scores = builder.node("MatMul", queries, _heads(op.k, heads.keys, KEYS_LAST, builder))
+    if op.mask is not None:
+        scores = builder.node("Add", scores, builder.operand(op.mask))
+    axis = -1 if builder.opset >= SOFTMAX_OF_ONE_AXIS else SCORES_RANK - 1
+    weights = builder.node("Softmax", scores, axis=axis)
+    if weighting.nan_as_zero:
+        weights = builder.node("Where", builder.node("IsNaN", weights), builder.scalar(0.0), weights)
+    result = builder.node("MatMul", weights, _heads(op.v, heads.keys, HEADS_FIRST, builder))
+    rows = builder.node("Transpose", result, perm=HEADS_FIRST)
+    return (builder.node("Reshape", rows, builder.integers([0, 0, heads.queries * op.value_size])),)
+
+
+def _heads(value: SSAValue, heads: int, axes: tuple[int, ...], builder: NodeBuilder) -> ir.Value:
+    """Return the heads of an operand apart."""
+    features = builder.integers([0, 0, heads, shape_of(value)[-1] // heads])
+    return builder.node("Transpose", builder.node("Reshape", builder.operand(value), features), perm=axes)

@@ -1,0 +1,212 @@
+"""Attention as exporters write it: what stands between the product of queries with keys and that with values.
+
+```
+scores  = MatMul(queries, keys)              [B, heads, S, T]; Mul or Div by a number on any of the three
+weights = Softmax(Add(scores, mask))         the mask may be left out
+weights = Where(IsNaN(weights), 0, weights)  written for masks that hide every key; may be left out
+result  = MatMul(weights, values)            [B, heads, S, features]
+```
+
+The last product becomes `pebble.attention` on heads that lie side by side. The transposes around it undo those of the
+exporter, and canonicalization drops both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, Weighting
+from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+
+RANK = 4
+HEADS_LAST = (0, 2, 1, 3)
+"""[B, heads, S, features] to [B, S, heads, features], and back."""
+KEYS_HEADS_LAST = (0, 3, 1, 2)
+"""[B, heads, features, T] to [B, T, heads, features]."""
+
+
+@dataclass
+class _Scores:
+    """What the weights of a product with values are made of."""
+
+    scale: float = 1.0
+    mask: onnx_ir.Value | None = None
+    nan_as_zero: bool = False
+    queries: onnx_ir.Value | None = None
+    keys: onnx_ir.Value | None = None
+    nodes: list[onnx_ir.Node] = field(default_factory=list[onnx_ir.Node])
+    """The nodes that the attention stands for, beside the last product."""
+
+
+def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
+    """Return what a MatMul yields whose first operand are the weights of an attention; None for any other MatMul.
+
+    Raises:
+        NotCovered: it is an attention, on operands of other shapes.
+    """
+    weights, values = conversion.input(0), conversion.input(1)
+    scores = None if weights is None else _Reader(conversion).scores_of(weights)
+    if scores is None or scores.queries is None or scores.keys is None or values is None:
+        return None
+    q, k, v = (conversion.tensor_of(value) for value in (scores.queries, scores.keys, values))
+    heads, key_size, value_size = _head_sizes(*(conversion.sizes(value) for value in (q, k, v)))
+    samples, queries, keys = conversion.sizes(q)[0], conversion.sizes(q)[2], conversion.sizes(k)[3]
+    operands = (
+        conversion.reshape(conversion.transpose(q, HEADS_LAST), (samples, queries, key_size)),
+        conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
+        conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
+    )
+    mask = None if scores.mask is None else _mask(conversion, conversion.tensor_of(scores.mask))
+    weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
+    count = int(heads.coefficient)
+    result = conversion.emit(AttentionOp(operands, mask, Heads(count, count), weighting)).result
+    split = conversion.reshape(result, (samples, queries, heads, value_size / heads))
+    conversion.replaces(scores.nodes)
+    return [conversion.transpose(split, HEADS_LAST)]
+
+
+def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicShape) -> SymbolicShape:
+    """Return the number of heads, and the features of all keys and of all values."""
+    fit = (
+        len(queries) == len(keys) == len(values) == RANK
+        and queries[:2] == keys[:2] == values[:2]
+        and (queries[3], keys[3]) == (keys[2], values[2])
+    )
+    if not fit:
+        shapes = ", ".join(map(shape_words, (queries, keys, values)))
+        raise NotCovered(f"queries, keys and values are {shapes}, accepted are samples of equal heads")
+    heads, key_size, value_size = queries[1], queries[3], values[3]
+    if not all(is_known(size) and size.coefficient > 0 for size in (heads, key_size, value_size)):
+        raise NotCovered(f"queries are {shape_words(queries)}, accepted are known sizes of heads and features")
+    return heads, heads * key_size, heads * value_size
+
+
+def _mask(conversion: Conversion, mask: SSAValue) -> SSAValue:
+    """Return a mask with four axes."""
+    sizes = conversion.sizes(mask)
+    if len(sizes) > MASK_RANK or sizes[-1:] in ((), (ONE,)):
+        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted is an entry for each key")
+    missing = MASK_RANK - len(sizes)
+    return conversion.reshape(mask, (ONE,) * missing + sizes) if missing else mask
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What can be told of nodes before the one that is converted."""
+
+    conversion: Conversion
+
+    def scores_of(self, weights: onnx_ir.Value) -> _Scores | None:
+        """Return what the weights of an attention are made of; None where they are no such."""
+        found = _Scores()
+        weights = self._without_guard(weights, found)
+        softmax = self._producer(weights, "Softmax", found, uses=2 if found.nan_as_zero else 1)
+        if softmax is None or not self._is_last_axis(softmax) or softmax.inputs[0] is None:
+            return None
+        scores = self._without_mask(softmax.inputs[0], found)
+        product = self._producer(self._unscaled(scores, found), "MatMul", found)
+        if product is None or None in product.inputs:
+            return None
+        queries, keys = product.inputs
+        assert queries is not None
+        assert keys is not None
+        found.queries, found.keys = self._unscaled_operand(queries, found), self._unscaled_operand(keys, found)
+        return found
+
+    def _producer(self, value: onnx_ir.Value, operator: str, found: _Scores, uses: int = 1) -> onnx_ir.Node | None:
+        """Return the node that yields a value, if it has that operator and nothing else reads it."""
+        node = value.producer()
+        if node is None or node.domain != "" or node.op_type != operator:
+            return None
+        if len(value.uses()) != uses or value.is_graph_output():
+            return None
+        found.nodes.append(node)
+        return node
+
+    def _without_guard(self, weights: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
+        """Return the weights before `Where(IsNaN(weights), 0, weights)`."""
+        where = weights.producer()
+        if where is None or where.op_type != "Where" or None in where.inputs:
+            return weights
+        condition, zero, kept = where.inputs
+        assert condition is not None
+        assert zero is not None
+        assert kept is not None
+        test = condition.producer()
+        if test is None or test.op_type != "IsNaN" or test.inputs[0] is not kept or self._number(zero) != 0.0:
+            return weights
+        if self._producer(weights, "Where", found) is None or self._producer(condition, "IsNaN", found) is None:
+            return weights
+        found.nan_as_zero = True
+        return kept
+
+    def _is_last_axis(self, softmax: onnx_ir.Node) -> bool:
+        default = -1 if self.conversion.opset >= 13 else 1
+        axis = softmax.attributes.get("axis")
+        return (default if axis is None else axis.as_int()) in (-1, RANK - 1)
+
+    def _without_mask(self, scores: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
+        """Return the scores before a mask is added: those of its two operands that are a product."""
+        added = scores.producer()
+        if added is None or added.op_type != "Add" or None in added.inputs:
+            return scores
+        for index, value in enumerate(added.inputs):
+            assert value is not None
+            trial = _Scores()
+            if self._producer(self._unscaled(value, trial), "MatMul", trial) is not None:
+                if self._producer(scores, "Add", found) is None:
+                    return scores
+                found.mask = added.inputs[1 - index]
+                return value
+        return scores
+
+    def _unscaled(self, value: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
+        """Return a value before it is multiplied with numbers or divided by them, which nothing else reads."""
+        while True:
+            scaled = self._scaled(value)
+            if scaled is None or self._producer(value, scaled.operator, found) is None:
+                return value
+            found.scale *= scaled.factor
+            value = scaled.before
+
+    def _unscaled_operand(self, value: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
+        """Return a value before it is multiplied with numbers or divided by them."""
+        while (scaled := self._scaled(value)) is not None:
+            found.scale *= scaled.factor
+            value = scaled.before
+        return value
+
+    def _scaled(self, value: onnx_ir.Value) -> "_Scaled | None":
+        node = value.producer()
+        if node is None or node.domain != "" or node.op_type not in ("Mul", "Div") or None in node.inputs:
+            return None
+        left, right = node.inputs
+        assert left is not None
+        assert right is not None
+        number = self._number(right)
+        if number is not None and node.op_type == "Div":
+            return _Scaled("Div", left, 1.0 / number) if number else None
+        if number is not None:
+            return _Scaled("Mul", left, number)
+        number = self._number(left)
+        return _Scaled("Mul", right, number) if number is not None and node.op_type == "Mul" else None
+
+    def _number(self, value: onnx_ir.Value) -> float | None:
+        """Return the only number of a float constant that widens nothing, else None."""
+        array = self.conversion.scope.constant_of(value)
+        single = array is not None and array.dtype == np.float32 and array.size == 1 and array.ndim <= 1
+        return float(array.reshape(-1)[0]) if array is not None and single else None
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A value times a number, and the node that says so."""
+
+    operator: str
+    before: onnx_ir.Value
+    factor: float

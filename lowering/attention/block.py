@@ -1,0 +1,220 @@
+"""A block of queries of one head against all keys, block by block, so that no more scores exist than those of a block.
+
+```
+Q      = queries of the block, transposed and scaled         [features, width]
+for each block of keys:
+    S  = mask of the block, transposed, where there is one    [keys, width]
+    S  = K Q (+ S)                                            products.scores
+    S, sum, correction = weights of S                         weights.scores_to_weights
+    O  = O correction + V^T S                                 products.weighted_values
+result = O / sum, transposed
+```
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from llvmlite import ir
+
+from redpebble.lowering.attention.form import MOST_KEYS, AttentionForm, Places, Registers
+from redpebble.lowering.attention.products import scores, weighted_values
+from redpebble.lowering.attention.weights import hide_later_keys, scores_to_weights, spread_mask
+from redpebble.lowering.llvm.builder import (
+    FLOAT_BYTES,
+    I64,
+    POINTER,
+    Code,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
+from redpebble.lowering.llvm.vectors import FLOAT
+
+
+class BlockArguments(NamedTuple):
+    """Arguments of a block's function, in their order; strides are in floats, from one row to the next."""
+
+    queries: ir.Value
+    keys: ir.Value
+    values: ir.Value
+    mask: ir.Value
+    """Its entries for the first query; null where there is none."""
+    result: ir.Value
+    scratch: ir.Value
+    query_stride: ir.Value
+    key_stride: ir.Value
+    value_stride: ir.Value
+    mask_stride: ir.Value
+    """0 where all queries share a row."""
+    result_stride: ir.Value
+    query_count: ir.Value
+    key_count: ir.Value
+    first_query: ir.Value
+    """The number of the first query, among all queries of its head."""
+
+
+BLOCK_TYPES = [POINTER] * 6 + [I64] * 8
+
+
+def query_block(code: Code, form: AttentionForm, width: int) -> ir.Function:
+    """Return `void (arguments...)`, the function of blocks of at most `width` queries."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        _Block(code, builder, form, width, BlockArguments(*args)).emit()
+
+    return code.function(f"attention_{form.key}_{width}", BLOCK_TYPES, body)
+
+
+@dataclass(frozen=True)
+class _Block:
+    code: Code
+    builder: ir.IRBuilder
+    form: AttentionForm
+    width: int
+    args: BlockArguments
+
+    def emit(self) -> None:
+        """Emit the whole block."""
+        builder, args, count = self.builder, self.args, self.args.key_count
+        self._load_queries()
+        self._fill(self._places.values, self.form.value_size, 0.0)
+        self._fill(self._places.highest, 1, -inf)
+        self._fill(self._places.total, 1, 0.0)
+        if self.form.causal:
+            behind = builder.add(args.first_query, args.query_count)
+            count = builder.select(builder.icmp_signed("<", count, behind), count, behind)
+        size = self._block_size(count)
+        with counted_loop(builder, _divided_up(builder, count, size)) as number:
+            first = builder.mul(number, size)
+            left = builder.sub(count, first)
+            self._keys(first, builder.select(builder.icmp_signed("<", left, size), left, size))
+        self._finish()
+
+    @property
+    def _places(self) -> Places:
+        return Places.of(self.form, self.width)
+
+    def _at(self, place: int) -> ir.Value:
+        return float_at(self.builder, self.args.scratch, i64(place))
+
+    def _load_queries(self) -> None:
+        """Emit the transposition of the queries, times the scale of the scores."""
+        code, builder, args = self.code, self.builder, self.args
+        lanes, size, queries = code.lanes(builder), i64(self.form.key_size), self._at(self._places.queries)
+        transpose, width = rows_to_columns(code, self.width), i64(self.width)
+        builder.call(transpose, [args.queries, queries, args.query_stride, size, args.query_count, width])
+        with counted_loop(builder, i64(self.form.key_size * self.width), lanes.width) as index:
+            place = float_at(builder, queries, index)
+            lanes.store(lanes.mul(lanes.load(place), self.form.scale), place, FLOAT_BYTES * lanes.width)
+
+    def _fill(self, place: int, rows: int, value: float) -> None:
+        lanes, start = self.code.lanes(self.builder), self._at(place)
+        with counted_loop(self.builder, i64(rows * self.width), lanes.width) as index:
+            lanes.store(value, float_at(self.builder, start, index), FLOAT_BYTES * lanes.width)
+
+    def _block_size(self, count: ir.Value) -> ir.Value:
+        """Return the keys of all blocks but the last one: about equal parts, in multiples of what registers hold."""
+        builder, rows = self.builder, i64(Registers.of(self.code.target, self.width).rows)
+        some = builder.select(builder.icmp_signed(">", count, i64(0)), count, i64(1))
+        even = _divided_up(builder, some, _divided_up(builder, some, i64(MOST_KEYS)))
+        return builder.mul(_divided_up(builder, even, rows), rows)
+
+    def _keys(self, first: ir.Value, count: ir.Value) -> None:
+        """Emit what a block of keys does to the sums."""
+        code, builder, args, form, width, places = (
+            self.code,
+            self.builder,
+            self.args,
+            self.form,
+            self.width,
+            self._places,
+        )
+        table, queries, sums = (self._at(place) for place in (places.scores, places.queries, places.values))
+        highest, total, correction = (self._at(place) for place in (places.highest, places.total, places.correction))
+        if form.biased:
+            self._bias(table, first, count)
+        keys = float_at(builder, args.keys, builder.mul(first, args.key_stride))
+        builder.call(scores(code, form, width), [keys, queries, table, args.key_stride, count])
+        builder.call(scores_to_weights(code, width), [table, highest, total, correction, count])
+        values = float_at(builder, args.values, builder.mul(first, args.value_stride))
+        function = weighted_values(code, form, width)
+        builder.call(function, [values, table, correction, sums, args.value_stride, count])
+
+    def _bias(self, table: ir.Value, first: ir.Value, count: ir.Value) -> None:
+        """Emit what is added to the scores of a block of keys, written where these are going to be."""
+        code, builder, args = self.code, self.builder, self.args
+        if self.form.masked:
+            mask = float_at(builder, args.mask, first)
+            shared = builder.icmp_signed("==", args.mask_stride, i64(0))
+            with builder.if_else(shared) as (one_row, own_rows):
+                with one_row:
+                    builder.call(spread_mask(code, self.width), [mask, table, count])
+                with own_rows:
+                    arguments = [mask, table, args.mask_stride, count, args.query_count, i64(self.width)]
+                    builder.call(rows_to_columns(code, self.width), arguments)
+        else:
+            self._fill(self._places.scores, MOST_KEYS, 0.0)
+        if self.form.causal:
+            distance = builder.sub(args.first_query, first)
+            builder.call(hide_later_keys(code, self.width), [table, count, distance])
+
+    def _finish(self) -> None:
+        """Emit the division by the sums of weights, and the transposition of the result."""
+        code, builder, args, size = self.code, self.builder, self.args, self.form.value_size
+        lanes, sums, total = code.lanes(builder), self._at(self._places.values), self._at(self._places.total)
+        is_empty = builder.icmp_signed("==", args.key_count, i64(0))
+        with counted_loop(builder, i64(self.width), lanes.width) as column:
+            divisor = lanes.load(float_at(builder, total, column))
+            if self.form.nan_as_zero:
+                divisor = lanes.select(lanes.compare("==", divisor, 0.0), 1.0, divisor)
+            factor = lanes.div(1.0, lanes.select(is_empty, 1.0, divisor))
+            with counted_loop(builder, i64(size)) as feature:
+                place = float_at(builder, sums, builder.add(builder.mul(feature, i64(self.width)), column))
+                lanes.store(lanes.mul(lanes.load(place), factor), place, FLOAT_BYTES * lanes.width)
+        if self.form.nan_as_zero:
+            self._drop_nan(sums, total)
+        transpose, width = columns_to_rows(code, self.width), i64(self.width)
+        builder.call(transpose, [sums, args.result, args.result_stride, i64(size), args.query_count, width])
+
+    def _drop_nan(self, sums: ir.Value, total: ir.Value) -> None:
+        """Emit the results of queries all of whose weights are NaN, where there are any: sums of zeros times values."""
+        builder, lanes = self.builder, self.code.lanes(self.builder)
+        all_totals: ir.Value = lanes.splat(0.0)
+        for start in range(0, self.width, lanes.width):
+            all_totals = lanes.add(all_totals, lanes.load(float_at(builder, total, i64(start))))
+        sum_of_all = lanes.horizontal_sum(all_totals)
+        with builder.if_then(builder.fcmp_unordered("uno", sum_of_all, sum_of_all), likely=False):
+            arguments = [self.args.values, total, sums, self.args.value_stride, self.args.key_count]
+            builder.call(zeros_for_nan(self.code, self.form.value_size, self.width), arguments)
+
+
+def zeros_for_nan(code: Code, features: int, width: int) -> ir.Function:
+    """Return `void (values, totals, sums, stride of values, number of keys)`.
+
+    The sums of a query whose total is NaN become those of the values, each times 0: NaN where a value is infinite.
+    """
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        values, totals, sums, stride, count = args
+        lanes, nothing = code.lanes(builder), ir.Constant(FLOAT, 0.0)
+        with counted_loop(builder, i64(features)) as feature:
+
+            def add_key(key: ir.Value, carried: Sequence[ir.Value], feature: ir.Value = feature) -> list[ir.Value]:
+                place = float_at(builder, values, builder.add(builder.mul(key, stride), feature))
+                return [builder.fadd(carried[0], builder.fmul(builder.load(place, typ=FLOAT), nothing))]
+
+            (zero,) = reduce_loop(builder, count, [nothing], add_key)
+            with counted_loop(builder, i64(width), lanes.width) as column:
+                place = float_at(builder, sums, builder.add(builder.mul(feature, i64(width)), column))
+                is_nan = lanes.is_nan(lanes.load(float_at(builder, totals, column)))
+                lanes.store(lanes.select(is_nan, zero, lanes.load(place)), place, FLOAT_BYTES * lanes.width)
+
+    return code.function(f"attention_zeros_{features}_{width}", [POINTER] * 3 + [I64] * 2, body)
+
+
+def _divided_up(builder: ir.IRBuilder, number: ir.Value, divisor: ir.Value) -> ir.Value:
+    return builder.udiv(builder.sub(builder.add(number, divisor), i64(1)), divisor)

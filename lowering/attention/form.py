@@ -1,0 +1,105 @@
+"""What the code of an attention is specialised on, and where a block of queries keeps what it works on."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm.builder import FLOAT_BYTES
+
+WIDTHS: Final = (16, 32, 64)
+"""Queries of a block."""
+
+MOST_KEYS: Final = 72
+"""Keys of a block: scores and values of a block of 64 queries stay in a first-level cache of 48 KiB."""
+
+VECTORS: Final = {16: 4, 8: 2, 4: 2}
+"""Vectors of queries in registers, by the floats of one."""
+
+ROWS: Final = {16: {4: 6, 2: 8, 1: 8}, 8: {2: 6, 1: 6}, 4: {2: 4, 1: 4}}
+"""Keys, or features of values, whose sums for so many vectors stay in registers."""
+
+MOST_ROWS: Final = 8
+
+
+@dataclass(frozen=True)
+class AttentionForm:
+    """Attention of one head: the features of a key and of a value, and how scores become weights."""
+
+    key_size: int
+    value_size: int
+    scale: float
+    masked: bool
+    causal: bool
+    nan_as_zero: bool
+
+    @staticmethod
+    def of(op: AttentionOp) -> "AttentionForm":
+        """Return the form of an op."""
+        weighting = op.weighting
+        flags = op.mask is not None, weighting.causal, weighting.nan_as_zero
+        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags)
+
+    @property
+    def biased(self) -> bool:
+        """Whether something is added to the scores: a mask, or -inf for keys behind the query."""
+        return self.masked or self.causal
+
+    @property
+    def key(self) -> str:
+        """A name for functions of this form."""
+        scale = self.scale.hex().replace(".", "_").replace("-", "m").replace("+", "p")
+        known = {"m": self.masked, "c": self.causal, "n": self.nan_as_zero}
+        flags = "".join(letter for letter, is_set in known.items() if is_set)
+        return f"{self.key_size}_{self.value_size}_{scale}_{flags}"
+
+
+class Registers(NamedTuple):
+    """Sums that stay in registers: so many vectors of queries, for so many keys or features."""
+
+    vectors: int
+    rows: int
+    lanes: int
+
+    @staticmethod
+    def of(target: CpuTarget, width: int) -> "Registers":
+        """Return those of a block of `width` queries."""
+        vectors = min(VECTORS[target.lanes], width // target.lanes)
+        return Registers(vectors, ROWS[target.lanes][vectors], target.lanes)
+
+    @property
+    def columns(self) -> int:
+        """The queries that they serve."""
+        return self.vectors * self.lanes
+
+
+class Places(NamedTuple):
+    """Floats from the start of a thread's scratch memory at which the arrays of a block begin, each [rows, width]."""
+
+    queries: int
+    """[features of a key, width]"""
+    scores: int
+    """[keys of a block, width]; then the weights"""
+    values: int
+    """[features of a value, width]: weighted sums so far"""
+    highest: int
+    """[width]: the largest score so far"""
+    total: int
+    """[width]: the sum of weights so far"""
+    correction: int
+    """[width]: what sums so far are multiplied with, as the largest score has changed"""
+    end: int
+
+    @staticmethod
+    def of(form: AttentionForm, width: int) -> "Places":
+        """Return the places for blocks of `width` queries."""
+        sizes = (form.key_size, MOST_KEYS + MOST_ROWS, form.value_size, 1, 1, 1)
+        starts = [0]
+        for rows in sizes:
+            starts.append(starts[-1] + rows * width)
+        return Places(*starts)
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all arrays."""
+        return self.end * FLOAT_BYTES

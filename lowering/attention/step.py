@@ -1,0 +1,151 @@
+"""An attention as a step of a program: a thread's part of the queries of all samples and heads, block by block.
+
+The rows of the step are the queries of all heads of all samples, [B, heads, S]. Which blocks a thread does follows from
+its range of them: rows B heads S stand for N blocks, and those from `begin` to `end` for the blocks from
+ceil(begin N / rows) to ceil(end N / rows). So all blocks are whole, and none is done twice.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.tensors import shape_of
+from redpebble.lowering.attention.block import BlockArguments, query_block
+from redpebble.lowering.attention.form import WIDTHS, AttentionForm, Places
+from redpebble.lowering.llvm.builder import POINTER, Code, counted_loop, float_at, i64
+from redpebble.lowering.llvm.call_tables import SizeTable
+from redpebble.lowering.program import TiledRows, TileTime
+
+WIDEST: Final = WIDTHS[-1]
+
+TILE_US: Final = 10.0
+"""Microseconds of a block of 64 queries with 128 keys of 64 features: how many keys there are only the call knows."""
+
+
+def attention_rows(op: AttentionOp, sizes: SizeTable) -> Size:
+    """Return the rows of the step: queries of all heads of all samples."""
+    samples, queries, _ = sizes.shapes[op.q]
+    return samples * queries * Size.known(op.head_counts.queries)
+
+
+def attention_tiles() -> TiledRows:
+    """Return how threads may cut those rows."""
+    return TiledRows((TileTime(WIDEST, 1, TILE_US),), WIDEST)
+
+
+def attention_scratch_bytes(op: AttentionOp) -> int:
+    """Return the bytes of scratch memory that a thread needs."""
+    return Places.of(AttentionForm.of(op), WIDEST).total_bytes
+
+
+class Range(NamedTuple):
+    """Rows of the step from `begin` to the one before `end`."""
+
+    begin: ir.Value
+    end: ir.Value
+
+
+@dataclass(frozen=True)
+class AttentionStep:
+    """The code of a step."""
+
+    code: Code
+    builder: ir.IRBuilder
+    sizes: SizeTable
+    size_table: ir.Value
+    op: AttentionOp
+    pointers: dict[SSAValue, ir.Value]
+    """The address of each operand and result, row-major floats."""
+    scratch: ir.Value
+
+    def emit(self, rows: Range) -> None:
+        """Emit the blocks that stand for some rows."""
+        builder, heads = self.builder, i64(self.op.head_counts.queries)
+        samples, queries, _ = (self._value(size) for size in self.sizes.shapes[self.op.q])
+        of_head = self._blocks(queries)
+        pairs = builder.mul(samples, heads)
+        blocks, all_rows = builder.mul(pairs, of_head), builder.mul(pairs, queries)
+        with builder.if_then(builder.icmp_signed(">", all_rows, i64(0))):
+            first, end = (_divided_up(builder, builder.mul(row, blocks), all_rows) for row in rows)
+            with counted_loop(builder, builder.sub(end, first)) as done:
+                number = builder.add(first, done)
+                pair, block = builder.udiv(number, of_head), builder.urem(number, of_head)
+                sample, head = builder.udiv(pair, heads), builder.urem(pair, heads)
+                self._emit_block(sample, head, builder.mul(block, i64(WIDEST)))
+
+    def _blocks(self, queries: ir.Value) -> ir.Value:
+        return _divided_up(self.builder, queries, i64(WIDEST))
+
+    def _value(self, size: Size) -> ir.Value:
+        return self.sizes.value(self.builder, self.size_table, size)
+
+    def _emit_block(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> None:
+        """Emit a block of queries from one on, by the narrowest code that takes them all."""
+        builder, op = self.builder, self.op
+        shared = i64(op.head_counts.queries // op.head_counts.keys)
+        key_head = builder.udiv(head, shared)
+        form, queries, keys = (
+            AttentionForm.of(op),
+            *(self._value(self.sizes.shapes[value][1]) for value in (op.q, op.k)),
+        )
+        left = builder.sub(queries, query)
+        mask, mask_stride = self._mask(sample, head, query)
+        arguments = BlockArguments(
+            queries=self._row(op.q, (sample, query, head), form.key_size),
+            keys=self._row(op.k, (sample, i64(0), key_head), form.key_size),
+            values=self._row(op.v, (sample, i64(0), key_head), form.value_size),
+            mask=mask,
+            result=self._row(op.result, (sample, query, head), form.value_size),
+            scratch=self.scratch,
+            query_stride=i64(shape_of(op.q)[2]),
+            key_stride=i64(shape_of(op.k)[2]),
+            value_stride=i64(shape_of(op.v)[2]),
+            mask_stride=mask_stride,
+            result_stride=i64(shape_of(op.result)[2]),
+            query_count=builder.select(builder.icmp_signed("<", left, i64(WIDEST)), left, i64(WIDEST)),
+            key_count=keys,
+            first_query=query,
+        )
+        self._call_narrowest(form, arguments)
+
+    def _call_narrowest(self, form: AttentionForm, arguments: BlockArguments) -> None:
+        builder = self.builder
+        for less, width in zip((0, *WIDTHS), WIDTHS, strict=False):
+            count = arguments.query_count
+            above, within = builder.icmp_signed(">", count, i64(less)), builder.icmp_signed("<=", count, i64(width))
+            with builder.if_then(builder.and_(above, within)):
+                builder.call(query_block(self.code, form, width), list(arguments))
+
+    def _row(self, value: SSAValue, place: tuple[ir.Value, ir.Value, ir.Value], features: int) -> ir.Value:
+        """Return the address of the features of a head, in a row of a sample."""
+        builder, (sample, row, head) = self.builder, place
+        index = builder.add(builder.mul(sample, self._value(self.sizes.shapes[value][1])), row)
+        start = builder.mul(index, i64(shape_of(value)[2]))
+        return float_at(builder, self.pointers[value], builder.add(start, builder.mul(head, i64(features))))
+
+    def _mask(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the mask's entries for a query, and the distance to those of the next one, 0 where it has the same."""
+        builder, mask = self.builder, self.op.mask
+        if mask is None:
+            return ir.Constant(POINTER, None), i64(0)
+        sizes = [self._value(size) for size in self.sizes.shapes[mask]]
+        _, heads, queries, keys = sizes
+        head_stride = builder.mul(queries, keys)
+        strides = (builder.mul(heads, head_stride), head_stride, keys)
+        # an axis of size 1 stands for all indices
+        own = [
+            builder.select(builder.icmp_signed("==", size, i64(1)), i64(0), stride)
+            for size, stride in zip(sizes, strides, strict=False)
+        ]
+        offset: ir.Value = i64(0)
+        for index, stride in zip((sample, head, query), own, strict=True):
+            offset = builder.add(offset, builder.mul(index, stride))
+        return float_at(builder, self.pointers[mask], offset), own[2]
+
+
+def _divided_up(builder: ir.IRBuilder, number: ir.Value, divisor: ir.Value) -> ir.Value:
+    return builder.udiv(builder.sub(builder.add(number, divisor), i64(1)), divisor)

@@ -1,0 +1,55 @@
+// RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
+
+func.func @main(%x: tensor<?x4xf32>) {
+  // CHECK: queries ?x4, expected rank 3 and a multiple of 2 features
+  %y = pebble.attention %x, %x, %x heads 2 kv_heads 2 scale 1.0 : (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x?x4xf32>) {
+  // CHECK: 3 heads and 2 of keys, expected positive numbers and a multiple
+  %y = pebble.attention %x, %x, %x heads 3 kv_heads 2 scale 1.0 : (tensor<2x?x4xf32>, tensor<2x?x4xf32>, tensor<2x?x4xf32>) -> tensor<2x?x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x?x4xf32>, %k: tensor<2x?x6xf32>) {
+  // CHECK: queries have 2 features a head, keys 3
+  %y = pebble.attention %x, %k, %k heads 2 kv_heads 2 scale 1.0 : (tensor<2x?x4xf32>, tensor<2x?x6xf32>, tensor<2x?x6xf32>) -> tensor<2x?x6xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x?x4xf32>, %k: tensor<3x?x4xf32>) {
+  // CHECK: 2 and 3 samples, expected the same number
+  %y = pebble.attention %x, %k, %k heads 2 kv_heads 2 scale 1.0 : (tensor<2x?x4xf32>, tensor<3x?x4xf32>, tensor<3x?x4xf32>) -> tensor<2x?x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %v: tensor<2x6x4xf32>) {
+  // CHECK: 5 and 6 keys, expected the same number
+  %y = pebble.attention %x, %x, %v heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x6x4xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %m: tensor<2x3x5x5xf32>) {
+  // CHECK: mask 2x3x5x5, expected one that is broadcast to 2x2x5x5
+  %y = pebble.attention %x, %x, %x mask %m heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x3x5x5xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>) {
+  // CHECK: result 2x5x2, expected 2x5x4
+  %y = pebble.attention %x, %x, %x heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x5x2xf32>
+  func.return
+}
