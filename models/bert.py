@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
 from redpebble.models.recipe import require_density
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 HIDDEN: Final = 768
 INTERMEDIATE: Final = 3072

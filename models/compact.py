@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias
 from redpebble.models.recipe import require_at_least, require_density
-from redpebble.theory.pebbling.orders.compact_growth import grow_layers
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Compact:
         Raises:
             ValueError: fewer than two widths, a width below 1, or a memory too small for the density.
         """
+        from redpebble.theory.pebbling.orders.compact_growth import grow_layers
+
         try:
             network = grow_layers(self.widths, self.density, self.memory, rng).network
         except ValueError as error:

@@ -11,13 +11,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
 from redpebble.models.graph_builder import GraphBuilder, Output
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 MODEL_FILE: Final = Path(__file__).with_name("digits.onnx")
 RECORD_FILE: Final = Path(__file__).with_name("digits.json")
@@ -58,6 +60,8 @@ class Digits:
 
 def compact_digits() -> ir.Model:
     """The committed model, whose weights are folded from their nonzeros when it is loaded."""
+    import onnx_ir as ir
+
     return ir.load(MODEL_FILE)  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -139,6 +143,8 @@ def _network(builder: GraphBuilder, weights: Sequence[ir.Value], layers: Sequenc
 
 
 def _scattered(builder: GraphBuilder, weight: NDArray[np.float32], name: str) -> ir.Value:
+    import onnx_ir as ir
+
     positions = _bridged(np.flatnonzero(weight))
     gaps = np.diff(positions, prepend=0).astype(np.uint8)
     zero = np.array([weight.size], dtype=np.int64)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias, random_weight
 from redpebble.models.recipe import require_at_least, require_density
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
-"""Writing an ONNX graph node by node, with the names and versions every model of the zoo shares."""
+"""Writing an ONNX graph node by node, with the names and versions every model of the zoo shares.
+
+onnx_ir is loaded when a model is built: the list of recipes does without, and it takes a second.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 IR_VERSION: Final = 10
 """What onnxruntime reads since 1.18; what the current onnx package writes by default is refused by onnxruntime 1.31."""
@@ -36,18 +41,24 @@ class GraphBuilder:
     """
 
     def __init__(self, opset: int = OPSET) -> None:
+        import onnx_ir as ir
+
         self._opset = opset
         self._tape = ir.tape.Tape()
         self._inputs: list[ir.Value] = []
 
     def input(self, name: str, dims: Dims) -> ir.Value:
         """A float32 input of the graph; a string is a symbolic dimension."""
+        import onnx_ir as ir
+
         value = ir.val(name, dtype=ir.DataType.FLOAT, shape=ir.Shape(dims))
         self._inputs.append(value)
         return value
 
     def constant(self, name: str, array: NDArray[Any]) -> ir.Value:
         """An initializer holding `array` as it is, dtype included."""
+        import onnx_ir as ir
+
         return self._tape.initializer(ir.tensor(np.ascontiguousarray(array), name=name))
 
     def op(
@@ -76,6 +87,8 @@ class GraphBuilder:
 
     def model(self, name: str, outputs: Mapping[str, Output]) -> ir.Model:
         """The finished model; each output is renamed to its key and gets the float32 type of the given dimensions."""
+        import onnx_ir as ir
+
         for output_name, (value, dims) in outputs.items():
             value.name = output_name
             value.type = ir.TensorType(ir.DataType.FLOAT)

@@ -11,13 +11,15 @@ import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from redpebble.models.pruned_weights import magnitude_mask
 from redpebble.models.recipe import require
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 OPSET: Final = 20
 """Gelu is one operator since 20."""
@@ -67,6 +69,8 @@ class MiniLm:
 
 def _exported(torch: ModuleType, encoder: object) -> ir.Model:
     """The encoder as ONNX, detached from torch and without its traces of this machine's paths."""
+    import onnx_ir as ir
+
     # One tensor each: an example that is the same object as another is taken for the same input.
     examples = {name: torch.ones((2, 8), dtype=torch.int64) for name in INPUTS}
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}

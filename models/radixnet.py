@@ -22,17 +22,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.export.save_model import remember_external_weights
-from redpebble.export.writing.compact_weights import CompactWeight, compact_entries
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.radixnet_patterns import COPIES, base_layer_count, layer_patterns
 from redpebble.models.recipe import require, require_at_least
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from redpebble.export.writing.compact_weights import CompactWeight
 
 BIASES: Final = MappingProxyType({1024: -0.30, 4096: -0.35, 16384: -0.40, 65536: -0.45})
 """Neurons of a layer -> bias of the challenge."""
@@ -61,6 +63,8 @@ class RadixNet:
 
     def build(self, rng: np.random.Generator) -> ir.Model:
         """The model: y0 [batch, neurons] -> y [batch, neurons]; the permutations are drawn layer by layer."""
+        from redpebble.export.save_model import remember_external_weights
+
         builder = GraphBuilder()
         dims = ("batch", self.neurons)
         value = builder.input("y0", dims)
@@ -82,6 +86,8 @@ class RadixNet:
     def _weights(self, builder: GraphBuilder, rng: np.random.Generator) -> Iterator[ir.Value]:
         """The matrices: [outputs, inputs] of compact layers, [inputs, outputs] of the others."""
         if self.compact:
+            from redpebble.export.writing.compact_weights import compact_entries
+
             decoder = _Decoder.start(builder, self.neurons)
             for layer, pattern in enumerate(layer_patterns(self, rng)):
                 places = pattern.rows * self.neurons + pattern.indices
@@ -179,6 +185,8 @@ class _Decoder:
 
     def add(self, weight: CompactWeight, name: str) -> ir.Value:
         """The matrix that the gaps and values are of."""
+        import onnx_ir as ir
+
         gaps, values = (
             self.builder.constant(f"{name}.gaps", weight.gaps),
             self.builder.constant(f"{name}.values", weight.values),
@@ -197,5 +205,7 @@ def _permuted(builder: GraphBuilder, weight: ir.Value, permutation: NDArray[np.i
 
 def _index(builder: GraphBuilder, indices: NDArray[np.int64], name: str) -> ir.Value:
     """Indices below 65536, two bytes each on disk."""
+    import onnx_ir as ir
+
     stored = builder.constant(f"{name}.indices", indices.astype(np.uint16))
     return builder.op("Cast", [stored], f"/{name}/Cast", {"to": ir.DataType.INT64})

@@ -10,10 +10,12 @@ import ast
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, cast, get_type_hints
 
 import numpy as np
-import onnx_ir as ir
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 class ModelRecipe(Protocol):

@@ -6,15 +6,17 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import masked_weight, random_bias
 from redpebble.models.recipe import require, require_at_least, require_density
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 Mask = NDArray[np.bool_]
 MaskMaker = Callable[[int, np.random.Generator], Mask]

@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnx_ir as ir
 
-from redpebble.export.save_model import save_model
 from redpebble.models.activations import EveryActivation
 from redpebble.models.bert import BertFfn, BertLayer
 from redpebble.models.compact import Compact
@@ -24,6 +22,9 @@ from redpebble.models.minilm import MiniLm
 from redpebble.models.radixnet import RadixNet
 from redpebble.models.recipe import ModelRecipe, Recipe, choose, describe, parse_spec
 from redpebble.models.structured import Structured
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
     {
@@ -67,4 +68,6 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_data: bool |
         OSError: the file cannot be written.
         ValueError: more than 2 GB in one file.
     """
+    from redpebble.export.save_model import save_model
+
     save_model(model, path, external_data=external_data)

@@ -20,7 +20,6 @@ from redpebble.export.save_model import save_model
 from redpebble.foundation.atomic_files import write_text
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.models import zoo
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import level_target
 from redpebble.ort.session import holds_networks, session, write_library
@@ -35,7 +34,6 @@ from redpebble.tools.tables import (
     machine_line,
     network_table,
     print_layers,
-    recipe_table,
     split_table,
     summary_table,
 )
@@ -200,22 +198,6 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
     console.print(machine_line(calibrate(folder)), highlight=False)
     if model is not None:
         print_layers(module_report(build(model, Options(tuning=Tuning.on(host_target(), folder, seconds)))))
-
-
-def list_zoo() -> None:
-    """Show the models of the zoo and their parameters."""
-    console.print(recipe_table(zoo.list_recipes()))
-
-
-def write_zoo_model(spec: str, output: Path | None, seed: int) -> None:
-    """Build a model and write it.
-
-    Raises:
-        ValueError: nothing says where to.
-    """
-    if output is None:
-        raise ValueError("zoo needs -o FILE, where the model goes")
-    zoo.save(zoo.build(spec, seed=seed), output)
 
 
 def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:

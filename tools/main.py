@@ -1,5 +1,6 @@
 """The command line. Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input."""
 
+import logging
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -7,18 +8,16 @@ from typing import Annotated
 
 import typer
 
+import redpebble
+from redpebble.tools.cache_cli import cache_app
 from redpebble.tools.distributed_cli import partition, run, simulate
 from redpebble.tools.option_texts import numbers, shapes, words
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Make pruned ONNX models fast on CPUs by moving less data.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-for _command in (partition, run, simulate):
-    app.command()(_command)
 
 
 class OptimizeTarget(StrEnum):
@@ -67,38 +66,28 @@ ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal
 ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
 
 
-@app.command("compile")
-def compile_model(
-    model: ModelPath,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the code goes, too; or the IR.")
-    ] = None,
-    threads: Annotated[int, typer.Option(help="The most threads that a call may use.")] = 1,
-    target: Annotated[CpuLevel, typer.Option(help="The CPU that the code is for.")] = CpuLevel.HOST,
-    tune: Annotated[bool, typer.Option("--tune", help="Measure kernels, and choose by the clock.")] = False,
-    drop_dead_rows: DropDeadRows = False,
-    skip_passes: SkipPasses = "",
-    reorder_seconds: ReorderSeconds = 0.0,
-    schedule_seconds: ScheduleSeconds = 0.0,
-    print_after_all: PrintAfterAll = False,
-    print_after: PrintAfter = None,
-    stop_after: StopAfter = "",
-) -> None:
-    """Compile a model into the cache, from where redpebble.compile takes it, and show how each layer runs."""
-    from redpebble.options import Options
-    from redpebble.tools.commands import CompileRequest, compile_and_print
-    from redpebble.tools.inspection import Inspection
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"redpebble {redpebble.__version__}")
+        raise typer.Exit
 
-    options = Options(
-        threads=threads,
-        drop_dead_rows=drop_dead_rows,
-        skip_passes=words(skip_passes),
-        reorder_seconds=reorder_seconds,
-        schedule_seconds=schedule_seconds,
-    )
-    cpu = None if target is CpuLevel.HOST else target.value
-    request = CompileRequest(model, options, cpu, tune, output)
-    compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after))
+
+@app.callback()
+def start(
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done, on standard error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no results, and only errors.")] = False,
+) -> None:
+    """Make pruned ONNX models fast on CPUs by moving less data."""
+    if verbose:
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("redpebble").setLevel(logging.INFO)
+    if quiet:
+        from redpebble.bench.results.console import console
+
+        console.quiet = True
 
 
 @app.command()
@@ -192,15 +181,56 @@ def bench(
     bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds)), report)
 
 
+@app.command("compile")
+def compile_model(
+    model: ModelPath,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the code goes, too; or the IR.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="The most threads that a call may use.")] = 1,
+    target: Annotated[CpuLevel, typer.Option(help="The CPU that the code is for.")] = CpuLevel.HOST,
+    tune: Annotated[bool, typer.Option("--tune", help="Measure kernels, and choose by the clock.")] = False,
+    drop_dead_rows: DropDeadRows = False,
+    skip_passes: SkipPasses = "",
+    reorder_seconds: ReorderSeconds = 0.0,
+    schedule_seconds: ScheduleSeconds = 0.0,
+    print_after_all: PrintAfterAll = False,
+    print_after: PrintAfter = None,
+    stop_after: StopAfter = "",
+) -> None:
+    """Compile a model into the cache, from where redpebble.compile takes it, and show how each layer runs."""
+    from redpebble.options import Options
+    from redpebble.tools.commands import CompileRequest, compile_and_print
+    from redpebble.tools.inspection import Inspection
+
+    options = Options(
+        threads=threads,
+        drop_dead_rows=drop_dead_rows,
+        skip_passes=words(skip_passes),
+        reorder_seconds=reorder_seconds,
+        schedule_seconds=schedule_seconds,
+    )
+    cpu = None if target is CpuLevel.HOST else target.value
+    request = CompileRequest(model, options, cpu, tune, output)
+    compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after))
+
+
 @app.command()
 def tune(
     model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
     seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
+    show: Annotated[bool, typer.Option("--show", help="Show what was measured before, and measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured, and measure nothing.")] = False,
 ) -> None:
     """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
 
     What the machine is like serves every later compilation; the times of kernels serve compile(..., tune=True).
     """
+    if show or reset:
+        from redpebble.tools.cache_commands import forget_measured, show_measured
+
+        show_measured() if show else forget_measured()
+        return
     from redpebble.tools.commands import tune_and_print
 
     tune_and_print(model, seconds)
@@ -273,12 +303,17 @@ def zoo(
     Inference of a compact model with a fast memory of M values or more reads every weight, bias and input once and
     writes every output once: an architecture for a given cache. `explain` and `schedule` find the order that does so.
     """
-    from redpebble.tools.commands import list_zoo, write_zoo_model
+    from redpebble.tools.zoo_commands import list_zoo, write_zoo_model
 
     if list_all or not spec:
         list_zoo()
         return
     write_zoo_model(spec, output, seed)
+
+
+for _command in (partition, run, simulate):
+    app.command()(_command)
+app.add_typer(cache_app, name="cache")
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from redpebble.dialect.reports.layer_report import LayerReport, Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.dialect.reports.split_report import SplitReport
 from redpebble.kernels.machine import Machine
-from redpebble.models.recipe import Recipe
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
 from redpebble.tools.explain.layer_tables import (
@@ -114,15 +113,6 @@ def summary_table(before: Mapping[str, int], after: Mapping[str, int]) -> Table:
     return table
 
 
-def recipe_table(recipes: Sequence[Recipe]) -> Table:
-    """Return a line for each model of the zoo."""
-    table = _table("model", "parameters", "what it is")
-    for recipe in recipes:
-        parameters = ", ".join(f"{name}={value!r}" for name, value in recipe.parameters.items())
-        table.add_row(recipe.name, parameters, recipe.summary)
-    return table
-
-
 def machine_line(machine: Machine) -> str:
     """Return what was measured of a machine, for a person."""
     caches = f"{machine.l1_bytes >> 10} KiB and {machine.l2_bytes >> 10} KiB of cache a core"
@@ -146,9 +136,6 @@ def _table(*headers: str) -> Table:
         "output",
         "verdict",
         "engine",
-        "model",
-        "parameters",
-        "what it is",
     }
     table = Table(box=None, header_style="bold", pad_edge=False)
     for header in headers:

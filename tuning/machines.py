@@ -47,14 +47,14 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
     known = Machine(lanes=target.lanes)
     if target != host_target():
         return known
-    measured = _recalled(recall(folder, _file(target)), known) if folder is not None else None
+    measured = measured_before(folder) if folder is not None else None
     return measured or _of_this_cpu(known)
 
 
-def is_calibrated(folder: Path) -> bool:
-    """Return whether this machine was measured before, with results in `folder`."""
+def measured_before(folder: Path) -> Machine | None:
+    """Return what `folder` has of measurements of this machine, or None where it was never measured."""
     target = host_target()
-    return _recalled(recall(folder, _file(target)), Machine(lanes=target.lanes)) is not None
+    return _recalled(recall(folder, _file(target)), Machine(lanes=target.lanes))
 
 
 def calibrate(folder: Path | None = None) -> Machine:

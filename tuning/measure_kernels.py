@@ -31,7 +31,7 @@ from redpebble.runtime.jit import host_target, missing_features
 from redpebble.runtime.store.json_cache import Json, recall, remember
 from redpebble.tuning.calibration import machine_name
 from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import calibrate, is_calibrated, machine_for, packed_layer
+from redpebble.tuning.machines import calibrate, machine_for, measured_before, packed_layer
 
 CANDIDATES: Final = 3
 WITHIN: Final = 1.6
@@ -70,7 +70,7 @@ class Tuning:
         """
         if missing := missing_features(target):
             raise ValueError(f"cannot tune for a target that needs {', '.join(missing)}, which this machine lacks")
-        if folder is not None and target == host_target() and not is_calibrated(folder):
+        if folder is not None and target == host_target() and measured_before(folder) is None:
             calibrate(folder)
         return Tuning(target, machine_for(target, folder), folder, seconds)
 
@@ -129,16 +129,16 @@ def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]
     """
     if not tuning.recalls:
         return ()
-    file = f"tuning-{machine_name(tuning.target)}"
-    known = _recalled(recall(tuning.folder, file)) if tuning.folder is not None else {}
+    known = known_times(tuning.target, tuning.folder) if tuning.folder is not None else {}
     wanted = _candidates(module, tuning.machine)
     missing = [one for one in wanted if not all(_place(one, kernel) in known for kernel in one.kernels)]
     if missing and tuning.seconds:
         found = _measured(missing, tuning)
         known |= found
         if tuning.folder is not None:
-            everything = _recalled(recall(tuning.folder, file)) | found  # another process may have added something
-            remember(tuning.folder, file, [str(one) for one in everything.values()])
+            # another process may have added something
+            everything = known_times(tuning.target, tuning.folder) | found
+            remember(tuning.folder, _file(tuning.target), [str(one) for one in everything.values()])
     places = dict.fromkeys(_place(one, kernel) for one in wanted for kernel in one.kernels)
     return tuple(known[place] for place in places if place in known)
 
@@ -258,3 +258,12 @@ def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[Place, Meas
             (family, width), us = candidate.kernel, float(f"{least[candidate]:.4g}")
             found[_place(one, candidate)] = Measurement(one.key, width, family, us, candidate.blocks)
     return found
+
+
+def known_times(target: CpuTarget, folder: Path) -> dict[Place, Measurement]:
+    """Return the times of kernels that were measured on this machine before, with results in `folder`."""
+    return _recalled(recall(folder, _file(target)))
+
+
+def _file(target: CpuTarget) -> str:
+    return f"tuning-{machine_name(target)}"

@@ -50,11 +50,14 @@ def save_scaling_plot(scaling: Scaling, title: str, path: Path) -> None:
     """Draw the times and the memory a machine needs against the number of machines.
 
     Raises:
-        ValueError: the name of the file ends in no known format.
+        ValueError: the name of the file ends in no known format, or matplotlib is missing.
     """
     if path.suffix not in _FORMATS:
         raise ValueError(f"cannot draw {path}, accepted are files that end in {', '.join(_FORMATS)}")
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError(f"plots need matplotlib: pip install 'redpebble[plot]' ({error})") from error
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     times, room = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)

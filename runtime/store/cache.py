@@ -1,6 +1,7 @@
 """Compiled networks on disk, found again by what they were made from."""
 
 import hashlib
+import os
 import sys
 from functools import cache
 from importlib.metadata import version
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import platformdirs
 
+from redpebble.foundation.log import LOG
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.store.artefact import Artefact, ArtefactError, read_artefact, write_artefact
+from redpebble.runtime.store.kept_files import make_room, note_use
 from redpebble.runtime.store.source_digest import source_digest, source_files
 
 DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
@@ -17,8 +20,9 @@ DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 
 
 def default_folder() -> Path:
-    """Return the user's cache folder for compiled networks."""
-    return Path(platformdirs.user_cache_dir("redpebble"))
+    """Return the folder for compiled networks: `REDPEBBLE_CACHE` where it is set, else the user's cache folder."""
+    chosen = os.environ.get("REDPEBBLE_CACHE")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("redpebble"))
 
 
 @cache
@@ -41,15 +45,28 @@ def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:
 
 def load(folder: Path, key: str) -> Artefact | None:
     """Return the network kept under `key`, or None where there is none that can be used."""
+    path = _path(folder, key)
     try:
-        return read_artefact(folder / f"{key}.pebble")
-    except (OSError, ArtefactError):
+        artefact = read_artefact(path)
+    except FileNotFoundError:
         return None
+    except (OSError, ArtefactError) as error:
+        LOG.info("not taken from the cache: %s", error)
+        return None
+    note_use(path)
+    return artefact
 
 
 def store(folder: Path, key: str, artefact: Artefact) -> None:
     """Keep a network under `key`; a folder that cannot be written to is no error, the next compile takes longer."""
+    path = _path(folder, key)
     try:
-        write_artefact(folder / f"{key}.pebble", artefact)
-    except OSError:
+        write_artefact(path, artefact)
+    except OSError as error:
+        LOG.info("not kept for the next time: %s", error)
         return
+    make_room(folder, path)
+
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / f"{key}.pebble"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from redpebble.runtime.network import Network as Network
     from redpebble.tuning.machines import calibrate as calibrate
 
+    __version__: str
+
 __all__ = [
     "InvalidModelError",
     "ModelError",
@@ -32,6 +34,7 @@ __all__ = [
     "Optimized",
     "RedpebbleError",
     "UnsupportedModelError",
+    "__version__",
     "calibrate",
     "compile",
     "get_library_path",
@@ -60,8 +63,16 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load what is asked for: importing the package alone must stay cheap, since every `xdsl-opt` start does it."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,7 @@
 """A model becomes native code, or a better model in ONNX: what is done around the pipeline."""
 
 import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,7 @@ from redpebble.dialect.reports.network_report import NetworkReport, network_repo
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
+from redpebble.foundation.log import LOG
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.frontend.reading.model_source import read_model
@@ -97,14 +99,22 @@ def native_code(
     digest = model_digest(source, folder) if folder is not None else None
     key = cache_key(digest, cpu, f"{options} tune={tune} {tuned.machine}") if digest is not None else ""
     artefact = load(folder, key) if folder is not None and key and options.on_pass is None else None
-    if artefact is None:
+    if artefact is not None:
+        LOG.info("%s came from the cache, %s", _name(source), folder)
+    else:
+        begun = time.perf_counter()
         artefact = machine_code(build(source, tuned), cpu)
+        LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and key:
             store(folder, key, artefact)
             # the weights of a file are in memory only where they are used, and only once for all processes
             artefact = load(folder, key) or artefact
         return_free_memory()
     return artefact
+
+
+def _name(source: Source) -> str:
+    return os.fsdecode(source) if isinstance(source, str | os.PathLike) else "a model in memory"
 
 
 def cache_folder(cache: Cache) -> Path | None:

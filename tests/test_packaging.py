@@ -1,0 +1,89 @@
+"""What is downloaded is whole, states what it needs, and works with the oldest versions that it accepts."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_architecture import FILES, imports_of
+
+ROOT = Path(__file__).parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OPTIONAL = {"matplotlib", "mpi4py", "mtkahypar", "sklearn", "torch", "transformers", "onnxscript"}
+"""Modules that extras bring; what uses them says which extra it is."""
+
+USE = """
+import numpy as np, redpebble
+from redpebble.models.zoo import build
+model = build("ffnn(depth=2, width=64, density=0.2)")
+x = np.random.default_rng(0).random((5, 64), dtype=np.float32)
+(ours,) = redpebble.compile(model).run(None, {"x": x})
+(inside,) = redpebble.session(model).run(None, {"x": x})
+np.testing.assert_allclose(ours, inside, rtol=1e-4, atol=1e-5)
+"""
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement)[0].lower().replace("_", "-")
+
+
+def test_every_import_is_stated_as_a_dependency() -> None:
+    imported = {module.split(".")[0] for file in FILES for module in imports_of(file) if module}
+    homes = packages_distributions()
+    foreign = imported - set(sys.stdlib_module_names) - {"redpebble"} - OPTIONAL
+    stated = {name_of(one) for one in PROJECT["dependencies"]}
+    assert not {module for module in foreign if not {name_of(one) for one in homes.get(module, [])} & stated}
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = PROJECT["version"]
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_each_dependency_has_a_lowest_version() -> None:
+    assert all(re.search(r"(>=|~=)\d", one) for one in PROJECT["dependencies"])
+
+
+def tracked() -> set[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {name for name in listed.splitlines() if (ROOT / name).exists()}
+
+
+def copy_of_the_sources(folder: Path) -> Path:
+    for name in tracked():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    return folder
+
+
+@pytest.mark.slow
+def test_the_source_distribution_holds_every_file(tmp_path: Path) -> None:
+    copy = copy_of_the_sources(tmp_path / "copy")
+    code = f"import setuptools.build_meta as b; print(b.build_sdist({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert not tracked() - held
+
+
+@pytest.mark.slow
+def test_the_lowest_versions_work(tmp_path: Path) -> None:
+    copy = copy_of_the_sources(tmp_path / "copy")
+    pip = [sys.executable, "-m", "pip", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(copy)], check=True)
+    pins = [re.sub(r">=|~=", "==", one) for one in PROJECT["dependencies"]]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    wheel = str(next(tmp_path.glob("*.whl")))
+    subprocess.run([python, "-m", "pip", "-q", "install", "--only-binary", ":all:", wheel, *pins], check=True)
+    subprocess.run([python, "-c", USE], check=True, cwd=tmp_path)
+    subprocess.run([python, "-m", "redpebble", "zoo", "--list"], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)

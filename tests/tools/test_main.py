@@ -1,0 +1,138 @@
+"""The command line itself: versions, help, logging, the zoo's list, the cache."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import redpebble
+from redpebble.kernels.machine import Machine
+from redpebble.models import zoo
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.json_cache import remember
+from redpebble.tools import main as cli
+from redpebble.tuning.calibration import machine_name
+from redpebble.tuning.machines import measured_before
+
+Run = Callable[..., tuple[int, str, str]]
+"""Runs the command line; returns the exit code, what was printed, and errors."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Run:
+    def called(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(end.value.code or 0), captured.out, captured.err
+
+    return called
+
+
+@pytest.fixture
+def quiet_again() -> Iterator[None]:
+    from redpebble.bench.results.console import console
+
+    yield
+    console.quiet = False
+
+
+def modules_after(code: str) -> set[str]:
+    program = f"import sys\n{code}\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {*done.stdout.split()}
+
+
+def test_the_version_is_that_of_the_package(run: Run) -> None:
+    assert run("--version") == (0, f"redpebble {redpebble.__version__}\n", "")
+
+
+def test_the_package_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "redpebble", "-h"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "80"})
+    assert "optimize" in shown.stdout
+    assert "--install-completion" in shown.stdout
+
+
+def test_every_command_has_help(run: Run) -> None:
+    commands = [
+        command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback
+    ]
+    assert {"optimize", "compile", "check", "bench", "explain", "zoo"} <= {*commands}
+    for command in commands:
+        assert run(command, "-h")[0] == 0, command
+
+
+def test_names_of_the_package_are_listed_and_found() -> None:
+    assert {"compile", "optimize", "session", "register", "__version__"} <= {*dir(redpebble)}
+    assert all(hasattr(redpebble, name) for name in dir(redpebble))
+
+
+def test_help_and_the_list_of_the_zoo_load_no_compiler() -> None:
+    heavy = {"llvmlite", "numba", "onnx", "onnx_ir", "onnxruntime", "scipy", "sympy", "xdsl"}
+    assert not heavy & modules_after("import redpebble.tools.main")
+    assert not heavy & modules_after("import redpebble.tools.zoo_commands as z; z.zoo.list_recipes()")
+    assert not (heavy | {"numpy"}) & modules_after("import redpebble")
+
+
+def test_the_zoo_is_listed_with_parameters(run: Run) -> None:
+    code, printed, _ = run("zoo", "--list")
+    assert code == 0
+    assert all(name in printed for name in (*zoo.RECIPES, "depth=4, width=500"))
+
+
+def test_what_is_done_is_logged_on_request(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "model.onnx"
+    zoo.save(zoo.build("ffnn(depth=1, width=16)"), path)
+    with caplog.at_level(logging.INFO, logger="redpebble"):
+        run("compile", path)
+        run("compile", path)
+    told = [record.getMessage() for record in caplog.records if record.name == "redpebble"]
+    assert any(f"{path} was compiled in" in line for line in told)
+    assert any(f"{path} came from the cache" in line for line in told)
+
+
+def test_quiet_shows_nothing_but_errors(run: Run, quiet_again: None) -> None:
+    assert run("--quiet", "zoo", "--list") == (0, "", "")
+    assert run("--quiet", "zoo", "no_such_model", "-o", "m.onnx")[:2] == (2, "")
+
+
+def test_the_cache_is_shown_and_cleaned_and_measurements_stay(run: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    zoo.save(zoo.build("ffnn(depth=1, width=16)"), path)
+    run("compile", path)
+    foreign = folder / "notes.txt"
+    foreign.write_text("not ours")
+    remember(folder, "machine-0123456789abcdef", {})
+    _, shown, _ = run("cache", "show")
+    assert str(folder) in shown.replace("\n", "")
+    assert "1     " in shown
+    assert "compiled networks" in shown
+    code, printed, _ = run("cache", "clean")
+    assert code == 0
+    assert "are gone from" in printed
+    assert {file.name for file in folder.iterdir()} == {"notes.txt", "machine-0123456789abcdef.json"}
+
+
+def test_measurements_are_shown_and_forgotten(run: Run, folder: Path) -> None:
+    assert "nothing was measured" in run("tune", "--show")[1]
+    target = host_target()
+    remember(folder, f"machine-{machine_name(target)}", asdict(Machine(lanes=target.lanes)))
+    code, shown, _ = run("tune", "--show")
+    assert code == 0
+    assert "GB/s" in shown
+    assert "times of 0 kernels" in shown
+    assert "1 files" in run("tune", "--reset")[1]
+    assert measured_before(folder) is None

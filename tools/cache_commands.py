@@ -1,0 +1,80 @@
+"""What is kept on disk: compiled networks, and what was measured of this machine."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from redpebble.bench.results.console import console
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.store.cache import default_folder
+from redpebble.runtime.store.kept_files import KeptFile, kept_files, remove, size_limit
+from redpebble.tools.tables import machine_line
+from redpebble.tuning.machines import measured_before
+from redpebble.tuning.measure_kernels import known_times
+
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        ".pebble": "compiled networks",
+        ".plan": "what onnxruntime's provider takes of a model",
+        ".o": "code that calls networks",
+        ".so": "libraries for onnxruntime",
+        ".json": "digests of files",
+    }
+)
+"""Ending of a file -> what it holds."""
+
+
+def show_cache() -> None:
+    """Print the folder of the cache, what is in it by kind, and how much it may take."""
+    folder = default_folder()
+    files = kept_files(folder)
+    console.print(str(folder), highlight=False, soft_wrap=True)
+    for kind, of_kind in _by_kind(files).items():
+        console.print(f"{len(of_kind):>6}  {_size(of_kind):>9}  {kind}", highlight=False)
+    limit = size_limit()
+    console.print(f"{len(files):>6}  {_size(files):>9}  of at most {limit / 1e6:,.1f} MB", highlight=False)
+
+
+def clean_cache() -> None:
+    """Remove all that can be made again."""
+    going = [file for file in kept_files(default_folder()) if not file.is_measured]
+    freed = remove(going)
+    console.print(f"{len(going)} files, {freed / 1e6:,.1f} MB, are gone from {default_folder()}", highlight=False)
+
+
+def show_measured() -> None:
+    """Print what was measured of this machine and its kernels, and when; what is built in where nothing was."""
+    folder = default_folder()
+    machine = measured_before(folder)
+    if machine is None:
+        console.print("nothing was measured on this machine: what is built in decides", highlight=False)
+        return
+    console.print(machine_line(machine), highlight=False)
+    for file in _measured(folder):
+        console.print(f"{datetime.fromtimestamp(file.used / 1e9):%Y-%m-%d %H:%M}  {file.path}", soft_wrap=True)
+    console.print(f"times of {len(known_times(host_target(), folder)):,} kernels", highlight=False)
+
+
+def forget_measured() -> None:
+    """Remove what was measured of machines: what is built in decides again."""
+    going = _measured(default_folder())
+    remove(going)
+    console.print(f"{len(going)} files of measured times are gone", highlight=False)
+
+
+def _measured(folder: Path) -> list[KeptFile]:
+    return [file for file in kept_files(folder) if file.is_measured]
+
+
+def _by_kind(files: Sequence[KeptFile]) -> dict[str, list[KeptFile]]:
+    kinds: dict[str, list[KeptFile]] = {}
+    for file in files:
+        kind = "measured times" if file.is_measured else KINDS.get(file.path.suffix, "other files")
+        kinds.setdefault(kind, []).append(file)
+    return dict(sorted(kinds.items()))
+
+
+def _size(files: Sequence[KeptFile]) -> str:
+    return f"{sum(file.size for file in files) / 1e6:,.1f} MB"

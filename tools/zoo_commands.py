@@ -1,0 +1,28 @@
+"""The models of the zoo on the command line; listing them loads no compiler."""
+
+from pathlib import Path
+
+from redpebble.bench.results.console import console
+from redpebble.models import zoo
+
+
+def list_zoo() -> None:
+    """Show the models of the zoo, what they are, and their parameters."""
+    recipes = zoo.list_recipes()
+    width = max(len(recipe.name) for recipe in recipes) + 2
+    for recipe in recipes:
+        console.print(f"[bold]{recipe.name:<{width}}[/bold]{recipe.summary}", highlight=False)
+        if recipe.parameters:
+            spelled = ", ".join(f"{name}={value!r}" for name, value in recipe.parameters.items())
+            console.print(f"{'':<{width}}{spelled}", style="dim", highlight=False)
+
+
+def write_zoo_model(spec: str, output: Path | None, seed: int) -> None:
+    """Build a model and write it.
+
+    Raises:
+        ValueError: nothing says where to.
+    """
+    if output is None:
+        raise ValueError("zoo needs -o FILE, where the model goes")
+    zoo.save(zoo.build(spec, seed=seed), output)
