@@ -8,6 +8,7 @@ translate           a node at a time, by the table of converters          transl
 ```
 """
 
+from collections.abc import Set
 from typing import Literal, NamedTuple
 
 import onnx_ir
@@ -26,12 +27,15 @@ class Imported(NamedTuple):
 
     module: ModuleOp
     model: onnx_ir.Model
+    expanded: frozenset[str]
+    """Names of nodes whose values are moved for the sake of a layer."""
 
 
-def import_model(source: Source, *, foreign: Literal["keep", "refuse"]) -> Imported:
+def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: Set[str] | None = None) -> Imported:
     """Return the model as a module with one function `@main`.
 
-    `refuse` covers every node or fails; `keep` leaves a node that is not covered by exactly one op as `pebble.foreign`.
+    `refuse` covers every node or fails; `keep` leaves what is not covered as `pebble.foreign`, also a node that would
+    have its values moved and is named in `whole`: all such nodes where that is None.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -45,9 +49,9 @@ def import_model(source: Source, *, foreign: Literal["keep", "refuse"]) -> Impor
     while True:
         model = original.clone()
         grown = fold_constants(model, keep_foreign=foreign == "keep", kept=kept)
-        translated = translate(model, keep_foreign=foreign == "keep")
+        translated = translate(model, keep_foreign=foreign == "keep", whole=whole)
         wasted = grown - translated.constants - kept
         if foreign == "refuse" or not wasted:
-            return Imported(translated.module, model)
+            return Imported(translated.module, model, translated.expanded)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted

@@ -1,17 +1,21 @@
 """The graph as a function of the dialect: arguments, one node after the other, results."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence, Set
+from math import prod
+from typing import Final, NamedTuple
 
+import numpy as np
 import onnx_ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import dce, is_trivially_dead
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance, value_name
 from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
@@ -24,16 +28,26 @@ from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
 from redpebble.frontend.operators.table import CONVERTERS, accepted_operators
 
+MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
+"""Ops that a runtime would spend time on where one node did without them before."""
+
+SPARSE: Final = 0.5
+"""Density below which the weight of a layer may gain from sparse kernels."""
+
 
 class Translated(NamedTuple):
-    """A module, and the names of the initializers that its own ops use."""
+    """A module, the names of the initializers that its own ops use, and of the nodes that became several ops."""
 
     module: ModuleOp
     constants: frozenset[str]
+    expanded: frozenset[str]
 
 
-def translate(model: onnx_ir.Model, *, keep_foreign: bool) -> Translated:
+def translate(model: onnx_ir.Model, *, keep_foreign: bool, whole: Set[str] | None = None) -> Translated:
     """Return the model's main graph as `@main`; what is not covered stays if `keep_foreign`.
+
+    There, a node whose values have to be moved for its layers to be ours stays, too, if its name is in `whole`, or
+    where that is None.
 
     Raises:
         InvalidModelError: a node contradicts itself.
@@ -41,7 +55,7 @@ def translate(model: onnx_ir.Model, *, keep_foreign: bool) -> Translated:
     """
     if keep_foreign:
         give_outputs_nodes(model)
-    translation = _Translation(model, keep_foreign=keep_foreign)
+    translation = _Translation(model, keep_foreign=keep_foreign, whole=whole)
     for position, node in enumerate(model.graph):
         translation.add(position, node)
     return translation.finish()
@@ -50,9 +64,11 @@ def translate(model: onnx_ir.Model, *, keep_foreign: bool) -> Translated:
 class _Translation:
     """The function as far as it is built."""
 
-    def __init__(self, model: onnx_ir.Model, *, keep_foreign: bool) -> None:
+    def __init__(self, model: onnx_ir.Model, *, keep_foreign: bool, whole: Set[str] | None) -> None:
         self._model = model
         self._keep_foreign = keep_foreign
+        self._whole = whole
+        self._expanded: set[str] = set()
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
         self._scope = ValueScope(model, trust_declarations=not keep_foreign)
         self._block = Block()
@@ -98,14 +114,33 @@ class _Translation:
         conversion = Conversion(node, self._opset(node), self._scope)
         try:
             results = converter(conversion)
-            if self._keep_foreign and len(conversion.ops) > 1 and not conversion.replaced:
-                raise NotCovered("becomes several ops")
+            self._check_moves(conversion)
         except (NotCovered, UnsupportedModelError, VerifyException) as reason:
             # ops that come to nothing would stay among the users of the values they read
             for op in reversed(conversion.ops):
                 op.drop_all_references()
-            raise NotCovered(f": {reason}") if isinstance(reason, NotCovered) else reason from reason
+            # a size that nothing here knows contradicts no weight: onnxruntime may take the node, so it can stay
+            unknown = isinstance(reason, NotCovered) or (self._keep_foreign and isinstance(reason, VerifyException))
+            raise NotCovered(f": {reason}") if unknown else reason from reason
         self._commit(conversion, results)
+
+    def _check_moves(self, conversion: Conversion) -> None:
+        """Keep a node as it is where values would be moved for nothing: none of its layers can gain.
+
+        Raises:
+            NotCovered: it is such a node.
+        """
+        ops, name = conversion.ops, conversion.node.name or ""
+        if (
+            not self._keep_foreign
+            or len(ops) < 2
+            or conversion.replaced
+            or not any(isinstance(op, MOVING) for op in ops)
+        ):
+            return
+        if self._whole is None or name in self._whole or not name or not _has_sparse_layer(ops):
+            raise NotCovered("becomes several ops that move values")
+        self._expanded.add(name)
 
     def _commit(self, conversion: Conversion, results: Sequence[SSAValue]) -> None:
         for key, constant in conversion.constants.items():
@@ -173,7 +208,8 @@ class _Translation:
         dce(module)
         module.verify()
         constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
-        return Translated(module, frozenset(value_name(op.result) for op in constants))
+        names = frozenset(value_name(op.result) for op in constants)
+        return Translated(module, names, frozenset(self._expanded))
 
     def _drop_unread(self) -> None:
         """Drop what nothing reads any more: ops of ours, shapes that are known, and nodes that another one replaces."""
@@ -205,6 +241,17 @@ class _Translation:
                 f"output {output.name} is a {kind} that is given, accepted is one computed here"
             )
         return result
+
+
+def _has_sparse_layer(ops: Sequence[Operation]) -> bool:
+    weights = (op.weight.owner for op in ops if isinstance(op, LinearOp))
+    return any(_density(weight) < SPARSE for weight in weights if isinstance(weight, ConstantOp | SparseConstantOp))
+
+
+def _density(weight: ConstantOp | SparseConstantOp) -> float:
+    if isinstance(weight, SparseConstantOp):
+        return len(weight.weight.values) / max(1, prod(weight.weight.shape))
+    return float(np.count_nonzero(weight.array)) / max(1, weight.array.size)
 
 
 def _described(value: onnx_ir.Value, *, with_dims: bool) -> DictionaryAttr:

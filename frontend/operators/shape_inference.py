@@ -8,12 +8,9 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import InvalidModelError
+from redpebble.frontend.operators.stated_sizes import add_stated_sizes
 from redpebble.frontend.operators.table import CONVERTERS
 from redpebble.frontend.reading.map_types import has_map
-
-YIELDING_FLOATS: Final = frozenset({"Normalizer", "Scaler"})
-KEEPING_SHAPES: Final = frozenset(("ai.onnx.ml", name) for name in (*YIELDING_FLOATS, "Binarizer", "Imputer"))
-"""Operators whose result has the shape of their input, which ONNX's inference does not say."""
 
 LARGE = 4096
 """Bytes from which an initializer's values are left out of what ONNX's inference gets to see."""
@@ -62,9 +59,9 @@ def _reason(text: str) -> str:
 
 
 def infer_types(model: onnx_ir.Model) -> Mapping[str, Inferred]:
-    """Return type and shape of every value of the main graph that ONNX's inference finds, by name."""
+    """Return type and shape of every value of the main graph, by name: ONNX's inference and what weights state."""
     inferred = _inferred(_skeleton(model))
-    while _add_shapes_of_preprocessing(inferred.graph):
+    while add_stated_sizes(inferred.graph):
         inferred = _inferred(inferred)
     infos = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
     values = [onnx_ir.serde.deserialize_value_info_proto(info, None) for info in infos if not has_map(info.type)]
@@ -76,31 +73,6 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
         return onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return model
-
-
-def _add_shapes_of_preprocessing(graph: onnx.GraphProto) -> bool:
-    """State the shapes of what keeps its input's, where ONNX's inference does not know; return whether any were new."""
-    shaped = {
-        info.name: info.type
-        for info in (*graph.input, *graph.value_info, *graph.output)
-        if info.type.tensor_type.HasField("shape")
-    }
-    added = False
-    for node in graph.node:
-        if (node.domain, node.op_type) not in KEEPING_SHAPES or not (node.input and node.output):
-            continue
-        if node.output[0] in shaped or node.input[0] not in shaped:
-            continue
-        kind = onnx.TypeProto()
-        kind.CopyFrom(shaped[node.input[0]])
-        if node.op_type in YIELDING_FLOATS:
-            kind.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        stated = [info for info in graph.value_info if info.name == node.output[0]] or [graph.value_info.add()]
-        stated[0].name = node.output[0]
-        stated[0].type.CopyFrom(kind)
-        shaped[node.output[0]] = kind
-        added = True
-    return added
 
 
 def _skeleton(model: onnx_ir.Model) -> onnx.ModelProto:

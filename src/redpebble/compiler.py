@@ -10,6 +10,9 @@ import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.provenance import node_name
 from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
 from redpebble.dialect.reports.network_report import NetworkReport, network_reports
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
@@ -185,16 +188,21 @@ def optimized(source: Source, options: Options) -> Optimized:
     """
     check_skipped(options)
     try:
-        imported = import_model(source, foreign="keep")
+        imported = import_model(source, foreign="keep", whole=frozenset() if options.sparse_networks else None)
     except UnsupportedModelError as error:
         if not options.sparse_networks:
             raise
         # whatever onnxruntime runs is accepted, and no slower afterwards
         return Optimized(read_model(source, any_version=True), obstacle=str(error))
-    module, before = imported.module, imported.module.clone()
     obstacle = network_obstacle(imported.model) if options.sparse_networks else ""
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
+    module, before = imported.module, imported.module.clone()
     run_stages(module, options, until="extract")
+    if wasted := imported.expanded - _layers_in_networks(module):
+        # values would be moved to and fro for layers that stay with the runtime
+        imported = import_model(source, foreign="keep", whole=wasted)
+        module, before = imported.module, imported.module.clone()
+        run_stages(module, options, until="extract")
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
@@ -208,3 +216,8 @@ def optimized(source: Source, options: Options) -> Optimized:
         obstacle=obstacle,
         splits=split_reports(module),
     )
+
+
+def _layers_in_networks(module: ModuleOp) -> set[str]:
+    networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
+    return {node_name(op) for network in networks for op in network.walk() if isinstance(op, LinearOp)}
