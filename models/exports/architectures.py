@@ -1,0 +1,214 @@
+"""The architectures that are exported, each in two sizes: a module, what it gets, and which of its axes are free."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+from redpebble.models.exports.torch_networks import (
+    DecoderStep,
+    Dlrm,
+    FirstOutput,
+    FtTransformer,
+    Mixer,
+    Recurrent,
+    TabNet,
+    Torch,
+)
+
+torch: Any = import_module("torch")
+transformers: Any = import_module("transformers")
+
+Axes = Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A module with example inputs, their names, and names for the axes that are free."""
+
+    module: Torch
+    examples: tuple[Torch, ...]
+    inputs: tuple[str, ...]
+    axes: Mapping[str, Axes]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EncoderSize:
+    """Sizes of a transformer."""
+
+    width: int
+    heads: int
+    layers: int
+
+    @property
+    def hidden(self) -> int:
+        """The width of the feed-forward layers."""
+        return 4 * self.width
+
+
+SMALL: Final = EncoderSize(128, 4, 2)
+MINI: Final = EncoderSize(384, 12, 6)
+BASE: Final = EncoderSize(768, 12, 4)
+TINY_IMAGES: Final = EncoderSize(192, 3, 12)
+TOKEN_AXES: Final = {0: "batch", 1: "sequence"}
+
+
+def _text_encoder(network: Torch, names: tuple[str, ...]) -> Architecture:
+    examples = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in names)
+    return Architecture(
+        FirstOutput(network, names), examples, names, dict.fromkeys(names, TOKEN_AXES), ("last_hidden_state",)
+    )
+
+
+def _bert(size: EncoderSize) -> Architecture:
+    config = transformers.BertConfig(
+        vocab_size=1000,
+        hidden_size=size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.hidden,
+    )
+    network = transformers.BertModel(config, add_pooling_layer=False)
+    return _text_encoder(network, ("input_ids", "attention_mask", "token_type_ids"))
+
+
+def _distilbert(size: EncoderSize) -> Architecture:
+    config = transformers.DistilBertConfig(
+        vocab_size=1000, dim=size.width, n_layers=size.layers, n_heads=size.heads, hidden_dim=size.hidden
+    )
+    return _text_encoder(transformers.DistilBertModel(config), ("input_ids", "attention_mask"))
+
+
+def _t5(size: EncoderSize) -> Architecture:
+    config = transformers.T5Config(
+        vocab_size=1000,
+        d_model=size.width,
+        d_kv=size.width // size.heads,
+        d_ff=size.hidden,
+        num_layers=size.layers,
+        num_heads=size.heads,
+        feed_forward_proj="gated-gelu",
+    )
+    return _text_encoder(transformers.T5EncoderModel(config), ("input_ids", "attention_mask"))
+
+
+def _images(network: Torch, name: str, channels: int, side: int) -> Architecture:
+    module = FirstOutput(network, (name,))
+    return Architecture(
+        module, (torch.randn(2, channels, side, side),), (name,), {name: {0: "batch"}}, ("last_hidden_state",)
+    )
+
+
+def _vit(size: EncoderSize, side: int, patch: int) -> Architecture:
+    config = transformers.DeiTConfig(
+        hidden_size=size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.hidden,
+        image_size=side,
+        patch_size=patch,
+    )
+    return _images(transformers.DeiTModel(config, add_pooling_layer=False), "pixel_values", 3, side)
+
+
+def _convnext(width: int, depths: tuple[int, ...], side: int) -> Architecture:
+    config = transformers.ConvNextConfig(
+        hidden_sizes=[width << index for index in range(len(depths))], depths=list(depths), num_stages=len(depths)
+    )
+    return _images(transformers.ConvNextModel(config), "pixel_values", 3, side)
+
+
+def _whisper(size: EncoderSize, frames: int) -> Architecture:
+    config = transformers.WhisperConfig(
+        num_mel_bins=80,
+        d_model=size.width,
+        encoder_layers=size.layers,
+        encoder_attention_heads=size.heads,
+        encoder_ffn_dim=size.hidden,
+        max_source_positions=frames // 2,
+        decoder_layers=1,
+        decoder_attention_heads=size.heads,
+        vocab_size=100,
+        pad_token_id=0,
+        bos_token_id=0,
+        eos_token_id=0,
+        decoder_start_token_id=0,
+    )
+    module = FirstOutput(transformers.WhisperModel(config).get_encoder(), ("input_features",))
+    example = torch.randn(2, 80, frames)
+    return Architecture(
+        module, (example,), ("input_features",), {"input_features": {0: "batch"}}, ("last_hidden_state",)
+    )
+
+
+def _gpt2(size: EncoderSize, vocabulary: int) -> Architecture:
+    config = transformers.GPT2Config(
+        vocab_size=vocabulary, n_embd=size.width, n_layer=size.layers, n_head=size.heads, n_positions=1024
+    )
+    names = tuple(f"{kind}_{index}" for index in range(size.layers) for kind in ("key", "value"))
+    past = [torch.randn(2, size.heads, 5, size.width // size.heads) for _ in names]
+    examples = (torch.ones((2, 3), dtype=torch.int64), torch.ones((2, 8), dtype=torch.int64), past)
+    axes = {"input_ids": TOKEN_AXES, "attention_mask": {0: "batch", 1: "total"}}
+    axes |= {f"past_{name}": {0: "batch", 2: "past"} for name in names}
+    return Architecture(
+        DecoderStep(transformers.GPT2LMHeadModel(config)),
+        examples,
+        tuple(axes),
+        axes,
+        ("logits", *(f"present_{name}" for name in names)),
+    )
+
+
+def _rows(module: Torch, features: int) -> Architecture:
+    return Architecture(module, (torch.randn(3, features),), ("x",), {"x": {0: "batch"}}, ("y",))
+
+
+def _mixer(width: int, depth: int, side: int) -> Architecture:
+    return Architecture(
+        Mixer(side, 16, width, depth), (torch.randn(2, 3, side, side),), ("x",), {"x": {0: "batch"}}, ("y",)
+    )
+
+
+def _dlrm(tables: int, width: int, hidden: int) -> Architecture:
+    module = Dlrm(13, tables, width, hidden)
+    examples = (torch.randn(3, 13), torch.zeros((3, tables), dtype=torch.int64))
+    axes = {"x": {0: "batch"}, "categories": {0: "batch"}}
+    return Architecture(module, examples, tuple(axes), axes, ("y",))
+
+
+def _lstm(width: int) -> Architecture:
+    return Architecture(Recurrent(40, width), (torch.randn(2, 6, 40),), ("x",), {"x": TOKEN_AXES}, ("y",))
+
+
+ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyType(
+    {
+        "bert": lambda: _bert(SMALL),
+        "convnext": lambda: _convnext(64, (1, 1), 32),
+        "deit": lambda: _vit(SMALL, 48, 16),
+        "distilbert": lambda: _distilbert(SMALL),
+        "dlrm": lambda: _dlrm(4, 32, 128),
+        "ft_transformer": lambda: _rows(FtTransformer(10, 96, 4, 2), 10),
+        "gpt2": lambda: _gpt2(SMALL, 1000),
+        "lstm": lambda: _lstm(64),
+        "mixer": lambda: _mixer(128, 2, 64),
+        "t5": lambda: _t5(SMALL),
+        "tabnet": lambda: _rows(TabNet(40, 64, 3), 40),
+        "whisper": lambda: _whisper(SMALL, 60),
+        "bert_base": lambda: _bert(BASE),
+        "convnext_tiny": lambda: _convnext(96, (3, 3, 9, 3), 224),
+        "deit_tiny": lambda: _vit(TINY_IMAGES, 224, 16),
+        "distilbert_base": lambda: _distilbert(BASE),
+        "dlrm_base": lambda: _dlrm(26, 64, 512),
+        "ft_transformer_base": lambda: _rows(FtTransformer(39, 192, 8, 3), 39),
+        "gpt2_base": lambda: _gpt2(EncoderSize(768, 12, 12), 50257),
+        "lstm_base": lambda: _lstm(512),
+        "minilm_size": lambda: _bert(MINI),
+        "mixer_small": lambda: _mixer(512, 8, 224),
+        "t5_small": lambda: _t5(EncoderSize(512, 8, 6)),
+        "tabnet_base": lambda: _rows(TabNet(128, 128, 5), 128),
+        "whisper_tiny": lambda: _whisper(EncoderSize(384, 6, 4), 3000),
+    }
+)
+"""Name -> architecture, small ones first; weights are torch's of the moment, so seed it before."""

@@ -1,0 +1,95 @@
+"""Stored exports as models: the graph that torch wrote, with pruned weights made of a seed."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from redpebble.models.pruned_weights import magnitude_mask
+
+FOLDER: Final = Path(__file__).parent / "graphs"
+LARGEST_KEPT: Final = 64
+"""Entries of the largest initializer that is stored with its values."""
+
+LINEAR: Final = frozenset({"Gemm", "MatMul"})
+
+
+def stored_names() -> list[str]:
+    """Return the names of all stored exports, such as `bert.classic`."""
+    return sorted(path.name.removesuffix(".onnx.gz") for path in FOLDER.glob("*.onnx.gz"))
+
+
+def stored_graph(name: str) -> onnx.ModelProto:
+    """Return a stored export as it is: its large initializers hold nothing.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    path = FOLDER / f"{name}.onnx.gz"
+    if not path.is_file():
+        raise ValueError(f"no export {name!r} is stored, accepted: {', '.join(stored_names())}")
+    return onnx.ModelProto.FromString(gzip.decompress(path.read_bytes()))
+
+
+def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.ModelProto:
+    """Return a stored export with weights: those of linear layers lose the share `sparsity` of smallest magnitude.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    model, rng = stored_graph(name), np.random.default_rng(seed)
+    linear = set(_linear_weights(model.graph))
+    for tensor in model.graph.initializer:
+        if not _is_hollow(tensor):
+            continue
+        array = _values(tuple(tensor.dims), rng)
+        if tensor.name in linear and array.ndim == 2:
+            array *= magnitude_mask(array, sparsity)
+        tensor.raw_data = array.tobytes()
+    return model
+
+
+def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int], seed: int = 0) -> dict[str, NDArray[np.generic]]:
+    """Return inputs for a model whose free axes have these sizes; a mask hides the end of every second row."""
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, NDArray[np.generic]] = {}
+    constants = {tensor.name for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
+        kind = value.type.tensor_type
+        shape = [sizes[dim.dim_param] if dim.dim_param else dim.dim_value for dim in kind.shape.dim]
+        if kind.elem_type == onnx.TensorProto.FLOAT:
+            feeds[value.name] = rng.standard_normal(shape, dtype=np.float32)
+        elif "mask" in value.name:
+            mask = np.ones(shape, np.int64)
+            mask[1::2, shape[1] // 2 + 1 :] = 0
+            feeds[value.name] = mask
+        else:
+            feeds[value.name] = rng.integers(0, 2 if "type" in value.name else 50, shape)
+    return feeds
+
+
+def _is_hollow(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_type == onnx.TensorProto.FLOAT and prod(tensor.dims) > LARGEST_KEPT and not tensor.raw_data
+
+
+def _linear_weights(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of initializers that linear layers read, maybe by way of a transpose."""
+    transposed = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"}
+    for node in graph.node:
+        if node.op_type in LINEAR:
+            yield from node.input
+            yield from (transposed[name] for name in node.input if name in transposed)
+
+
+def _values(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return values that keep the size of activations: positive along one axis, for variances are among them."""
+    if len(shape) < 2:
+        return rng.uniform(0.5, 1.5, shape).astype(np.float32)
+    return rng.standard_normal(shape, dtype=np.float32) * np.float32(prod(shape[1:]) ** -0.5)

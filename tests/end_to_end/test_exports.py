@@ -1,0 +1,97 @@
+"""Files that torch's exporters wrote of real architectures: accepted, taken as far as said here, and still right."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import redpebble
+from redpebble.compiler import Optimized
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.frontend.import_model import import_model
+from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
+from redpebble.ort.session import session
+
+
+class Expected(NamedTuple):
+    """How many nodes of ours an export may have, and how many of its linear layers they hold at least."""
+
+    nodes: int
+    layers: int
+
+
+SMALL: Final[Mapping[str, Expected]] = {
+    "bert": Expected(3, 12),
+    "convnext": Expected(2, 4),
+    "deit": Expected(3, 10),
+    "distilbert": Expected(3, 12),
+    "dlrm": Expected(1, 3),
+    "ft_transformer": Expected(7, 12),
+    "gpt2": Expected(9, 7),
+    "lstm": Expected(1, 1),
+    "mixer": Expected(2, 4),
+    "t5": Expected(3, 14),
+    "tabnet": Expected(13, 12),
+    "whisper": Expected(3, 12),
+}
+
+NAMES: Final = stored_names()
+DEFAULT: Final = ("bert.classic", "deit.dynamo", "gpt2.dynamo", "tabnet.classic")
+"""Those that the default suite optimizes; it makes native code of the last one."""
+
+
+def sizes_of(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
+    """Sizes of the free axes: several batches, several lengths, and a past where there is one."""
+    names = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim}
+    for batch, length in ((1, 1), (2, 7), (3, 33)):
+        past = length if length < 10 else 0
+        known = {"batch": batch, "sequence": length, "past": past, "total": length + past}
+        yield {name: known[name] for name in names if name}
+
+
+def assert_agrees(proto: onnx.ModelProto, ours: onnxruntime.InferenceSession) -> None:
+    """Assert that a session computes what onnxruntime makes of the original."""
+    judge = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for sizes in sizes_of(proto):
+        feeds = random_feeds(proto, sizes)
+        for expected, found in zip(judge.run(None, feeds), ours.run(None, feeds), strict=True):
+            assert isinstance(expected, np.ndarray)
+            assert isinstance(found, np.ndarray)
+            scale = float(np.abs(expected).max(initial=1e-30))
+            assert expected.shape == found.shape
+            np.testing.assert_allclose(found / scale, expected / scale, atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.partition(".")[0] in SMALL])
+def test_an_export_is_accepted(name: str) -> None:
+    module = import_model(stored_export(name), foreign="keep").module
+    assert any(isinstance(op, LinearOp) for op in module.walk())
+
+
+@pytest.mark.parametrize("name", DEFAULT)
+def test_linear_layers_of_an_export_are_taken(name: str) -> None:
+    assert_taken(name, redpebble.optimize(stored_export(name), target="ort"))
+
+
+def assert_taken(name: str, result: Optimized) -> None:
+    expected = SMALL[name.partition(".")[0]]
+    assert len(result.networks) <= expected.nodes
+    assert sum(network.layers for network in result.networks) >= expected.layers
+
+
+def test_a_session_of_an_export_agrees() -> None:
+    proto = stored_export(DEFAULT[-1])
+    assert_agrees(proto, session(proto))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_sessions_of_all_exports_agree(name: str) -> None:
+    proto = stored_export(name)
+    result = redpebble.optimize(proto, target="ort")
+    if name.partition(".")[0] in SMALL:
+        assert_taken(name, result)
+    assert_agrees(proto, session(result.model))
