@@ -40,7 +40,7 @@ SMALL: Final[Mapping[str, Expected]] = {
 
 NAMES: Final = stored_names()
 DEFAULT: Final = ("bert.classic", "deit.dynamo", "gpt2.dynamo", "tabnet.classic")
-"""Those that the default suite optimizes; it makes native code of the last one."""
+"""Exports that the default suite optimizes; it makes native code of the last one."""
 
 
 def sizes_of(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
