@@ -27,6 +27,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
+from redpebble.lowering.tiles import row_major
 from redpebble.lowering.tiles.row_major import RowMajorStep
 from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
 from redpebble.lowering.tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
@@ -100,7 +101,7 @@ class _Lowering:
             if isinstance(op, AttentionOp):
                 AttentionStep(self.code, builder, self.sizes, sizes, op, pointers, scratch).emit(Range(*rows))
                 return
-            RowMajorStep(self.code, builder, self.sizes, sizes, pointers).emit(op)
+            row_major.emit(op, RowMajorStep(self.code, builder, self.sizes, sizes, pointers))
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
         match op:
