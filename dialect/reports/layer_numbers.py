@@ -35,7 +35,7 @@ class LayerNumbers:
 
 def layer_numbers(module: ModuleOp) -> dict[LinearOp, LayerNumbers]:
     """Return what is known of each linear layer of a module, in the order of execution."""
-    found = {op: _alone(op) for op in module.walk() if isinstance(op, LinearOp)}
+    found = {op: _one_by_one(op) for op in module.walk() if isinstance(op, LinearOp)}
     for tile in (op for op in module.walk() if isinstance(op, TileOp)):
         found |= _in_tile(tile)
     return found
@@ -55,7 +55,7 @@ def _weight_bytes(op: LinearOp) -> int:
     return CONNECTION_BYTES * connection_count(op) if sparse else 4 * inputs * outputs
 
 
-def _alone(op: LinearOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
+def _one_by_one(op: LinearOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
     """Return the numbers of a layer that runs by itself in tiles of some widths, or of all where there are no tiles."""
     if op.kernel is None:
         return LayerNumbers()
@@ -74,22 +74,22 @@ def _in_tile(tile: TileOp) -> dict[LinearOp, LayerNumbers]:
     if tile.dead_rows is not None:
         return _on_live_rows(tile, tile.dead_rows.layers, tile.dead_rows.width.data)
     widths = tuple(tile.schedule.tile_widths)
-    found = {op: _alone(op, widths) for op in tile.body.block.walk() if isinstance(op, LinearOp)}
+    found = {op: _one_by_one(op, widths) for op in tile.body.block.walk() if isinstance(op, LinearOp)}
     if tile.depth_first is None:
         return found
     layers, start = chain_of(tile.body.block), tile.depth_first.width.data
-    together = [width for width in widths if width >= start]
+    depth_first = [width for width in widths if width >= start]
     for group in tile.depth_first.groups:
         members = [layers[number] for number in group.layers]
         connections = max(1, sum(map(connection_count, members)))
         for op in members:
-            alone = _alone(op, tuple(width for width in widths if width < start))
-            found[op] = _in_group(op, alone, (group, together), connections)
+            one_by_one = _one_by_one(op, tuple(width for width in widths if width < start))
+            found[op] = _in_group(op, one_by_one, (group, depth_first), connections)
     return found
 
 
 def _in_group(
-    op: LinearOp, alone: LayerNumbers, group: tuple[LayerGroupAttr, list[int]], connections: int
+    op: LinearOp, one_by_one: LayerNumbers, group: tuple[LayerGroupAttr, list[int]], connections: int
 ) -> LayerNumbers:
     """Return the numbers of a layer of a group that runs depth first at some widths, and has so many connections.
 
@@ -104,10 +104,10 @@ def _in_group(
 
     where = f"layers {known.first.data} to {known.last.data} depth first"
     return LayerNumbers(
-        {**alone.families, **dict.fromkeys(widths, DEPTH_FIRST)},
-        {**alone.predicted, **part(known.predicted)},
-        {**alone.measured, **part(known.measured)},
-        {**alone.moved, **{width: _weight_bytes(op) + far for width, far in part(known.kilobytes, 1e3).items()}},
+        {**one_by_one.families, **dict.fromkeys(widths, DEPTH_FIRST)},
+        {**one_by_one.predicted, **part(known.predicted)},
+        {**one_by_one.measured, **part(known.measured)},
+        {**one_by_one.moved, **{width: _weight_bytes(op) + far for width, far in part(known.kilobytes, 1e3).items()}},
         reason=f"{where}: {known.reason.data}",
     )
 
@@ -120,7 +120,7 @@ def _on_live_rows(tile: TileOp, dropping: tuple[int, ...], width: int) -> dict[L
     ordinary = [one for one in tile.schedule.tile_widths if one < width or one in tile.schedule.shared.by_width]
     found: dict[LinearOp, LayerNumbers] = {}
     for number, op in enumerate(chain_of(tile.body.block)):
-        numbers, stage = _alone(op, tuple(sorted({*ordinary, width}))), sum(layer < number for layer in dropping)
+        numbers, stage = _one_by_one(op, tuple(sorted({*ordinary, width}))), sum(layer < number for layer in dropping)
         families = {one: f"{name} on live rows" if one == width else name for one, name in numbers.families.items()}
         all_live = f"; at {width} as if every row lived" if stage else ""
         found[op] = LayerNumbers(

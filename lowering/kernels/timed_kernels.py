@@ -47,8 +47,10 @@ def _emit(code: Code, kernel: RepeatedKernel) -> None:
         tables, copies, inputs, outputs = args
         with counted_loop(builder, copies) as copy:
             first = builder.mul(copy, i64(pointers))
-            places = [builder.add(first, i64(index)) for index in range(pointers)]
-            loaded = [builder.load(builder.gep(tables, [place], source_etype=POINTER), typ=POINTER) for place in places]
+            indices = [builder.add(first, i64(index)) for index in range(pointers)]
+            loaded = [
+                builder.load(builder.gep(tables, [index], source_etype=POINTER), typ=POINTER) for index in indices
+            ]
             builder.call(function, [*loaded, inputs, outputs])
 
     code.function(kernel.symbol, [POINTER, I64, I64, I64], body, exported=True)

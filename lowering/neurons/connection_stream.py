@@ -89,14 +89,14 @@ class _Packing:
     def of(op: NetworkOp) -> "_Packing":
         spilled = working_rows(op).spilled
         widths = [shape_of(value)[-1] for value in (*op.inputs, *op.outputs)]
-        places = [(buffer, row) for buffer, width in enumerate(widths) for row in range(width)]
-        places += [(len(widths), row) for row in range(len(spilled))]
+        rows = [(buffer, row) for buffer, width in enumerate(widths) for row in range(width)]
+        rows += [(len(widths), row) for row in range(len(spilled))]
         network = op.weighted_graph
         neurons = [*range(op.input_count), *network.graph.outputs.tolist(), *spilled]
         assert op.steps is not None
         return _Packing(
             [tuple(step) for step in indices_of(op.steps).tolist()],
-            dict(zip(neurons, places, strict=True)),
+            dict(zip(neurons, rows, strict=True)),
             op.input_count,
             network.biases.view(np.uint32).tolist(),
             network.weights.view(np.uint32).tolist(),
@@ -148,11 +148,11 @@ def _connection_runs(steps: Sequence[Step]) -> Iterator[tuple[int, int, Sequence
 
 
 def _run_ends(values: Sequence[int]) -> list[int]:
-    """Return for each place the first one behind it with another value."""
+    """Return for each index the first one behind it with another value."""
     ends = [len(values)] * len(values)
-    for place in range(len(values) - 2, -1, -1):
-        if values[place] != values[place + 1]:
-            ends[place] = place + 1
+    for index in range(len(values) - 2, -1, -1):
+        if values[index] != values[index + 1]:
+            ends[index] = index + 1
         else:
-            ends[place] = ends[place + 1]
+            ends[index] = ends[index + 1]
     return ends

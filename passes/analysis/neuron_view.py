@@ -34,7 +34,7 @@ def neuron_view(module: ModuleOp) -> NeuronView:
     layers = layers_of([op.weight for op in every])
     sparse = [(op, layer) for op, layer in zip(every, layers, strict=True) if _is_sparse(op)]
     weights = dict.fromkeys(op.weight for op, _ in sparse)
-    members = tuple(group for group in permutation_groups(module) if any(place[0] in weights for place in group.places))
+    members = tuple(group for group in permutation_groups(module) if any(run.value in weights for run in group.runs))
     starts = np.append(0, np.cumsum([group.size for group in members])).astype(np.int64)
     axes = _axes(members, starts)
     count = int(starts[-1])
@@ -56,7 +56,7 @@ Run = tuple[int, int, int]
 def _axes(members: tuple[PermutationGroup, ...], starts: Indices) -> dict[tuple[SSAValue, int], list[Run]]:
     axes: dict[tuple[SSAValue, int], list[Run]] = {}
     for group, first in zip(members, starts.tolist(), strict=False):
-        for value, axis, start in group.places:
+        for value, axis, start in group.runs:
             axes.setdefault((value, axis), []).append((start, first, group.size))
     return axes
 

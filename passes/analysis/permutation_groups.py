@@ -1,9 +1,9 @@
 """Which axes of values and constants have to be permuted together, so that the function stays what it is.
 
 Neurons have no order of their own: when the columns of a weight, its bias, and the rows of every weight that reads it
-are permuted alike, nothing changes but the places. A group is a set of axes, or of parts of axes where concat and split
-join and cut them, that ops tie to each other. A group that an input, an output or an op of unknown meaning relies on is
-pinned: it keeps its order.
+are permuted alike, nothing changes but their positions. A group is a set of axes, or of parts of axes where concat and
+split join and cut them, that ops tie to each other. A group that an input, an output or an op of unknown meaning relies
+on is pinned: it keeps its order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,10 +30,18 @@ class Member:
         """What stands for it since it was tied to another run, or cut."""
 
     def stands_for(self, runs: list["Member"]) -> None:
-        """Let `runs`, of the same size together, take this run's place."""
+        """Let `runs`, of the same size together, stand for this run."""
         for run in runs:
             run.pinned |= self.pinned
         self.instead = runs
+
+
+class Run(NamedTuple):
+    """Where a run of neurons is: on which axis of a value, and from which index on."""
+
+    value: SSAValue
+    axis: int
+    start: int
 
 
 @dataclass(frozen=True)
@@ -42,11 +50,10 @@ class PermutationGroup:
 
     size: int
     pinned: bool
-    places: tuple[tuple[SSAValue, int, int], ...]
-    """Where the runs are: value, axis, and the index on the axis where the run starts."""
+    runs: tuple[Run, ...]
 
 
-class Place(NamedTuple):
+class Axis(NamedTuple):
     """An axis of a value."""
 
     value: SSAValue
@@ -64,9 +71,9 @@ class _Axes:
 
     runs: dict[SSAValue, list[list[Member]]] = field(default_factory=dict[SSAValue, list[list[Member]]])
 
-    def of(self, place: Place) -> list[Member]:
+    def of(self, where: Axis) -> list[Member]:
         """Return the runs along an axis as they are cut now."""
-        value, axis = place
+        value, axis = where
         if value not in self.runs:
             sizes = shape_of(value)
             self.runs[value] = [[Member(size, pinned=False)] if size > 1 else [] for size in sizes]
@@ -74,7 +81,7 @@ class _Axes:
         self.runs[value][axis] = current
         return current
 
-    def tie(self, first: Place, second: Place) -> None:
+    def tie(self, first: Axis, second: Axis) -> None:
         """Let two axes of the same known size be permuted together; an axis that is broadcast is left alone."""
         sizes = (first.size, second.size)
         if DYNAMIC in sizes:
@@ -83,9 +90,9 @@ class _Axes:
         elif 1 not in sizes:
             _tie_runs(self.of(first), self.of(second))
 
-    def pin(self, place: Place) -> None:
+    def pin(self, axis: Axis) -> None:
         """Let an axis keep its order."""
-        for run in self.of(place):
+        for run in self.of(axis):
             run.pinned = True
 
     def pin_all(self, values: Iterable[SSAValue]) -> None:
@@ -93,7 +100,7 @@ class _Axes:
         for value in values:
             if isa(value.type, F32Tensor):
                 for axis in range(len(shape_of(value))):
-                    self.pin(Place(value, axis))
+                    self.pin(Axis(value, axis))
 
 
 def _current(run: Member) -> Iterator[Member]:
@@ -123,20 +130,20 @@ def _tie_runs(first: Sequence[Member], second: Sequence[Member]) -> None:
 
 
 def permutation_groups(module: ModuleOp) -> tuple[PermutationGroup, ...]:
-    """Return the groups of the function of `module`, which has no tiles yet, in the order of their first places."""
+    """Return the groups of the function of `module`, which has no tiles yet, in the order of their first axes."""
     func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
     axes = _Axes()
     axes.pin_all(func.args)
     for op in func.body.block.ops:
         _tie(op, axes)
-    places: dict[Member, list[tuple[SSAValue, int, int]]] = {}
+    runs: dict[Member, list[Run]] = {}
     for value in list(axes.runs):
         for axis in range(len(shape_of(value))):
             start = 0
-            for run in axes.of(Place(value, axis)):
-                places.setdefault(run, []).append((value, axis, start))
+            for run in axes.of(Axis(value, axis)):
+                runs.setdefault(run, []).append(Run(value, axis, start))
                 start += run.size
-    return tuple(PermutationGroup(run.size, run.pinned, tuple(where)) for run, where in places.items())
+    return tuple(PermutationGroup(run.size, run.pinned, tuple(found)) for run, found in runs.items())
 
 
 def _tie(op: Operation, axes: _Axes) -> None:
@@ -146,28 +153,28 @@ def _tie(op: Operation, axes: _Axes) -> None:
         if not isinstance(op, ConstantOp | SparseConstantOp):
             axes.pin_all([*op.operands, *op.results])
         return
-    places: dict[str, list[Place]] = {}
+    axes_of: dict[str, list[Axis]] = {}
     names = (*axis_map.results, *axis_map.operands)
     for value, own in zip((*op.results, *op.operands), names, strict=True):
         for axis, name in enumerate(own):
-            places.setdefault(name, []).append(Place(value, axis))
-    for name, (first, *others) in places.items():
+            axes_of.setdefault(name, []).append(Axis(value, axis))
+    for name, (first, *others) in axes_of.items():
         if name in axis_map.fixed:
-            for place in (first, *others):
-                axes.pin(place)
+            for axis in (first, *others):
+                axes.pin(axis)
         for other in others:
             axes.tie(other, first)
     if axis_map.join is not None:
-        (whole,) = places[axis_map.join.whole]
-        _tie_joined(whole, [place for part in axis_map.join.parts for place in places[part]], axes)
+        (whole,) = axes_of[axis_map.join.whole]
+        _tie_joined(whole, [axis for part in axis_map.join.parts for axis in axes_of[part]], axes)
 
 
-def _tie_joined(whole: Place, parts: Sequence[Place], axes: _Axes) -> None:
+def _tie_joined(whole: Axis, parts: Sequence[Axis], axes: _Axes) -> None:
     """Tie an axis to those that follow each other along it."""
     sizes = [part.size for part in parts]
     if DYNAMIC in (whole.size, *sizes):
-        for place in (whole, *parts):
-            axes.pin(place)
+        for axis in (whole, *parts):
+            axes.pin(axis)
     elif sum(sizes) > 1:
         # a part of size 1 has no run of its own: it takes a pinned one in the whole
         runs = [run for part in parts for run in (axes.of(part) if part.size != 1 else [Member(1, pinned=True)])]

@@ -47,7 +47,7 @@ def permute(orders: Mapping[PermutationGroup, Indices]) -> None:
     """Permute the constants of each group: its neuron i becomes what neuron `order[i]` was, order [size]."""
     indices: dict[SSAValue, dict[int, Indices]] = {}
     for group, order in orders.items():
-        for value, axis, start in group.places:
+        for value, axis, start in group.runs:
             if isinstance(value.owner, ConstantOp | SparseConstantOp):
                 whole = indices.setdefault(value, {}).setdefault(axis, np.arange(shape_of(value)[axis]))
                 whole[start : start + group.size] = start + order

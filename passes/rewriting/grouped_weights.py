@@ -10,24 +10,24 @@ from redpebble.theory.components.joint_parts import NOWHERE
 from redpebble.theory.components.split_plan import Segment, in_place
 
 
-def places_of(members: Indices, count: int) -> Indices:
-    """Return for each of `count` neurons its place among those of `members` [groups, places], or `NOWHERE`."""
-    places = np.full(count, NOWHERE)
+def positions_of(members: Indices, count: int) -> Indices:
+    """Return for each of `count` neurons its position among those of `members` [groups, width], or `NOWHERE`."""
+    positions = np.full(count, NOWHERE)
     flat = members.ravel()
     filled = np.flatnonzero(flat != NOWHERE)
-    places[flat[filled]] = filled
-    return places
+    positions[flat[filled]] = filled
+    return positions
 
 
 def grouped_weight(weight: Weight, inputs: Indices, outputs: Indices) -> Floats:
-    """Return a weight [inputs, outputs] as [outputs of all groups, inputs of a group, 1]; empty places get zeros.
+    """Return a weight [inputs, outputs] as [outputs of all groups, inputs of a group, 1]; empty positions get zeros.
 
     `inputs` and `outputs` are the neurons of each group; no connection may lead from one to another.
     """
     matrix = weight if isinstance(weight, CscMatrix) else CscMatrix.from_dense(weight)
     stays = matrix.values != 0
-    rows = places_of(inputs, matrix.shape[0])[matrix.rows[stays]]
-    columns = places_of(outputs, matrix.shape[1])[matrix.columns[stays]]
+    rows = positions_of(inputs, matrix.shape[0])[matrix.rows[stays]]
+    columns = positions_of(outputs, matrix.shape[1])[matrix.columns[stays]]
     width = inputs.shape[1]
     assert np.array_equal(rows // width, columns // outputs.shape[1])
     stored = np.zeros((outputs.size, width, 1), dtype=np.float32)
@@ -36,7 +36,7 @@ def grouped_weight(weight: Weight, inputs: Indices, outputs: Indices) -> Floats:
 
 
 def grouped_bias(bias: Doubles, outputs: Indices) -> Floats:
-    """Return a bias [outputs of all groups]; empty places get zeros."""
+    """Return a bias [outputs of all groups]; empty positions get zeros."""
     flat = outputs.ravel()
     return np.where(flat == NOWHERE, 0.0, bias[np.maximum(flat, 0)]).astype(np.float32)
 
@@ -44,15 +44,15 @@ def grouped_bias(bias: Doubles, outputs: Indices) -> Floats:
 def orders_of(segments: Sequence[Segment], inputs: int, outputs: int) -> list[Indices | None]:
     """Return the order of the values before each segment, and behind the last; None where they stay.
 
-    An empty place takes the first value of its group, or the first of all: whatever it holds, its weights are zeros.
+    An empty position takes the first value of its group, or the first of all: whatever it holds, its weights are zeros.
     """
     orders: list[Indices | None] = []
-    places = np.arange(inputs)
+    positions = np.arange(inputs)
     for segment in segments:
         members = segment.levels[0]
         filled = np.where(members == NOWHERE, np.maximum(members[:, :1], 0), members)
         stays = segment is segments[0] and in_place(members, inputs)
-        orders.append(None if stays else places[filled.ravel()])
+        orders.append(None if stays else positions[filled.ravel()])
         last = segment.levels[-1]
-        places = places_of(last, int(last.max()) + 1)
-    return [*orders, None if in_place(segments[-1].levels[-1], outputs) else places]
+        positions = positions_of(last, int(last.max()) + 1)
+    return [*orders, None if in_place(segments[-1].levels[-1], outputs) else positions]

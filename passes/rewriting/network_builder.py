@@ -63,10 +63,10 @@ class Sums:
 
     def selected(self, chosen: Ids) -> Sums:
         """Return the features `chosen`, each at most once, in the shape of `chosen`."""
-        place = np.full(len(self.biases), -1, dtype=np.int64)
-        place[chosen.reshape(-1)] = np.arange(chosen.size)
-        stays = place[self.features] >= 0
-        entries = place[self.features[stays]], self.sources[stays], self.weights[stays]
+        new_number = np.full(len(self.biases), -1, dtype=np.int64)
+        new_number[chosen.reshape(-1)] = np.arange(chosen.size)
+        stays = new_number[self.features] >= 0
+        entries = new_number[self.features[stays]], self.sources[stays], self.weights[stays]
         return Sums(chosen.shape, *entries, self.biases[chosen.reshape(-1)])
 
     @staticmethod
@@ -125,16 +125,16 @@ class NetworkBuilder:
             case BinaryOp():
                 self._set(op.result, self._binary(op))
             case ReshapeOp():
-                self._select(op.x, op.result, self._places(op.x))
+                self._select(op.x, op.result, self._numbers(op.x))
             case TransposeOp():
                 leading = self.leading_axes[op.x]
                 order = [axis - leading for axis in op.order[leading:]]
-                self._select(op.x, op.result, self._places(op.x).transpose(order))
+                self._select(op.x, op.result, self._numbers(op.x).transpose(order))
             case SplitOp():
                 axis = op.axis.value.data - self.leading_axes[op.x]
                 ends = np.cumsum([self._shape(part)[axis] for part in op.parts])
-                for part, places in zip(op.parts, np.split(self._places(op.x), ends[:-1], axis), strict=True):
-                    self._select(op.x, part, places)
+                for part, numbers in zip(op.parts, np.split(self._numbers(op.x), ends[:-1], axis), strict=True):
+                    self._select(op.x, part, numbers)
             case ConcatOp():
                 self._set(op.result, self._joined(op))
             case _:
@@ -179,7 +179,7 @@ class NetworkBuilder:
         """Return the known sizes of the features' axes."""
         return shape_of(value)[self.leading_axes[value] :]
 
-    def _places(self, value: SSAValue) -> Ids:
+    def _numbers(self, value: SSAValue) -> Ids:
         """Return the number of each feature of a value, in its shape."""
         shape = self._shape(value)
         return np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
@@ -194,9 +194,9 @@ class NetworkBuilder:
         else:
             self.features[value] = features.reshape(shape)
 
-    def _select(self, source: SSAValue, result: SSAValue, places: Ids) -> None:
+    def _select(self, source: SSAValue, result: SSAValue, numbers: Ids) -> None:
         features = self.features[source]
-        chosen = features.selected(places) if isinstance(features, Sums) else features.reshape(-1)[places]
+        chosen = features.selected(numbers) if isinstance(features, Sums) else features.reshape(-1)[numbers]
         self._set(result, chosen)
 
     def _sums(self, value: SSAValue) -> Sums:
@@ -252,7 +252,7 @@ class NetworkBuilder:
         firsts: list[Ids] = []
         joined = Sums.nothing(np.zeros(0), (0,))
         for part in op.parts:
-            firsts.append(len(joined.biases) + self._places(part))
+            firsts.append(len(joined.biases) + self._numbers(part))
             joined = joined.followed_by(self._sums(part))
         return joined.selected(np.concatenate(firsts, axis))
 
@@ -276,12 +276,12 @@ class NetworkBuilder:
     def _new_targets(self, sums: Sums, activation: ActivationAttr | None) -> Ids:
         """Make every sum a neuron; connections between the same neurons become one."""
         keys = sums.features * max(1, self.neuron_count) + sums.sources
-        unique, place = np.unique(keys, return_inverse=True)
+        unique, key_of = np.unique(keys, return_inverse=True)
         features, sources = np.divmod(unique, max(1, self.neuron_count))
         neurons = self._new_neurons((len(sums.biases),))
         self.sources.append(sources)
         self.targets.append(neurons[features])
-        self.weights.append(np.bincount(place, weights=sums.weights, minlength=len(unique)).astype(np.float64))
+        self.weights.append(np.bincount(key_of, weights=sums.weights, minlength=len(unique)).astype(np.float64))
         self.biases.append(sums.biases)
         if activation is not None and activation not in self.activations:
             self.activations.append(activation)

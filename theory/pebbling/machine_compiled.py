@@ -104,8 +104,8 @@ def run(uses: Uses, values: Ids, next_uses: MaxTree | None, ring: Ids | None, sl
     """Run in so many slots; `values` [N] begin as `initial_values` says, and nothing is resident.
 
     The neurons that may be evicted are known by their next uses, 0 .. 2 W - 1, for MIN; for LRU they are in a ring by
-    their last use, shape [2, N + 1]: the neighbours before and after each. Its last place stands between the latest and
-    the oldest; at first all are the last place. The policy that is not meant has None, and no code.
+    their last use, shape [2, N + 1]: the neighbours before and after each. Its last entry stands between the latest and
+    the oldest; at first all are the last entry. The policy that is not meant has None, and no code.
     """
     neurons, nexts = uses.neurons, uses.nexts
     end, free = len(neurons), slots

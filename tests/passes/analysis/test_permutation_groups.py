@@ -58,7 +58,7 @@ def linear(result: str, operand: str, shape: tuple[int, int], bias: bool = False
 def free_places(module: ModuleOp) -> list[tuple[int, list[tuple[str | None, int, int]]]]:
     """Size and places of each free group that has a value or a constant somebody uses."""
     return [
-        (group.size, sorted((value.name_hint, axis, start) for value, axis, start in group.places))
+        (group.size, sorted((value.name_hint, axis, start) for value, axis, start in group.runs))
         for group in permutation_groups(module)
         if not group.pinned
     ]

@@ -32,7 +32,7 @@ def grow_layers(widths: Sequence[int], density: float, capacity: int, rng: np.ra
     """A sparse multilayer perceptron of these widths, neurons numbered layer by layer.
 
     A window of resident neurons slides over every layer but the last. Neuron i of the next layer takes max(1, density *
-    width) sources in the window of its place; a source about to leave the window unused is taken first, so every neuron
+    width) sources in its window; a source about to leave the window unused is taken first, so every neuron
     is used and some neurons may have more sources. The layers run interleaved, each only as far as the next one needs.
 
     Args:

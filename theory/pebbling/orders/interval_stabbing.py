@@ -2,8 +2,8 @@
 
 Of M slots one holds the weight, one a passing source, and `open_count` <= M - 2 hold open targets. Two permutations of
 the targets decide everything: at time j the first j + open_count targets of the opening order have opened, the first j
-of the closing order have closed, and now the next one closes. A target is open from time max(0, place in the opening
-order - open_count + 1) to its place in the closing order. A load of a source at time j serves every target open at j,
+of the closing order have closed, and now the next one closes. A target is open from time max(0, position in the opening
+order - open_count + 1) to its position in the closing order. A load of a source at time j serves all targets open at j,
 so a source needs as many loads as points are needed to hit the intervals of its targets: greedily, each point at the
 first closing of a target not served, which is optimal. A hidden source is free at the time after its own closing: it
 stays as passing source while the next target opens. Later loads of it cost one read each, and one write of its value.
@@ -89,10 +89,10 @@ def load_times(network: NeuronGraph, orders: TargetOrders) -> NDArray[np.int64]:
         connections = network.outgoing.of(source)
         targets = network.targets[connections]
         point = int(ends[source]) + 1
-        for place in np.argsort(ends[targets]).tolist():
-            if starts[targets[place]] > point:
-                point = int(ends[targets[place]])
-            times[connections[place]] = point
+        for entry in np.argsort(ends[targets]).tolist():
+            if starts[targets[entry]] > point:
+                point = int(ends[targets[entry]])
+            times[connections[entry]] = point
     return times
 
 

@@ -101,9 +101,9 @@ def roll(graph: Graph, rolling: Rolling, open_count: int) -> None:
 def _best_source(rolling: Rolling) -> int:
     counters = rolling.counters
     if counters[PASSED] < counters[PASSING]:
-        place: int = counters[PASSED]
+        first: int = counters[PASSED]
         counters[PASSED] += 1
-        return rolling.passing[place]
+        return rolling.passing[first]
     best, best_score = 0, -2.0
     for source in range(len(rolling.scores)):
         score = rolling.scores[source] if rolling.is_final[source] else -1.0
@@ -116,8 +116,8 @@ def _best_source(rolling: Rolling) -> int:
 def _load(graph: Graph, rolling: Rolling, source: int) -> bool:
     """Run the connections of a source to open targets; whether there was any."""
     has_any = False
-    for place in range(graph.outgoing.pointers[source], graph.outgoing.pointers[source + 1]):
-        connection = graph.outgoing.indices[place]
+    for entry in range(graph.outgoing.pointers[source], graph.outgoing.pointers[source + 1]):
+        connection = graph.outgoing.indices[entry]
         if rolling.is_open[graph.targets[connection]] and not rolling.has_run[connection]:
             _run(graph, rolling, connection)
             has_any = True
@@ -135,9 +135,9 @@ def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
         _close(graph, rolling, target)
         return
     gain = rolling.worths[left] - rolling.worths[left + 1]
-    for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-        if not rolling.has_run[graph.incoming.indices[place]]:
-            rolling.scores[graph.sources[graph.incoming.indices[place]]] += gain
+    for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        if not rolling.has_run[graph.incoming.indices[entry]]:
+            rolling.scores[graph.sources[graph.incoming.indices[entry]]] += gain
 
 
 @compiled
@@ -161,8 +161,8 @@ def _fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
         for target in range(len(rolling.may_open)):
             if rolling.may_open[target]:
                 total = 0.0
-                for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-                    total += rolling.scores[graph.sources[graph.incoming.indices[place]]]
+                for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+                    total += rolling.scores[graph.sources[graph.incoming.indices[entry]]]
                 if total > best_sum:
                     best, best_sum = target, total
         if best < 0:
@@ -176,10 +176,10 @@ def _open(graph: Graph, rolling: Rolling, target: int) -> None:
     rolling.counters[OPENED] += 1
     rolling.may_open[target], rolling.is_open[target] = False, True
     worth = rolling.worths[rolling.remaining[target]]
-    for place in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-        rolling.scores[graph.sources[graph.incoming.indices[place]]] += worth
-    for place in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
-        reached = graph.targets[graph.outgoing.indices[place]]
+    for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        rolling.scores[graph.sources[graph.incoming.indices[entry]]] += worth
+    for entry in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
+        reached = graph.targets[graph.outgoing.indices[entry]]
         rolling.waiting[reached] -= 1
         if rolling.waiting[reached] == 0:
             rolling.may_open[reached] = True

@@ -2,7 +2,7 @@
 
 Every `spacing` steps the residents are kept, under LRU in the order of their last uses: each as its last use and
 whether slow memory lacks the value. Uses are those of connections, not steps, so that a checkpoint stays true while
-connections before it change places. Two equal checkpoints are equal states; what follows costs the same.
+connections before it change their order. Two equal checkpoints are equal states; what follows costs the same.
 
 MIN also looks ahead: a move changes what it evicts since the previous uses of what moved. The run begins there, but not
 further back than `look_back` steps: costs are exact if that is the whole order, else they drift, and must be counted
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """`values` and `last_uses` [N]; `chain` [2, N + 1] by last use; `places` [N] of residents in `slots` [2, M - 1].
+    """`values` and `last_uses` [N]; `chain` [2, N + 1] by last use; `slot_of` [N] residents in `slots` [2, M - 1].
 
     `slots` hold neurons and the moments of their next uses; `counters` are the residents and M - 1.
     """
@@ -42,7 +42,7 @@ class Machine(NamedTuple):
     values: Ints
     last_uses: Ints
     chain: Ints
-    places: Ints
+    slot_of: Ints
     slots: Ints
     counters: Ints
 
@@ -120,8 +120,8 @@ def keep_fresh(world: World, first: int, last: int) -> None:
         kept.costs[first + number] = fresh.costs[number]
         if number > 0:
             kept.sizes[first + number] = fresh.sizes[number]
-            for place in range(fresh.sizes[number]):
-                kept.keys[first + number, place] = fresh.keys[number, place]
+            for slot in range(fresh.sizes[number]):
+                kept.keys[first + number, slot] = fresh.keys[number, slot]
 
 
 @compiled
@@ -130,8 +130,8 @@ def _resume(world: World, checkpoint: int) -> None:
     ring = len(machine.values)
     machine.chain[0, ring] = machine.chain[1, ring] = ring
     machine.counters[0] = 0
-    for place in range(world.kept.sizes[checkpoint]):
-        key: int = world.kept.keys[checkpoint, place]
+    for slot in range(world.kept.sizes[checkpoint]):
+        key: int = world.kept.keys[checkpoint, slot]
         use: int = key >> 1
         neuron: int = line.ends[use]
         machine.values[neuron] |= RESIDENT | (DIRTY if key & 1 else 0)
@@ -144,10 +144,10 @@ def _save(world: World, number: int) -> None:
     machine, fresh = world.machine, world.fresh
     size = int(machine.counters[0])
     neuron = machine.chain[1, len(machine.values)]
-    for place in range(size):
+    for slot in range(size):
         if world.settings.is_min:
-            neuron = machine.slots[0, place]
-        fresh.keys[number, place] = 2 * machine.last_uses[neuron] + (1 if machine.values[neuron] & DIRTY else 0)
+            neuron = machine.slots[0, slot]
+        fresh.keys[number, slot] = 2 * machine.last_uses[neuron] + (1 if machine.values[neuron] & DIRTY else 0)
         neuron = machine.chain[1, neuron]
     fresh.sizes[number] = size
 
@@ -156,27 +156,27 @@ def _save(world: World, number: int) -> None:
 def _is_equal(world: World, checkpoint: int, number: int) -> bool:
     """Whether the machine, just saved, is where it was: under LRU the residents have an order, under MIN none."""
     kept, fresh, machine = world.kept, world.fresh, world.machine
-    size, place = int(fresh.sizes[number]), 0
+    size, slot = int(fresh.sizes[number]), 0
     if kept.sizes[checkpoint] != size:
         return False
     if not world.settings.is_min:
-        while place < size and kept.keys[checkpoint, place] == fresh.keys[number, place]:
-            place += 1
-        return place == size
-    while place < size:
-        use, dirty = kept.keys[checkpoint, place] >> 1, kept.keys[checkpoint, place] & 1
+        while slot < size and kept.keys[checkpoint, slot] == fresh.keys[number, slot]:
+            slot += 1
+        return slot == size
+    while slot < size:
+        use, dirty = kept.keys[checkpoint, slot] >> 1, kept.keys[checkpoint, slot] & 1
         neuron = world.line.ends[use]
         state = RESIDENT | (DIRTY if dirty else 0)
         if machine.last_uses[neuron] != use or machine.values[neuron] & (RESIDENT | DIRTY) != state:
             return False
-        place += 1
+        slot += 1
     return True
 
 
 @compiled
 def _leave_all(machine: Machine) -> None:
-    for place in range(machine.counters[0]):
-        machine.values[machine.slots[0, place]] &= ~(RESIDENT | DIRTY)
+    for slot in range(machine.counters[0]):
+        machine.values[machine.slots[0, slot]] &= ~(RESIDENT | DIRTY)
 
 
 @compiled
@@ -227,16 +227,16 @@ def _farthest(machine: Machine) -> int:
     moments, values, count = machine.slots[1], machine.values, int(machine.counters[0])
     # The maximum by itself is found many at a time.
     farthest = np.int32(-1)
-    for place in range(count):
-        farthest = max(farthest, moments[place])
+    for slot in range(count):
+        farthest = max(farthest, moments[slot])
     best = 0
     while moments[best] != farthest:
         best += 1
     victim = machine.slots[0, best]
     if farthest & 1:
-        for place in range(count):
-            if moments[place] == farthest - 1:
-                source = machine.slots[0, place]
+        for slot in range(count):
+            if moments[slot] == farthest - 1:
+                source = machine.slots[0, slot]
                 dirty_source, dirty_victim = values[source] & DIRTY, values[victim] & DIRTY
                 if dirty_source < dirty_victim or (dirty_source == dirty_victim and source < victim):
                     return source
@@ -245,10 +245,10 @@ def _farthest(machine: Machine) -> int:
 
 @compiled
 def _take_slot(machine: Machine, neuron: int) -> None:
-    place = machine.counters[0]
-    machine.counters[0] = place + 1
-    machine.places[neuron] = place
-    machine.slots[0, place], machine.slots[1, place] = neuron, -1
+    slot = machine.counters[0]
+    machine.counters[0] = slot + 1
+    machine.slot_of[neuron] = slot
+    machine.slots[0, slot], machine.slots[1, slot] = neuron, -1
 
 
 @compiled
@@ -256,9 +256,9 @@ def _drop_slot(machine: Machine, neuron: int) -> None:
     machine.values[neuron] &= ~(RESIDENT | DIRTY)
     last = machine.counters[0] - 1
     machine.counters[0] = last
-    place, mover = machine.places[neuron], machine.slots[0, last]
-    machine.slots[0, place], machine.slots[1, place] = mover, machine.slots[1, last]
-    machine.places[mover] = place
+    slot, mover = machine.slot_of[neuron], machine.slots[0, last]
+    machine.slots[0, slot], machine.slots[1, slot] = mover, machine.slots[1, last]
+    machine.slot_of[mover] = slot
 
 
 @compiled
@@ -267,7 +267,7 @@ def _touch(world: World, neuron: int, use: int) -> None:
     machine = world.machine
     machine.last_uses[neuron] = use
     if world.settings.is_min:
-        machine.slots[1, machine.places[neuron]] = moment(world.line, int(world.line.nexts[use]))
+        machine.slots[1, machine.slot_of[neuron]] = moment(world.line, int(world.line.nexts[use]))
         return
     chain, ring = machine.chain, len(machine.values)
     before = chain[0, ring]
@@ -280,7 +280,7 @@ def _pin(world: World, neuron: int) -> None:
     """A resident that nobody evicts until it is touched again."""
     machine = world.machine
     if world.settings.is_min:
-        machine.slots[1, machine.places[neuron]] = -1
+        machine.slots[1, machine.slot_of[neuron]] = -1
         return
     before, after = machine.chain[0, neuron], machine.chain[1, neuron]
     machine.chain[1, before], machine.chain[0, after] = after, before

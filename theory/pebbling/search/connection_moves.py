@@ -140,7 +140,7 @@ def _machine(network: NeuronGraph, slots: int) -> Machine:
         values=values.astype(np.int32),
         last_uses=np.zeros(neurons, dtype=np.int32),
         chain=np.zeros((2, neurons + 1), dtype=np.int32),
-        places=np.zeros(neurons, dtype=np.int32),
+        slot_of=np.zeros(neurons, dtype=np.int32),
         slots=np.zeros((2, slots), dtype=np.int32),
         counters=np.array([0, slots], dtype=np.int32),
     )
@@ -174,7 +174,7 @@ def run_moves(world: World, reach: Reach, temperature: float, draws: NDArray[np.
 
 @compiled
 def _choose(world: World, reach: Reach, draws: NDArray[np.float64]) -> Move:
-    """The move that the draws choose, cut short by what the run depends on; its goal is its place if it cannot move."""
+    """The move that the draws choose, cut short by what the run depends on; one that cannot move has itself as goal."""
     line = world.line
     first, length = int(draws[0] * len(line.order)), 1
     if draws[1] < reach.run_share:
@@ -185,7 +185,7 @@ def _choose(world: World, reach: Reach, draws: NDArray[np.float64]) -> Move:
         if abs(goal - first) > reach.window:
             return move
     else:
-        # Near places are drawn as often as far ones, each scale equally.
+        # Near steps are drawn as often as far ones, each scale equally.
         distance = int(reach.window ** abs(2 * draws[3] - 1))
         goal = first + (distance if draws[3] < 0.5 else -distance)
     if goal > first:

@@ -30,7 +30,7 @@ from redpebble.theory.pebbling.search.intervals import Intervals, intervals_of, 
 
 @dataclass(frozen=True)
 class StabbingMoves:
-    """How far apart swapped targets may be, in places, and the share of proposals that aim.
+    """How far apart swapped targets may be, in positions, and the share of proposals that aim.
 
     An aimed move swaps a target with the neighbour, in both orders, of another target of one of its sources. The other
     proposals swap openings, closings, and both, a third each.
@@ -124,5 +124,5 @@ def run_swaps(intervals: Intervals, kept: Kept, reach: Reach, temperature: float
 @compiled
 def keep(orders: NDArray[np.int32], best: NDArray[np.int32]) -> None:
     """Copy the current orders."""
-    for place in range(orders.shape[1]):
-        best[0, place], best[1, place] = orders[0, place], orders[1, place]
+    for position in range(orders.shape[1]):
+        best[0, position], best[1, position] = orders[0, position], orders[1, position]

@@ -71,12 +71,12 @@ def choose_swap(intervals: Intervals, reach: Reach, draws: NDArray[np.float64]) 
         return _aimed_swap(intervals, draws)
     kind = int(3 * (draws[0] - reach.aimed_share) / (1 - reach.aimed_share))
     order = intervals.orders[min(kind, 1)]
-    place = int(draws[1] * len(order))
+    position = int(draws[1] * len(order))
     offset = 1 + int(draws[2] * reach.window)
-    other = place + (offset if draws[3] < 0.5 else -offset)
+    other = position + (offset if draws[3] < 0.5 else -offset)
     if not 0 <= other < len(order):
         return Swap(NOTHING, 0, 0)
-    return _ordered(intervals, Swap(kind, wide(order[place]), wide(order[other])))
+    return _ordered(intervals, Swap(kind, wide(order[position]), wide(order[other])))
 
 
 @compiled
@@ -89,15 +89,15 @@ def _aimed_swap(intervals: Intervals, draws: NDArray[np.float64]) -> Swap:
     first, end = intervals.out_starts[source] - source, intervals.out_starts[source + 1] - source - 1
     scaled = draws[3] * (end - first)
     near = intervals.targets[first + int(scaled)]
-    place = intervals.places[1, near] + (1 if scaled % 1.0 < 0.5 else -1)
-    if near == one or not 0 <= place < len(closing) or closing[place] == one:
+    position = intervals.positions[1, near] + (1 if scaled % 1.0 < 0.5 else -1)
+    if near == one or not 0 <= position < len(closing) or closing[position] == one:
         return Swap(NOTHING, 0, 0)
-    return _ordered(intervals, Swap(BOTH, wide(one), wide(closing[place])))
+    return _ordered(intervals, Swap(BOTH, wide(one), wide(closing[position])))
 
 
 @compiled
 def _ordered(intervals: Intervals, swap: Swap) -> Swap:
-    closed = intervals.places[1]
+    closed = intervals.positions[1]
     if closed[swap.first] < closed[swap.second]:
         return swap
     return Swap(swap.kind, swap.second, swap.first)
@@ -106,7 +106,7 @@ def _ordered(intervals: Intervals, swap: Swap) -> Swap:
 @compiled
 def times_after(intervals: Intervals, swap: Swap) -> Times:
     """When both targets open and close after the swap."""
-    opened, closed, shift = intervals.places[0], intervals.places[1], intervals.shifts[0]
+    opened, closed, shift = intervals.positions[0], intervals.positions[1], intervals.shifts[0]
     first_opens, second_opens = max(0, wide(opened[swap.first]) - shift), max(0, wide(opened[swap.second]) - shift)
     first_closes, second_closes = wide(closed[swap.first]), wide(closed[swap.second])
     if swap.kind != CLOSINGS:
@@ -127,7 +127,7 @@ def is_allowed(intervals: Intervals, swap: Swap, times: Times) -> bool:
     slot = out_starts[swap.first] + 1
     if slot < out_starts[swap.first + 1] and intervals.slots[slot, END] <= times.first_closes:
         return False
-    closed, entries = intervals.places[1], intervals.entries
+    closed, entries = intervals.positions[1], intervals.entries
     for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
         if closed[entries[entry, SOURCE]] >= times.second_closes:
             return False
@@ -172,7 +172,7 @@ def _part_change(intervals: Intervals, target: int, interval: Interval, defines:
     """For the sources of one target only: those that it is a reason for a load of, or else the others up to a limit."""
     opens, closes = interval.opens, interval.closes
     entries, marks, out_starts = intervals.entries, intervals.marks, intervals.out_starts
-    opened, closed = intervals.places[0, target], intervals.places[1, target]
+    opened, closed = intervals.positions[0, target], intervals.positions[1, target]
     change = 0
     if not defines and opens <= max(0, opened - intervals.shifts[0]) and closes >= closed:
         return 0
@@ -279,6 +279,6 @@ def put_swap(intervals: Intervals, swap: Swap, times: Times) -> None:
     _put_changes(intervals, swap, times)
     for which in range(2):
         if swap.kind in (which, BOTH):
-            places, order = intervals.places[which], intervals.orders[which]
-            places[swap.first], places[swap.second] = places[swap.second], places[swap.first]
-            order[places[swap.first]], order[places[swap.second]] = swap.first, swap.second
+            positions, order = intervals.positions[which], intervals.orders[which]
+            positions[swap.first], positions[swap.second] = positions[swap.second], positions[swap.first]
+            order[positions[swap.first]], order[positions[swap.second]] = swap.first, swap.second

@@ -30,14 +30,14 @@ SOURCE, SLOT, DEFINES = 0, 1, 2
 class Intervals(NamedTuple):
     """The state of a search over target orders.
 
-    `orders` and `places` [2, targets], [2, N] hold opening and closing; the slots of source n begin behind
+    `orders` and `positions` [2, targets], [2, N] hold opening and closing; the slots of source n begin behind
     `out_starts[n]`, the entries of target n at `in_starts[n]`; `targets` are those of each source by connection id;
     `loads` are those of each source, `write_costs` what any of them cost it once; `marks` are zero between proposals;
     `shifts` is open_count - 1.
     """
 
     orders: Ints
-    places: Ints
+    positions: Ints
     slots: Ints
     out_starts: Ints
     entries: Ints
@@ -72,7 +72,7 @@ def intervals_of(network: NeuronGraph, orders: TargetOrders) -> Intervals:
     is_target = network.in_degrees > 0
     return Intervals(
         orders=np.stack((orders.opening, orders.closing)).astype(np.int32),
-        places=np.stack((opened, ends)).astype(np.int32),
+        positions=np.stack((opened, ends)).astype(np.int32),
         slots=slots,
         out_starts=out_starts.astype(np.int32),
         entries=entries,
@@ -228,7 +228,7 @@ def put_points(intervals: Intervals, first: int, last: int, end: int) -> None:
 
 @compiled
 def put_slot(intervals: Intervals, span: Span) -> None:
-    """Give the target at a slot another interval: its slot moves to its place by closing time."""
+    """Give the target at a slot another interval: its slot moves to where its closing time belongs."""
     slots, entries = intervals.slots, intervals.entries
     slot, entry = span.slot, slots[span.slot, ENTRY]
     while slot + 1 < span.end and slots[slot + 1, END] < span.closes:
@@ -256,6 +256,6 @@ def put_both(intervals: Intervals, first: Span, second: Span, exchanges: bool) -
 
 @compiled
 def _move_slot(slots: Ints, entries: Ints, slot: int, to: int) -> None:
-    """All but the point, which is that of the place."""
+    """All but the point, which is that of the slot."""
     slots[to, START], slots[to, END], slots[to, ENTRY] = slots[slot, START], slots[slot, END], slots[slot, ENTRY]
     entries[slots[slot, ENTRY], SLOT] = to

@@ -1,7 +1,7 @@
 """A connection order under moves: which connection runs when, and the uses of each neuron as a chain.
 
 Use 2 c is that of connection c's source, 2 c + 1 of its target. Moving a run of connections shifts the others between
-its old and its new place but leaves their chains alone: only the ends of what moved are taken out and put in again.
+its old and its new step but leaves their chains alone: only the ends of what moved are taken out and put in again.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def earliest(line: Line, move: Move) -> int:
     least = 0
     for step in range(move.first, move.first + move.length):
         source = line.ends[2 * line.order[step]]
-        for place in range(line.starts[0, source], line.starts[0, source + 1]):
-            least = max(least, int(line.steps[line.connections[0, place]]) + 1)
+        for entry in range(line.starts[0, source], line.starts[0, source + 1]):
+            least = max(least, int(line.steps[line.connections[0, entry]]) + 1)
     return least
 
 
@@ -87,8 +87,8 @@ def latest(line: Line, move: Move) -> int:
     most = len(line.order)
     for step in range(move.first, move.first + move.length):
         target = line.ends[2 * line.order[step] + 1]
-        for place in range(line.starts[1, target], line.starts[1, target + 1]):
-            most = min(most, int(line.steps[line.connections[1, place]]))
+        for entry in range(line.starts[1, target], line.starts[1, target + 1]):
+            most = min(most, int(line.steps[line.connections[1, entry]]))
     return most - move.length
 
 
@@ -97,7 +97,7 @@ def put_move(line: Line, move: Move) -> None:
     """Carry a move out."""
     order, steps = line.order, line.steps
     low, high = min(move.first, move.goal), max(move.first, move.goal) + move.length
-    # Two parts change places: both are turned round, then the whole.
+    # Two parts are exchanged: both are turned round, then the whole.
     cut = low + move.length if move.goal > move.first else high - move.length
     _turn(order, low, cut)
     _turn(order, cut, high)
