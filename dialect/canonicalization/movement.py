@@ -1,5 +1,7 @@
 """Canonicalization patterns of movement: what moves values back and forth, or not at all, is gone."""
 
+from collections.abc import Sequence
+
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -70,6 +72,44 @@ class MergeReshapes(RewritePattern):
         merged = ReshapeOp(first.x, target)
         copy_provenance(op, merged)
         rewriter.replace(op, merged)
+
+
+class TransposeUnmerged(RewritePattern):
+    """A transpose of the last axes between a merge of the first ones and its undoing -> a transpose alone.
+
+    `reshape to <[_, 4, 32, d2]> (transpose axes [0, 2, 1] (reshape to <[_, d2, 32]> %x))`, with %x of [?, 4, ?, 32],
+    is `transpose axes [0, 1, 3, 2] %x`.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter) -> None:
+        transpose = op.x.owner
+        merge = transpose.x.owner if isinstance(transpose, TransposeOp) else None
+        if not isinstance(transpose, TransposeOp) or not isinstance(merge, ReshapeOp) or transpose.order[0] != 0:
+            return
+        source, merged, between = shape_of(merge.x), shape_of(merge.result), shape_of(op.x)
+        count = len(source) - len(merged) + 1
+        if count < 2 or len(op.target.values) != len(source):
+            return
+        undone = all(
+            entry in (INFERRED, size) for entry, size in zip(op.target.values[:count], source[:count], strict=True)
+        )
+        kept = _keeps(merge.target.values[1:], source, count) and _keeps(op.target.values[count:], between, 1)
+        if not undone or not kept:
+            return
+        order = [*range(count), *(count - 1 + axis for axis in transpose.order[1:])]
+        replacement = TransposeOp(merge.x, order)
+        if replacement.result.type == op.result.type:
+            copy_provenance(op, replacement)
+            rewriter.replace(op, replacement)
+
+
+def _keeps(entries: Sequence[int], shape: Shape, first: int) -> bool:
+    """Return whether entries of a reshape's target are the axes of its operand from `first` on."""
+    axes = enumerate(shape[first:], start=first)
+    return all(
+        entry == copied(axis) or entry == size != DYNAMIC for entry, (axis, size) in zip(entries, axes, strict=True)
+    )
 
 
 class JoinSplitParts(RewritePattern):

@@ -44,6 +44,14 @@ class MovementPatterns(HasCanonicalizationPatternsTrait):
             MergeReshapes,
             MergeTransposes,
             SplitConcatParts,
+            TransposeUnmerged,
         )
 
-        return (DropIdentityMovement(), MergeTransposes(), MergeReshapes(), JoinSplitParts(), SplitConcatParts())
+        return (
+            DropIdentityMovement(),
+            MergeTransposes(),
+            MergeReshapes(),
+            TransposeUnmerged(),
+            JoinSplitParts(),
+            SplitConcatParts(),
+        )

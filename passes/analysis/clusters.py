@@ -1,8 +1,8 @@
 """Groups of row-wise ops that can become one op each: as large as possible, never waiting for each other in a circle.
 
 Every op gets a level: the largest among those of the ops that compute its operands, plus 1 when the op itself is
-row-wise and such an operand does not come from a row-wise op on the same rows. A cluster is a connected part of the
-row-wise ops with one level and one number of rows; ops that share an operand count as connected.
+row-wise (1 at least) and such an operand does not come from a row-wise op on the same rows. A cluster is a connected
+part of the row-wise ops with one level and one number of rows; ops that share an operand count as connected.
 
 No circle arises. Levels never fall along an edge, so all ops of a circle of clusters and single ops have one level. An
 edge into a row-wise op keeps the level only when it comes from a row-wise op with the same number of rows, hence from
@@ -71,7 +71,8 @@ def clusters_of(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> lis
 def _levels(ops: Sequence[Operation], rows: Mapping[Operation, Size]) -> dict[Operation, int]:
     levels: dict[Operation, int] = {}
     for op in ops:
-        level = 0
+        # values that no op computes are no reason to stay apart from what reads others
+        level = 1 if op in rows else 0
         for producer in _producers(op):
             if producer in levels:
                 joined = op not in rows or (producer in rows and rows[producer] == rows[op])

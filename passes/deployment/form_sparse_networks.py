@@ -15,10 +15,10 @@
 ```
 
 A network is one of the clusters of `redpebble.passes.analysis.clusters`: as large as possible, without a path that
-leaves it and comes back, all of its ops row by row on the same rows. It must hold a layer for which
-`pebble-choose-kernels` chose sparse kernels for every tile width: then it is predicted to be faster whatever the batch.
-Layers with dense kernels stay with the runtime, which is as good at them, except for those that cost less than leaving
-the network and coming back.
+leaves it and comes back, all of its ops row by row on the same rows, or attentions between such rows. It must hold a
+layer for which `pebble-choose-kernels` chose sparse kernels for every tile width: then it is predicted to be faster
+whatever the batch. Layers with dense kernels stay with the runtime, which is as good at them, except for those that
+cost less than leaving the network and coming back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,6 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -108,6 +109,8 @@ def _count(op: Operation, rows: Rows) -> Size | None:
     """Return the number of rows of an op that a sparse network may hold, else None."""
     if isinstance(op, ForeignOp | SparseNetworkOp) or not op.results:
         return None
+    if isinstance(op, AttentionOp):
+        return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
     if isinstance(op, LinearOp) and not _has_sparse_kernels(op) and _size(op) > SMALL_DENSE:
@@ -148,7 +151,8 @@ def _is_gain(op: Operation) -> bool:
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
-    return len({rows.leading(value) for value in boundary_of(ops).inputs}) == 1
+    masks = {op.mask for op in ops if isinstance(op, AttentionOp)}
+    return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in masks}) == 1
 
 
 def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:

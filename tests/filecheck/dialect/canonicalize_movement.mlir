@@ -55,6 +55,20 @@ func.func @not_merged(%u: tensor<?x?x4xf32>) -> tensor<?x?xf32> {
 
 // -----
 
+// What torch writes for keys: heads are merged with samples, transposed, and cut apart.
+// CHECK-LABEL: @unmerged
+func.func @unmerged(%x: tensor<?x4x?x32xf32>) -> (tensor<?x4x32x?xf32>, tensor<?x8x32x?xf32>) {
+  %a = pebble.reshape %x to <[_, d2, 32]> : (tensor<?x4x?x32xf32>) -> tensor<?x?x32xf32>
+  %b = pebble.transpose %a axes [0, 2, 1] : (tensor<?x?x32xf32>) -> tensor<?x32x?xf32>
+  // CHECK: %c = pebble.transpose %x axes [0, 1, 3, 2] {pebble.node = "keys"} : (tensor<?x4x?x32xf32>) -> tensor<?x4x32x?xf32>
+  %c = pebble.reshape %b to <[_, 4, 32, d2]> {pebble.node = "keys"} : (tensor<?x32x?xf32>) -> tensor<?x4x32x?xf32>
+  // CHECK-NEXT: %d = pebble.reshape %b to <[_, 8, 32, d2]>
+  %d = pebble.reshape %b to <[_, 8, 32, d2]> : (tensor<?x32x?xf32>) -> tensor<?x8x32x?xf32>
+  func.return %c, %d : tensor<?x4x32x?xf32>, tensor<?x8x32x?xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @seams
 func.func @seams(%x: tensor<?x6xf32>, %p: tensor<?x4xf32>, %q: tensor<?x2xf32>) -> (tensor<?x6xf32>, tensor<?x4xf32>, tensor<?x2xf32>) {
   %a, %b = pebble.split %x axis 1 : (tensor<?x6xf32>) -> (tensor<?x4xf32>, tensor<?x2xf32>)

@@ -52,3 +52,22 @@ func.func @merged_rows(%x: tensor<?x3x2xf32> {pebble.name = "x", pebble.dims = [
   %y = pebble.linear %f, %w kernel <count_blocks, "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// -----
+
+// Attention between rows of the same samples and lengths joins what is before and behind it; its mask has rows of its
+// own, which do not matter.
+// CHECK-LABEL: @attention
+func.func @attention(%x: tensor<?x?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "length", "2"]}, %m: tensor<?x1x1x?xf32> {pebble.name = "m", pebble.dims = ["batch", "1", "1", "length"]}) -> tensor<?x?x2xf32> {
+  %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
+  // CHECK: [[Y:%.*]] = pebble.sparse_network %x, %m dims {{\[\[}}"d0", "d1", "2"], ["d0", "1", "1", "d1"]] because "2 of 2 weights sparse
+  // CHECK-NEXT: ^{{.*}}([[A:%.*]]: tensor<?x?x2xf32>, [[M:%.*]]: tensor<?x1x1x?xf32>):
+  // CHECK-NEXT: [[Q:%.*]] = pebble.linear [[A]], %w
+  %q = pebble.linear %x, %w kernel <count_blocks, "why"> : (tensor<?x?x2xf32>, tensor<2x2xf32>) -> tensor<?x?x2xf32>
+  // CHECK-NEXT: [[B:%.*]] = pebble.attention [[Q]], [[A]], [[A]] mask [[M]] heads 2 kv_heads 2
+  %a = pebble.attention %q, %x, %x mask %m heads 2 kv_heads 2 scale 1.0 : (tensor<?x?x2xf32>, tensor<?x?x2xf32>, tensor<?x?x2xf32>, tensor<?x1x1x?xf32>) -> tensor<?x?x2xf32>
+  // CHECK-NEXT: [[L:%.*]] = pebble.linear [[B]], %w
+  %y = pebble.linear %a, %w kernel <count_blocks, "why"> : (tensor<?x?x2xf32>, tensor<2x2xf32>) -> tensor<?x?x2xf32>
+  // CHECK-NEXT: pebble.yield [[L]]
+  func.return %y : tensor<?x?x2xf32>
+}

@@ -78,3 +78,18 @@ func.func @vector(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y = pebble.linear %x, %w kernel <count_blocks, "why"> : (tensor<2xf32>, tensor<2x2xf32>) -> tensor<2xf32>
   func.return %y : tensor<2xf32>
 }
+
+// -----
+
+// Keys of another length are other rows: attention to them stays between the networks.
+// CHECK-LABEL: @cross_attention
+func.func @cross_attention(%x: tensor<?x?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "length", "2"]}, %k: tensor<?x?x2xf32> {pebble.name = "k", pebble.dims = ["batch", "other", "2"]}) -> tensor<?x?x2xf32> {
+  %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
+  // CHECK: [[Q:%.*]] = pebble.sparse_network %x dims
+  // CHECK: [[B:%.*]] = pebble.attention [[Q]], %k, %k
+  // CHECK-NEXT: pebble.sparse_network [[B]] dims
+  %q = pebble.linear %x, %w kernel <count_blocks, "why"> : (tensor<?x?x2xf32>, tensor<2x2xf32>) -> tensor<?x?x2xf32>
+  %a = pebble.attention %q, %k, %k heads 2 kv_heads 2 scale 1.0 : (tensor<?x?x2xf32>, tensor<?x?x2xf32>, tensor<?x?x2xf32>) -> tensor<?x?x2xf32>
+  %y = pebble.linear %a, %w kernel <count_blocks, "why"> : (tensor<?x?x2xf32>, tensor<2x2xf32>) -> tensor<?x?x2xf32>
+  func.return %y : tensor<?x?x2xf32>
+}
