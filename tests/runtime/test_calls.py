@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.options import Options
 from redpebble.runtime.bound_call import BoundCall
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import MOST_SHAPES, Network
@@ -195,4 +196,4 @@ def test_a_number_of_threads_is_whole(threads: int) -> None:
     with pytest.raises(ValueError, match=r"threads is .*1\.\d.*, expected a whole number"):
         a_network(2).run(None, {"x0": rows(3)}, threads=threads)
     with pytest.raises(ValueError, match=r"threads is .*1\.\d.*, expected a whole number"):
-        a_network(threads)
+        Options(threads=threads)
