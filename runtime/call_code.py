@@ -2,31 +2,22 @@
 
 import hashlib
 import platform
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 from redpebble.lowering.calls.pool import EXPORTS, pool_module
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import MachineCode, emit_object, load_object
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
-from redpebble.runtime.store.checked_file import read_checked, write_checked
+from redpebble.runtime.store.checked_file import kept
 
 
 @cache
 def call_code() -> MachineCode:
     """Return the code; there is one copy in a process."""
     digest = hashlib.sha256(compiler_fingerprint() + f"{platform.machine()} {platform.system()}".encode())
-    return load_object(_object(default_folder() / f"calls-{digest.hexdigest()[:40]}.o"), EXPORTS)
+    return load_object(kept(default_folder() / f"calls-{digest.hexdigest()[:40]}.o", _object), EXPORTS)
 
 
-def _object(path: Path) -> bytes:
-    """Return the object file, kept where the folder can be written to."""
-    kept = read_checked(path)
-    if kept is not None:
-        return kept
+def _object() -> bytes:
     x86 = platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"}
-    image = emit_object(pool_module(x86=x86, linux=platform.system() == "Linux"), CpuTarget.generic())
-    with suppress(OSError):
-        write_checked(path, image)
-    return image
+    return emit_object(pool_module(x86=x86, linux=platform.system() == "Linux"), CpuTarget.generic())

@@ -1,7 +1,6 @@
 """The shared objects that run sparse networks inside onnxruntime: one for this process, others built ahead of time."""
 
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,11 +20,12 @@ from redpebble.lowering.calls.network_table import (
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.host import Compiler, host
 from redpebble.ort.elf.linker import WORD, Code, Data, generic_object, link
+from redpebble.ort.elf.loading import loaded
 from redpebble.ort.native.library import EXPORTS, library_module
 from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE, OPERATOR_COUNT
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
-from redpebble.runtime.store.checked_file import read_checked, write_checked
+from redpebble.runtime.store.checked_file import kept
 
 OPERATOR: Final = "SparseNetwork_{}"
 
@@ -49,7 +49,7 @@ def in_process_library(operator_count: int = OPERATOR_COUNT) -> Path:
     """Return the library to register in this process; it asks what `set_compiler` was given for the code of a node.
 
     It knows `SparseNetwork_0` up to `operator_count`, rounded up to a power of two. It is made once and kept in
-    the user's cache, or in a temporary folder where that cannot be written.
+    the user's cache.
 
     Raises:
         ValueError: this machine is no x86-64.
@@ -164,28 +164,19 @@ def library_object() -> bytes:
 
 @cache
 def _in_process_library(folder: Path, operator_count: int) -> Path:
-    return cached_library(folder, operator_count)
+    return loaded(cached_library(folder, operator_count), f"libredpebble-{operator_count}.so")
 
 
-def cached_library(folder: Path, operator_count: int) -> Path:
+def cached_library(folder: Path, operator_count: int) -> bytes:
     """Return the library for this process that knows so many operators, from `folder` where it was made before.
 
     Raises:
         ValueError: this machine is no x86-64.
     """
+
+    def make() -> bytes:
+        operators: dict[str, list[Word]] = {OPERATOR.format(number): [] for number in range(operator_count)}
+        return link([Code(library_object()), *library_table(operators)], EXPORTS, "libredpebble.so")
+
     key = hashlib.sha256(compiler_fingerprint() + operator_count.to_bytes(8, "little"))
-    name = f"libredpebble-{key.hexdigest()[:40]}.so"
-    if read_checked(folder / name) is not None:
-        return folder / name
-    operators: dict[str, list[Word]] = {OPERATOR.format(number): [] for number in range(operator_count)}
-    image = link([Code(library_object()), *library_table(operators)], EXPORTS, "libredpebble.so")
-    try:
-        return _written(folder / name, image)
-    except OSError:
-        # a folder of this process alone: nobody else may put code there
-        return _written(Path(tempfile.mkdtemp(prefix="redpebble-")) / name, image)
-
-
-def _written(path: Path, image: bytes) -> Path:
-    write_checked(path, image)
-    return path
+    return kept(folder / f"libredpebble-{key.hexdigest()[:40]}.image", make)

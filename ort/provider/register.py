@@ -8,12 +8,9 @@ session = onnxruntime.InferenceSession("model.onnx", options)
 ```
 """
 
-import atexit
 import hashlib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -31,9 +28,11 @@ from redpebble.compiler import native_code
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.foundation.atomic_files import replacing
+from redpebble.foundation.private_files import private_folder, read_private
 from redpebble.frontend.errors import ModelError
 from redpebble.options import Options
 from redpebble.ort.elf.linker import Code, generic_object, link
+from redpebble.ort.elf.loading import loaded
 from redpebble.ort.native.ep_api import EP_VERSION
 from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
 from redpebble.ort.provider.graph import Boundary
@@ -86,7 +85,7 @@ class SparseNetworkCompiler:
     def recall(self, digest: bytes) -> list[Planned] | None:
         """Return the networks of a graph that was seen before, None where it was not, or some code is gone."""
         try:
-            entries = json.loads(self._plan(digest).read_text())
+            entries = json.loads(read_private(self._plan(digest)))
             boundaries = [(tuple(inputs), tuple(outputs)) for inputs, outputs, _ in entries]
             keys = [str(key) for *_, key in entries]
         except (OSError, ValueError, TypeError):
@@ -106,8 +105,8 @@ class SparseNetworkCompiler:
         entries = [(*one.boundary, one.key) for one in networks]
         path = self._plan(digest)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:
+            private_folder(path.parent)
+            with replacing(path, private=True) as file:
                 file.write(json.dumps(entries).encode())
         except OSError:
             return
@@ -196,17 +195,11 @@ def _devices() -> "list[OrtEpDevice]":
 
 @cache
 def provider_library() -> Path:
-    """Return the library, in a folder of this process alone: nobody else may put code there.
+    """Return the library.
 
     Raises:
         ValueError: this machine is no x86-64.
     """
     object_file = generic_object(provider_module(version("redpebble")), "the execution provider")
     image = link([Code(object_file)], EP_EXPORTS, "libredpebble_provider.so")
-    name = f"libredpebble_provider-{hashlib.sha256(image).hexdigest()[:16]}.so"
-    folder = Path(tempfile.mkdtemp(prefix="redpebble-"))
-    # it stays mapped for as long as it is loaded
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / name
-    path.write_bytes(image)
-    return path
+    return loaded(image, "libredpebble_provider.so")

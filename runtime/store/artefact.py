@@ -1,4 +1,4 @@
-"""A compiled network as one file: a header in JSON, the object code, and the packed weights, mapped on load.
+"""A compiled network as one file: a header in JSON, the object code, and the packed weights, copied on load.
 
 Layout: magic, length of the header, CRC-32 of all behind it (u64 both, little endian), header, sections at multiples of
 64 bytes. The LLVM IR is not kept: the object is what it became.
@@ -8,11 +8,13 @@ and the SHA-256 of all weights took longer than the rest of loading them.
 """
 
 import json
+import os
 import platform
 import struct
 import zlib
 from dataclasses import dataclass
 from fractions import Fraction
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +28,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import ALIGNMENT
 from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
 from redpebble.runtime.jit import missing_features
+from redpebble.runtime.memory import aligned_bytes
 
 MAGIC = b"pebble\x00\x02"
 NUMBERS = struct.Struct("<QQ")
@@ -71,7 +74,7 @@ def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
 
 
 def read_artefact(path: Path) -> Artefact:
-    """Return what `write_artefact` wrote; the packed weights are views into the mapped file.
+    """Return what `write_artefact` wrote; the packed weights are views into a copy of the file.
 
     Raises:
         ArtefactError: the file is damaged, of another format version, or needs CPU features that are missing here.
@@ -87,15 +90,33 @@ def open_file(path: Path) -> "Sealed":
         ArtefactError: the file is damaged.
         FileNotFoundError: there is no such file.
     """
-    if path.stat().st_size < PROLOGUE_BYTES:
-        raise ArtefactError(f"{path.name} is no compiled network")
-    # read, not looked at where it is mapped: weights that no call uses never come into this process's memory
-    with path.open("rb") as file:
-        file.seek(PROLOGUE_BYTES)
-        checksum = 0
-        while chunk := file.read(CHUNK_BYTES):
-            checksum = zlib.crc32(chunk, checksum)
-    return _checked(np.memmap(path, dtype=np.uint8, mode="r"), path.name, checksum)
+    with path.open("rb", buffering=0) as file:
+        return sealed_in(file, path.name)
+
+
+def sealed_in(file: RawIOBase, name: str) -> "Sealed":
+    """Return what `write_artefact` wrote into an open file, with nothing but its checksum looked at.
+
+    The file is read, not mapped: whatever becomes of it later, the copy stays what the checksum was made of.
+
+    Raises:
+        ArtefactError: the file is damaged, or does not fit into memory.
+    """
+    size = os.fstat(file.fileno()).st_size
+    try:
+        data = aligned_bytes(size)[:size]
+    except MemoryError as error:
+        raise ArtefactError(f"{name} has {size} bytes, more than there is memory") from error
+    checksum = begin = 0
+    while begin < size:
+        # what was just read is still in the core's cache
+        count = file.readinto(data[begin : begin + CHUNK_BYTES].data) or 0
+        if not count:
+            raise ArtefactError(f"{name} is damaged: it ends after {begin} of {size} bytes")
+        checksum = zlib.crc32(data[max(begin, PROLOGUE_BYTES) : begin + count].data, checksum)
+        begin += count
+    data.flags.writeable = False
+    return _checked(data, name, checksum)
 
 
 def opened(data: NDArray[np.uint8], name: str) -> "Sealed":

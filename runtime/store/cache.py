@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sys
+import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import platformdirs
 
 from redpebble.foundation.log import LOG
+from redpebble.foundation.private_files import UntrustedFileError, open_private, private_folder
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.runtime.store.artefact import Artefact, ArtefactError, read_artefact, write_artefact
+from redpebble.runtime.store.artefact import Artefact, ArtefactError, sealed_in, write_artefact
 from redpebble.runtime.store.kept_files import make_room, note_use
 from redpebble.runtime.store.source_digest import source_digest, source_files
 
@@ -44,11 +46,18 @@ def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:
 
 
 def load(folder: Path, key: str) -> Artefact | None:
-    """Return the network kept under `key`, or None where there is none that can be used."""
+    """Return the network kept under `key`, or None where there is none that can be used.
+
+    A folder or a file that somebody else may have written is not used, which a warning says.
+    """
     path = _path(folder, key)
     try:
-        artefact = read_artefact(path)
+        with open(open_private(path), "rb", buffering=0) as file:
+            artefact = sealed_in(file, path.name).artefact()
     except FileNotFoundError:
+        return None
+    except UntrustedFileError as error:
+        warnings.warn(f"the cache is not used: {error}", stacklevel=2)
         return None
     except (OSError, ArtefactError) as error:
         LOG.info("not taken from the cache: %s", error)
@@ -61,6 +70,7 @@ def store(folder: Path, key: str, artefact: Artefact) -> None:
     """Keep a network under `key`; a folder that cannot be written to is no error, the next compile takes longer."""
     path = _path(folder, key)
     try:
+        private_folder(folder)
         write_artefact(path, artefact)
     except OSError as error:
         LOG.info("not kept for the next time: %s", error)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from redpebble.foundation.atomic_files import replacing
+from redpebble.foundation.private_files import private_folder, read_private
 
 CONTENT_VERSION = 2
 """Version of all that is remembered; raised when its meaning changes."""
@@ -17,7 +18,7 @@ Json = Any
 def recall(folder: Path, name: str) -> Json | None:
     """Return what was remembered under `name`; None where there is nothing, or nothing of this format."""
     try:
-        content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        content = json.loads(read_private(folder / f"{name}.json"))
         return content["content"] if content["format"] == CONTENT_VERSION else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -27,6 +28,6 @@ def remember(folder: Path, name: str, content: Json) -> None:
     """Keep `content` under `name`; a folder that cannot be written to is no error, it will be worked out again."""
     text = json.dumps({"format": CONTENT_VERSION, "content": content}, indent=1)
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         with replacing(folder / f"{name}.json", private=True) as file:
             file.write(text.encode())

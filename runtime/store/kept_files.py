@@ -62,7 +62,7 @@ def note_use(path: Path) -> None:
 def make_room(folder: Path, spared: Path) -> None:
     """Remove the files used longest ago until the cache is within its limit; never `spared`, nor measurements.
 
-    A process that has such a file mapped keeps it until it ends.
+    A process that has loaded one works on a copy.
     """
     files, limit = kept_files(folder), size_limit()
     excess = sum(file.size for file in files) - limit

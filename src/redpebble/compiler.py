@@ -110,8 +110,6 @@ def native_code(
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and key:
             store(folder, key, artefact)
-            # the weights of a file are in memory only where they are used, and only once for all processes
-            artefact = load(folder, key) or artefact
         return_free_memory()
     return artefact
 

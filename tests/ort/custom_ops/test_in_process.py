@@ -241,17 +241,15 @@ def test_without_a_compiler_a_session_says_what_it_needs(library: Path) -> None:
 
 def test_a_damaged_library_in_the_cache_is_made_again(library: Path, tmp_path: Path) -> None:
     made = cached_library(tmp_path, OPERATOR_COUNT)
-    assert made.read_bytes() == library.read_bytes()
-    made.write_bytes(made.read_bytes()[:-100])
-    assert cached_library(tmp_path, OPERATOR_COUNT).read_bytes() == library.read_bytes()
+    assert made == library.read_bytes()
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-100])
+    assert cached_library(tmp_path, OPERATOR_COUNT) == made
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    made = cached_library(tmp_path / "file", OPERATOR_COUNT)
-    assert made.is_file()
-    made.unlink()
-    made.parent.rmdir()
+    assert cached_library(tmp_path / "file", OPERATOR_COUNT).startswith(b"\x7fELF")
 
 
 def test_onnxruntime_infers_no_shape_that_it_does_not_know(library: Path) -> None:

@@ -34,7 +34,7 @@ def test_what_is_written_is_read_again_and_runs(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.pebble"]
 
 
-def test_packed_weights_are_mapped_and_aligned(tmp_path: Path) -> None:
+def test_packed_weights_are_aligned_views(tmp_path: Path) -> None:
     write_artefact(tmp_path / "a.pebble", an_artefact(host_target()))
     for constant in read_artefact(tmp_path / "a.pebble").program.constants:
         assert constant.ctypes.data % 64 == 0
