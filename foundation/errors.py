@@ -6,6 +6,7 @@
     │   └── UnsupportedModelError    it is valid, and not covered here               redpebble.UnsupportedModelError
     ├── OracleError                  onnxruntime refuses a model or its feeds        redpebble.verification.oracle
     ├── ArtefactError                a file of native code is of no use here         redpebble.runtime.store.artefact
+    ├── UntrustedFileError           others can write to it; a PermissionError       redpebble.foundation.private_files
     ├── ElfError                     an object file cannot be linked; a ValueError   redpebble.ort.elf.object_file
     ├── OrtError                     onnxruntime refused a call of its C interface   redpebble.ort.custom_ops.node
     ├── PartError                    parts, or the ranks that run them, do not fit   redpebble.distributed.errors

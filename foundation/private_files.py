@@ -10,10 +10,12 @@ import stat
 from pathlib import Path
 from typing import Final, NoReturn
 
+from redpebble.foundation.errors import RedpebbleError
+
 ROOT: Final = 0
 
 
-class UntrustedFileError(PermissionError):
+class UntrustedFileError(RedpebbleError, PermissionError):
     """A file or folder that others can have written; the message says why."""
 
 
