@@ -1,7 +1,7 @@
 """Files beside a model that hold its weights: each lies inside the model's folder, and is as long as it must be."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -26,7 +26,13 @@ def files_of(model: onnx_ir.Model) -> list[str]:
     tensors = (tensor for _, tensor in held_tensors(model))
     parts = (part for tensor in tensors for part in (tensor.parts if isinstance(tensor, SparseTensor) else (tensor,)))
     names = {cast("_Stored", part).location for part in parts if isinstance(part, onnx_ir.ExternalTensor)}
-    return sorted(names.union(cast("Sequence[str]", model.graph.meta.get(FILES, ()))))
+    return sorted(names.union(_remembered(model)))
+
+
+def _remembered(model: onnx_ir.Model) -> Sequence[str]:
+    """Return what `remember_files` has noted."""
+    noted = cast("Mapping[str, Sequence[str]]", model.graph.meta)
+    return noted.get(FILES, ())
 
 
 def remember_files(model: onnx_ir.Model, names: Sequence[str]) -> None:

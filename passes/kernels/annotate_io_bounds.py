@@ -18,7 +18,6 @@ See `redpebble.theory.pebbling.bounds.bounds`.
 """
 
 from dataclasses import dataclass
-from typing import cast
 
 from typing_extensions import override
 from xdsl.context import Context
@@ -34,7 +33,7 @@ from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.neuron_graph import NeuronGraph, chain_graph
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
-from redpebble.theory.pebbling.machine import Memory, Policy
+from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 
 
@@ -72,7 +71,7 @@ class AnnotateIoBounds(ModulePass):
             raise PassFailedException(f"{self.name}: batch tile {self.batch_tile}, expected 1 or more")
         try:
             least = instance_bound(network, memory)
-            pull = count_transfers(network, pull_order(network), Memory(memory, cast("Policy", self.policy)))
+            pull = count_transfers(network, pull_order(network), Memory(memory, self.policy))
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         batch = self.batch_tile

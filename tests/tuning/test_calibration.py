@@ -19,7 +19,7 @@ from redpebble.runtime.store.json_cache import recall, remember
 from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name, prices_of_cpu
 from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import calibrate, is_calibrated, machine_for, packed_layer
+from redpebble.tuning.machines import calibrate, machine_for, measured_before, packed_layer
 
 
 def a_file(folder: Path) -> Path:
@@ -35,7 +35,7 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]
 
 def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Machine]) -> None:
     folder, machine = calibrated
-    assert is_calibrated(folder)
+    assert measured_before(folder) == machine
     assert machine_for(host_target(), folder) == machine
 
 
@@ -49,7 +49,7 @@ def test_every_kernel_that_can_be_chosen_has_a_factor(calibrated: tuple[Path, Ma
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 0, "content": {}}', '{"format": 2, "content": [1]}'])
 def test_a_damaged_calibration_counts_as_none(calibrated: tuple[Path, Machine], content: str, tmp_path: Path) -> None:
     (tmp_path / a_file(calibrated[0]).name).write_text(content)
-    assert not is_calibrated(tmp_path)
+    assert measured_before(tmp_path) is None
     assert machine_for(host_target(), tmp_path) == machine_for(host_target(), None)
 
 
@@ -61,7 +61,7 @@ def test_a_calibration_that_makes_no_sense_counts_as_none(
     content = json.loads(file.read_text())
     content["content"][name] = value
     (tmp_path / file.name).write_text(json.dumps(content))
-    assert not is_calibrated(tmp_path)
+    assert measured_before(tmp_path) is None
 
 
 def test_other_targets_are_machines_as_they_are_known(calibrated: tuple[Path, Machine]) -> None:
