@@ -149,10 +149,9 @@ class _Translation:
         self._block.add_ops(conversion.ops)
         node = conversion.node
         self._replaced.update(conversion.replaced)
-        yielding = {result.owner for result in results}
+        names = {result: output.name or "" for output, result in zip(node.outputs, results, strict=False)}
         for op in conversion.ops:
-            count = len(results) if op in yielding else 0
-            set_provenance(op, node.name or "", [output.name or "" for output in node.outputs[:count]])
+            set_provenance(op, node.name or "", [names.get(result, "") for result in op.results])
         for output, result in zip(node.outputs, results, strict=False):
             self._scope.define(output, result)
 

@@ -9,6 +9,7 @@ from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
 from redpebble.export.writing.node_builder import NodeBuilder
 
 SPLIT_SIZES_AS_INPUT = 13
+SLICE_BOUNDS_AS_INPUT = 10
 SPLIT_COUNT = 18
 """The opset from which equal parts are asked for by their number."""
 
@@ -24,10 +25,15 @@ def emit_concat(op: ConcatOp, builder: NodeBuilder) -> tuple[ir.Value]:
 
 
 def emit_split(op: SplitOp, builder: NodeBuilder) -> tuple[ir.Value, ...]:
-    """Split; equal parts need no sizes."""
+    """Split; equal parts need no sizes. Slice where one part alone is read: the others would be copied for nothing."""
     axis, count = op.axis.value.data, len(op.parts)
     sizes = [shape_of(part)[axis] for part in op.parts]
     x = builder.operand(op.x)
+    read = [index for index, part in enumerate(op.parts) if part.uses.get_length()]
+    if len(read) == 1 < count:
+        # the others have no name in ONNX, and no reader who would ask for it
+        part = _slice(x, axis, sum(sizes[: read[0]]), sizes[read[0]], builder)
+        return tuple(part if index == read[0] else ir.Value() for index in range(count))
     # onnxruntime does not cut nothing into a number of parts, but into given sizes
     if len(set(sizes)) == 1 and sizes[0] > 0:
         number = {"num_outputs": count} if builder.opset >= SPLIT_COUNT else {}
@@ -35,6 +41,13 @@ def emit_split(op: SplitOp, builder: NodeBuilder) -> tuple[ir.Value, ...]:
     if builder.opset >= SPLIT_SIZES_AS_INPUT:
         return tuple(builder.parts("Split", [x, builder.integers(sizes)], count, axis=axis))
     return tuple(builder.parts("Split", [x], count, axis=axis, split=sizes))
+
+
+def _slice(x: ir.Value, axis: int, start: int, size: int, builder: NodeBuilder) -> ir.Value:
+    if builder.opset >= SLICE_BOUNDS_AS_INPUT:
+        bounds = ([start], [start + size], [axis])
+        return builder.node("Slice", x, *(builder.integers(numbers) for numbers in bounds))
+    return builder.node("Slice", x, axes=[axis], starts=[start], ends=[start + size])
 
 
 AXES_AS_INPUT = 13

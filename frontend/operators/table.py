@@ -8,6 +8,7 @@ from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
+from redpebble.frontend.operators.slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
     {
@@ -16,6 +17,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         **ELEMENTWISE_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
+        **SLICING_CONVERTERS,
     }
 )
 """The empty domain is ai.onnx."""

@@ -83,3 +83,17 @@ def test_an_empty_tensor_is_split_into_empty_parts(opset: int) -> None:
     """
     proto = exported(one_op(line, *["tensor<?x0xf32>"] * 2), original_of(one_node(opset, "float[N,0]", "float[N,0]")))
     assert answers(proto, {"x": np.zeros((3, 0), dtype=np.float32)})[0].shape == (3, 0)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 13, 21])
+def test_one_part_of_a_split_is_a_slice(opset: int) -> None:
+    line = """
+    %a, %y, %b = pebble.split %x axis 1
+        : (tensor<?x4xf32>) -> (tensor<?x1xf32>, tensor<?x2xf32>, tensor<?x1xf32>)
+    """
+    proto = exported(
+        one_op(line, "tensor<?x4xf32>", "tensor<?x2xf32>"), original_of(one_node(opset, result="float[N,2]"))
+    )
+    x = X.reshape(6, 4)
+    np.testing.assert_array_equal(answers(proto, {"x": x})[0], x[:, 1:3])
+    assert operators(proto) == ["Slice"]

@@ -6,6 +6,9 @@ from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, imported, model, normal
 
+ONE_THREE = {"one": np.array([1]), "three": np.array([3])}
+ENDS = np.array([np.iinfo(np.int64).max, 2**31 - 1])
+
 MOVES: dict[str, tuple[int, str, str, Arrays]] = {
     "Reshape, numbers": (13, "(float[2,6] x) => (float[3,4] y)", "y = Reshape(x, s)", {"s": np.array([3, 4])}),
     "Reshape, -1": (13, "(float[n,2,6] x) => (float[n,12] y)", "y = Reshape(x, s)", {"s": np.array([-1, 12])}),
@@ -39,6 +42,27 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
     "Concat, last": (13, "(float[n,2] x, float[n,3] z) => (float[n,8] y)", "y = Concat<axis=-1>(x, z, z)", {}),
     "Concat, first": (7, "(float[2,n] x, float[1,n] z) => (float[3,n] y)", "y = Concat<axis=0>(x, z)", {}),
     "Concat, constant": (13, "(float[3,2] x) => (float[3,4] y)", "y = Concat<axis=1>(x, c)", {"c": normal(3, 2)}),
+    "Slice, middle": (13, "(float[n,5] x) => (float[n,2] y)", "y = Slice(x, one, three, one)", ONE_THREE),
+    "Slice, front": (
+        13,
+        "(float[n,5] x) => (float[n,4] y)",
+        "y = Slice(x, a, b, c)",
+        {"a": np.array([0]), "b": np.array([-1]), "c": np.array([-1])},
+    ),
+    "Slice, all": (11, "(float[n,5] x) => (float[n,5] y)", "y = Slice(x, a, b)", {"a": np.zeros(2, int), "b": ENDS}),
+    "Slice, two axes": (
+        13,
+        "(float[3,5] x) => (float[1,2] y)",
+        "y = Slice(x, a, b)",
+        {"a": np.array([2, -4]), "b": np.array([9, 3])},
+    ),
+    "Slice, attributes": (9, "(float[n,5] x) => (float[n,3] y)", "y = Slice<axes=[1],starts=[2],ends=[99]>(x)", {}),
+    "Slice, a half": (
+        13,
+        "(float[n,6] x) => (float[n,3] y)",
+        "s = Shape(x) w = Gather(s, one) h = Div(w, two) y = Slice(x, zero, h, one)",
+        {"one": np.array([1]), "two": np.array([2]), "zero": np.array([0])},
+    ),
     "Split, attribute": (
         11,
         "(float[n,5] x) => (float[n,2] y, float[n,3] z)",
@@ -174,6 +198,13 @@ def test_a_shape_computed_from_shapes_becomes_a_target(name: str) -> None:
         ("Squeeze(x, first)", "axis 0 to squeeze has size n, accepted is 1"),
         ("Concat<axis=0>(x, x)", "an input n x 3 x 4 along axis 0, accepted is a known size there"),
         ("Split(x)", "axis 0 of the input has size n, accepted is a known size"),
+        (
+            "Slice(x, target, target)",
+            "the bounds are computed from values, accepted are bounds that follow from known sizes",
+        ),
+        ("Slice(x, first, one)", "axis 0 of n x 3 x 4 is cut, accepted is a known size there"),
+        ("Slice(x, first, first, one)", "nothing is left of axis 1 of n x 3 x 4, accepted is something"),
+        ("Slice(x, first, one, one, two)", "steps [2], accepted is 1"),
         ("Cast<to=11>(x)", "attribute to=double, accepted is float"),
         ("Dropout(x, ratio, training)", "input training_mode is not constantly false, accepted is inference"),
     ],
@@ -181,6 +212,8 @@ def test_a_shape_computed_from_shapes_becomes_a_target(name: str) -> None:
 def test_a_movement_that_is_not_covered_is_refused(node: str, message: str) -> None:
     weights = {
         "first": np.array([0]),
+        "one": np.array([1]),
+        "two": np.array([2]),
         "ratio": np.array(0.5, np.float32),
         "training": np.array(True),
     }
