@@ -29,12 +29,12 @@ SMALL: Final[Mapping[str, Expected]] = {
     "deit": Expected(3, 10),
     "distilbert": Expected(3, 12),
     "dlrm": Expected(1, 3),
-    "ft_transformer": Expected(4, 12),
+    "ft_transformer": Expected(5, 12),
     "gpt2": Expected(9, 7),
     "lstm": Expected(1, 1),
     "mixer": Expected(2, 4),
     "t5": Expected(3, 14),
-    "tabnet": Expected(5, 20),
+    "tabnet": Expected(5, 16),
     "whisper": Expected(3, 12),
 }
 

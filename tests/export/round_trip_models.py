@@ -113,18 +113,18 @@ PLAIN = (
     Example(
         "movement",
         head(13)
-        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,12] w, float[12,N] t)
+        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,9] w, float[12,N] t)
             <int64[1] axis = {1}, int64[2] cut = {3, 9}> {
-            f = Flatten(x) y, rest = Split<axis = 1>(f, cut) w = Unsqueeze(f, axis) t = Transpose<perm = [1, 0]>(f)
+            f = Flatten(x) y, rest = Split<axis = 1>(f, cut) w = Unsqueeze(rest, axis) t = Transpose<perm = [1, 0]>(f)
         }""",
     ),
     Example(
         "movement, before axes were inputs",
         head(9)
-        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,12] w, float[N,2,3,2] r)
+        + """ g (float[N,2,6] x) => (float[N,3] y, float[N,1,9] w, float[N,2,3,2] r)
             <int64[4] shape = {0, 2, 3, 2}> {
             f = Flatten(x) y, rest = Split<axis = 1, split = [3, 9]>(f)
-            w = Unsqueeze<axes = [1]>(f) r = Reshape(x, shape)
+            w = Unsqueeze<axes = [1]>(rest) r = Reshape(x, shape)
         }""",
     ),
     Example(
