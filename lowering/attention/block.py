@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.attention.form import MOST_KEYS, AttentionForm, Places, Registers
+from redpebble.lowering.attention.form import MOST_KEYS, SCORE_ROWS, AttentionForm, Places, Registers
 from redpebble.lowering.attention.products import scores, weighted_values
 from redpebble.lowering.attention.weights import hide_later_keys, scores_to_weights, spread_mask
 from redpebble.lowering.llvm.builder import (
@@ -157,7 +157,7 @@ class _Block:
                     arguments = [mask, table, args.mask_stride, count, args.query_count, i64(self.width)]
                     builder.call(rows_to_columns(code, self.width), arguments)
         else:
-            self._fill(self._places.scores, MOST_KEYS, 0.0)
+            self._fill(self._places.scores, SCORE_ROWS, 0.0)
         if self.form.causal:
             distance = builder.sub(args.first_query, first)
             builder.call(hide_later_keys(code, self.width), [table, count, distance])

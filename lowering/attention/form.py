@@ -10,8 +10,8 @@ from redpebble.lowering.llvm.builder import FLOAT_BYTES
 WIDTHS: Final = (16, 32, 64)
 """Queries of a block."""
 
-MOST_KEYS: Final = 72
-"""Keys of a block: scores and values of a block of 64 queries stay in a first-level cache of 48 KiB."""
+MOST_KEYS: Final = 132
+"""Keys of a block: scores of 64 queries stay in a first-level cache of 48 KiB."""
 
 VECTORS: Final = {16: 4, 8: 2, 4: 2}
 """Vectors of queries in registers, by the floats of one."""
@@ -19,7 +19,8 @@ VECTORS: Final = {16: 4, 8: 2, 4: 2}
 ROWS: Final = {16: {4: 6, 2: 8, 1: 8}, 8: {2: 6, 1: 6}, 4: {2: 4, 1: 4}}
 """Keys, or features of values, whose sums for so many vectors stay in registers."""
 
-MOST_ROWS: Final = 8
+SCORE_ROWS: Final = MOST_KEYS + 2 * max(max(rows.values()) for rows in ROWS.values())
+"""Rows of scores: a block is rounded up to what registers hold, and so is what is written of it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Places(NamedTuple):
     @staticmethod
     def of(form: AttentionForm, width: int) -> "Places":
         """Return the places for blocks of `width` queries."""
-        sizes = (form.key_size, MOST_KEYS + MOST_ROWS, form.value_size, 1, 1, 1)
+        sizes = (form.key_size, SCORE_ROWS, form.value_size, 1, 1, 1)
         starts = [0]
         for rows in sizes:
             starts.append(starts[-1] + rows * width)

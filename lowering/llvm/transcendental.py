@@ -24,6 +24,7 @@ from llvmlite import ir
 from redpebble.lowering.llvm.vectors import Lanes
 
 LOG2_E: Final = 1.4426950408889634
+LN2: Final = 0.6931471805599453
 LN2_HIGH: Final = 0.693359375
 """355/512: few bits, so that its products with whole numbers below 2^15 are exact."""
 LN2_LOW: Final = -2.1219444005469057e-4
@@ -32,13 +33,15 @@ ROUNDING: Final = 12582912.0
 """1.5 * 2^23: adding it to |x| < 2^22 leaves x rounded to a whole number in the low bits of the sum."""
 MANTISSA_BITS: Final = 23
 EXPONENT_BIAS: Final = 127
-LEAST_EXPONENT: Final = -87.0
-"""e to this power is a little more than the smallest normal number."""
+LEAST_EXPONENT: Final = -88.0
+"""e to this power is 2^-127 to the nearest power of two, which is half the smallest normal number."""
 SMALLEST_NORMAL: Final = 2.0**-126
 SQRT_HALF_BITS: Final = 0x3F3504F3
 
 EXPM1: Final = (0.5, 0.16666666, 0.041666463, 0.008333639, 0.0013935464, 0.0001966817)
 """(e^r - 1 - r) / r^2 for |r| <= ln(2) / 2; e^r - 1 to 2^-30.9."""
+EXP: Final = (1.0, 1.0, 0.49999994, 0.16666521, 0.041668266, 0.008368674, 0.0013820634)
+"""e^r for |r| <= ln(2) / 2, to 2^-28.3."""
 LOG1P: Final = (0.3333333, -0.25000834, 0.20001274, -0.1662289, 0.14200272, -0.13163479, 0.12774247, -0.07641621)
 """(log(1 + f) - f + f^2 / 2) / f^3 for 1 + f from sqrt(1/2) to sqrt(2); log(1 + f) to 2^-27.3."""
 ERF_NEAR: Final = (0.12837917, -0.3761259, 0.11282865, -0.026807288, 0.0050577037, -0.00063485187)
@@ -64,10 +67,19 @@ def exp(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def exp_of_negative(lanes: Lanes, x: ir.Value) -> ir.Value:
-    """Return e^x for x <= 0, at most 2 ulp off; what would be denormal, from -87 on, is 0."""
-    n, r = _split(lanes, lanes.max(x, LEAST_EXPONENT))
-    power = lanes.mul(lanes.polynomial(r, (1.0, 1.0, *EXPM1)), _power_of_two(lanes, n))
-    return lanes.select(lanes.compare("<", x, LEAST_EXPONENT), 0.0, power)
+    """Return e^x for x <= 0, off by less than (2 - x / 16) ulp; from -88 on, where it would be denormal, it is 0.
+
+    The bias of exponents is added with ROUNDING, so that a shift alone makes 2^n, and 0 where n is -127.
+    """
+    clamped = lanes.max(x, LEAST_EXPONENT)
+    shifted = lanes.fma(clamped, LOG2_E, ROUNDING + EXPONENT_BIAS)
+    scale = lanes.from_bits(lanes.builder.shl(lanes.bits(shifted), lanes.ints(MANTISSA_BITS)))
+    n = lanes.sub(shifted, ROUNDING + EXPONENT_BIAS)
+    if lanes.target.has_fma:
+        rest = lanes.fma(n, -LN2, clamped)
+    else:
+        rest = lanes.fma(n, -LN2_LOW, lanes.fma(n, -LN2_HIGH, clamped))
+    return lanes.mul(lanes.polynomial(rest, EXP), scale)
 
 
 def expm1(lanes: Lanes, x: ir.Value) -> ir.Value:

@@ -32,13 +32,8 @@ def softplus(x: Doubles) -> Doubles:
     return np.logaddexp(0.0, x)
 
 
-def exp_of_negative(x: Doubles) -> Doubles:
-    return np.where(x < transcendental.LEAST_EXPONENT, 0.0, np.exp(x))
-
-
 CLAIMS = {
     "exp": Claim(transcendental.exp, np.exp, 1),
-    "exp_of_negative": Claim(transcendental.exp_of_negative, exp_of_negative, 2, 0.0),
     "expm1": Claim(transcendental.expm1, np.expm1, 2, 88.0),
     "log": Claim(transcendental.log, np.log, 1),
     "softplus": Claim(transcendental.softplus, softplus, 2),
@@ -130,6 +125,19 @@ def test_exp_underflows_gradually(target: CpuTarget) -> None:
     assert np.all(np.diff(y) >= 0.0)
     assert y[0] == 0.0
     assert np.count_nonzero((y > 0.0) & (y < np.finfo(np.float32).tiny)) > 10_000
+
+
+@each_target
+def test_the_exponential_of_negative_numbers_is_as_exact_as_it_states(target: CpuTarget) -> None:
+    rng = np.random.default_rng(5)
+    x = -np.concatenate([rng.uniform(0.0, 87.3, 200_000), rng.exponential(2.0, 200_000) % 87.3]).astype(np.float32)
+    x = np.concatenate([x, np.array([0.0, -1e-40], np.float32)])
+    y = compile_elementwise(transcendental.exp_of_negative, target)(x)
+    assert np.all(ulp_error(y, np.exp(x.astype(np.float64))) < 2.0 - x / 16.0)
+    limits = compile_elementwise(transcendental.exp_of_negative, target)(
+        np.array([-88.0, -1e9, -np.inf, np.nan, 0.0], np.float32)
+    )
+    np.testing.assert_array_equal(limits, np.array([0.0, 0.0, 0.0, np.nan, 1.0], np.float32))
 
 
 @each_target
