@@ -1,10 +1,16 @@
-"""The command line. Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input."""
+"""The command line.
+
+Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input, 128 + N ended by signal N.
+"""
 
 import logging
+import signal
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -316,8 +322,21 @@ for _command in (partition, run, simulate):
 app.add_typer(cache_app, name="cache")
 
 
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    """End with one line and the exit code that shells give, after all that is unfinished was removed."""
+    print(f"error: ended by {signal.Signals(number).name}", file=sys.stderr)
+    raise SystemExit(128 + number)
+
+
+def _say(message: Warning | str, *_: object) -> None:
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
 def main() -> None:
     """Run the command line; what is wrong with the input is one line on standard error."""
+    warnings.showwarning = _say
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     try:
         app()
     except Exception as error:

@@ -1,5 +1,6 @@
 """Inputs and outputs as .npy files, which every rank maps and touches only where its slice lies."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +78,13 @@ class OutputFile:
 
     path: Path
     shape: tuple[int, ...]
+    token: str
+    """What tells this run from others into the same file; the same on all ranks."""
 
     @property
     def temporary(self) -> Path:
         """Where the output is written to; the same on all ranks."""
-        return self.path.with_name(f".{self.path.name}.part")
+        return self.path.with_name(f".{self.path.name}.{self.token}.part")
 
     def create(self) -> None:
         """Make the file, for one rank.
@@ -91,6 +94,7 @@ class OutputFile:
         """
         try:
             open_memmap(self.temporary, mode="w+", dtype=np.float32, shape=self.shape).flush()
+            _take_room(self.temporary)
         except OSError as error:
             raise PartError(f"cannot write {self.path}: {(error.strerror or str(error)).lower()}") from error
 
@@ -112,6 +116,18 @@ class OutputFile:
     def remove(self) -> None:
         """Remove what is there so far."""
         self.temporary.unlink(missing_ok=True)
+
+
+def _take_room(path: Path) -> None:
+    """Take the room on disk that a file promises: a full disk found later, in mapped memory, would end the process.
+
+    Raises:
+        OSError: there is not so much.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def columns(features: NDArray[np.int64]) -> slice | NDArray[np.int64]:

@@ -4,6 +4,7 @@ At the start a process waits inside of MPI, where no thread of Python's runs: a 
 wait for its parent to be ready, keeps the clock, and ends a parent that is too late. Later a thread of every rank sends
 a beat to the next rank in a ring, and expects one from the rank before. It goes on while the rank computes or waits in
 MPI, and stops with the process. Who hears nothing for `patience` seconds aborts all ranks through MPI's launcher.
+So does who is asked to end by a signal: the thread is told of it also while the main one waits in MPI.
 MPICH's launcher, told to abort, leaves a stopped process alone about once in twenty times; signals can reach it.
 """
 
@@ -14,9 +15,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -34,11 +36,16 @@ DEFAULT_PATIENCE: Final = 10.0
 LAST_WORDS_SECONDS: Final = 0.3
 EXIT_CODE: Final = 2
 BEAT, LAST_BEAT = 0, 1
+END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 
 @contextmanager
 def started_within(seconds: float) -> Generator[None]:
     """End this process, with one line, unless the body is through after so many seconds."""
+    # inside of MPI no handler of Python's would run
+    handlers = _with_handlers(signal.SIG_DFL)
     ready, write = os.pipe()
     parent, child = os.getpid(), os.fork()
     if child == 0:
@@ -50,6 +57,21 @@ def started_within(seconds: float) -> Generator[None]:
     finally:
         os.close(write)
         os.waitpid(child, 0)
+        _restore(handlers)
+
+
+def _with_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
+    """Let signals that ask a process to end be handled otherwise; return how they were, nothing outside of the main
+    thread, which alone may change it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number in END_SIGNALS}
+
+
+def _restore(handlers: Mapping[signal.Signals, Handler]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _guard(ready: int, parent: int, seconds: float) -> NoReturn:
@@ -123,18 +145,23 @@ class Watch:
         self._before, self._next = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
         address = self._comm.sendrecv(own_address(), dest=self._next, source=self._before)
         self._process_before = LocalProcess.at(address)
-        self._stop = threading.Event()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
         self._sent: list[tuple[Request, object]] = []
         self._ended = False
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        if comm.size > 1:
-            self._thread.start()
+        self._handlers = _with_handlers(lambda *_: None)
+        self._wake_before = signal.set_wakeup_fd(self._wake) if self._handlers else -1
+        self._thread.start()
 
     def close(self) -> None:
         """Stop, together with all other ranks."""
+        os.write(self._wake, bytes([0]))
+        self._thread.join()
+        if self._handlers:
+            signal.set_wakeup_fd(self._wake_before)
+            _with_handlers(signal.SIG_DFL)
         if self._comm.size > 1:
-            self._stop.set()
-            self._thread.join()
             self._send(LAST_BEAT)
             heard = time.monotonic()
             while not self._ended:
@@ -144,16 +171,34 @@ class Watch:
                 request.Wait()
         self._process_before.close()
         self._comm.Free()
+        _restore(self._handlers)
+        os.close(self._woken)
+        os.close(self._wake)
 
     def _watch(self) -> None:
         heard = looked = time.monotonic()
-        while not self._stop.wait(1 / BEATS_A_SECOND):
+        while not self._asked_to_stop(1 / BEATS_A_SECOND):
+            if self._comm.size == 1:
+                continue
             now = time.monotonic()
             if now - looked > self._patience / 2:
                 heard = now  # this process itself was stopped for a while
             looked = now
             self._send(BEAT)
             heard = self._listen(heard)
+
+    def _asked_to_stop(self, seconds: float) -> bool:
+        """Wait so long, unless `close` wakes this thread; end all ranks where a signal does."""
+        if not select.select([self._woken], [], [], seconds)[0]:
+            return False
+        (number,) = os.read(self._woken, 1)
+        if number in END_SIGNALS:
+            self._clean_up()
+            # the launcher, where another rank has ended all, asks first and kills then: that rank has said why
+            time.sleep(LAST_WORDS_SECONDS)
+            message = f"rank {self._comm.rank} was ended by {signal.Signals(number).name}"
+            end_all(self._comm, message, self._clean_up)
+        return number == 0
 
     def _send(self, beat: int) -> None:
         message = np.array([beat], dtype=np.uint8)
@@ -173,7 +218,9 @@ class Watch:
         return heard
 
 
-def end_all(comm: "Intracomm", message: str, clean_up: Callable[[], None], hanging: LocalProcess | None = None) -> None:
+def end_all(
+    comm: "Intracomm", message: str, clean_up: Callable[[], None], hanging: LocalProcess | None = None
+) -> NoReturn:
     """Say in one line why, and end the processes of all ranks; the launcher may not reach one that hangs."""
     clean_up()
     print(f"error: {message}", file=sys.stderr, flush=True)
@@ -182,6 +229,8 @@ def end_all(comm: "Intracomm", message: str, clean_up: Callable[[], None], hangi
     if hanging is not None:
         hanging.kill()
     comm.Abort(EXIT_CODE)
+    # MPICH may come back from there
+    os._exit(EXIT_CODE)
 
 
 @contextmanager
@@ -192,5 +241,7 @@ def watched(
     watch = Watch(comm, patience, clean_up)
     try:
         yield
-    finally:
-        watch.close()
+    except BaseException as error:  # of this rank alone: the others would wait for it
+        text = " ".join(str(error).split()) or type(error).__name__
+        end_all(comm, f"rank {comm.rank}: {text}", clean_up)
+    watch.close()

@@ -1,6 +1,7 @@
 """What `run` does: the ranks of mpiexec run the parts of a network together, on slices of files."""
 
 import json
+import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.run.agreement import agree, agree_on
 from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
-from redpebble.distributed.run.liveness import EXIT_CODE, START_FACTOR, end_all, started_within, watched
+from redpebble.distributed.run.liveness import EXIT_CODE, START_FACTOR, started_within, watched
 from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
 from redpebble.foundation.atomic_files import replacing
 
@@ -57,9 +58,6 @@ def run_parts(request: RunRequest) -> int:
                 run.clean_up()
                 print(f"error: {error}", file=sys.stderr)
             return EXIT_CODE
-        except Exception as error:  # of one rank alone: the others would wait for it
-            text = " ".join(str(error).split()) or type(error).__name__
-            end_all(comm, f"rank {comm.rank}: {text}", run.clean_up)
     return 0
 
 
@@ -95,7 +93,8 @@ class _Run:
         symbols = self._agreed(lambda: sizes_of(network.plan.inputs, inputs))
         agree_on(self.comm, symbols, "the sizes of the inputs")
         samples = self._samples(next(iter(inputs.values())).shape[0])
-        self.outputs = self._agreed(lambda: self._create_outputs(network, symbols))
+        token: str = self.comm.bcast(secrets.token_hex(8))
+        self.outputs = self._agreed(lambda: self._create_outputs(network, symbols, token))
         slices = [read_slice(inputs[entry.port.name], entry, samples) for entry in network.inputs]
         read = time.perf_counter()
         results = network.run(*slices)
@@ -119,10 +118,10 @@ class _Run:
         rank, size = self.comm.rank, self.comm.size
         return range(batch * rank // size, batch * (rank + 1) // size)
 
-    def _create_outputs(self, network: PartitionedNetwork, symbols: dict[str, int]) -> list[OutputFile]:
+    def _create_outputs(self, network: PartitionedNetwork, symbols: dict[str, int], token: str) -> list[OutputFile]:
         files = files_by_name(self.request.outputs, network.plan.outputs, "output")
         outputs = [
-            OutputFile(files[port.name], tuple(size.evaluate(symbols) for size in port.shape))
+            OutputFile(files[port.name], tuple(size.evaluate(symbols) for size in port.shape), token)
             for port in network.plan.outputs
         ]
         if self.comm.rank == 0:

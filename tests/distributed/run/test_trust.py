@@ -8,17 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from redpebble.distributed.parts.part_file import PARTS_VERSION
+from redpebble.distributed.run.array_files import OutputFile
 from redpebble.models.zoo import build
 from tests.distributed.launching import MPIEXEC, Case, mpiexec, write_case
 
 REDPEBBLE = Path(sys.executable).with_name("redpebble")
 REFUSED = Path(__file__).with_name("refused_program.py")
+END = (signal.SIGINT, signal.SIGTERM)
 ENDLESS = Path(__file__).with_name("endless_program.py")
 LATE = Path(__file__).with_name("late_program.py")
 MODEL = "ffnn(depth=2, width=20, density=0.5)"
@@ -178,6 +181,54 @@ def process_of(rank: int, folder: Path) -> int:
         assert time.monotonic() < deadline, "ranks do not run"
         time.sleep(0.05)
     return int((folder / f"rank{rank}").read_text())
+
+
+@pytest.mark.parametrize(
+    "rank, how", [(1, signal.SIGINT), *(pytest.param(*one, marks=pytest.mark.slow) for one in product((0, 1), END))]
+)
+def test_a_signal_to_one_rank_ends_all_with_one_line_at_most(
+    rank: int, how: signal.Signals, endless: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    processes = [process_of(one, tmp_path) for one in (0, 1)]
+    os.kill(processes[rank], how)
+    _, errors = endless.communicate(timeout=60)
+    assert endless.returncode != 0
+    lines = [line for line in errors.splitlines() if line.startswith("error:")]
+    # between two runs of this program a signal has its usual effect
+    assert lines in ([], [f"error: rank {rank} was ended by {how.name}"]), errors
+    assert "Traceback" not in errors
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+def test_a_full_disk_is_an_error_before_anything_is_computed(tmp_path: Path) -> None:
+    command = f"""
+mount -t tmpfs -o size=64k tmpfs {tmp_path} && exec {sys.executable} -c '
+from pathlib import Path
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.run.array_files import OutputFile
+output = OutputFile(Path("{tmp_path}/y.npy"), (1000, 100), "run")
+try:
+    output.create()
+except PartError as error:
+    print(error)
+output.remove()
+print(*Path("{tmp_path}").iterdir())
+'"""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system makes no namespaces")
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"cannot write {tmp_path}/y.npy: no space left on device\n\n"), done
+
+
+def test_two_runs_into_one_output_do_not_share_what_is_unfinished(tmp_path: Path) -> None:
+    first, second = (OutputFile(tmp_path / "y.npy", (2, 3), token) for token in ("a", "b"))
+    for output in (first, second):
+        output.create()
+    first.finish()
+    second.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["y.npy"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
