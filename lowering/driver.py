@@ -1,6 +1,7 @@
 """The whole network: one exported function for each step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from llvmlite import ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
@@ -9,13 +10,13 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.attention import AttentionOp
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array, is_constant
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.layer_report import Report, module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.symbolic_sizes import NAME, Size, product
+from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
 from redpebble.lowering.attention.step import (
     AttentionStep,
     Range,
@@ -25,12 +26,14 @@ from redpebble.lowering.attention.step import (
 )
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
-from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
+from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.tiles import row_major
 from redpebble.lowering.tiles.row_major import RowMajorStep
 from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
 from redpebble.lowering.tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
+
+Tensors = tuple[Tensor, ...]
 
 STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
 """buffers, constants, sizes, scratch, begin, end."""
@@ -45,11 +48,25 @@ def lower(module: ModuleOp, target: CpuTarget) -> Program:
     Raises:
         ValueError: an op has no code, or a size cannot be computed from those of the inputs.
     """
-    func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
-    return _Lowering(func, target).program(module_report(module))
+    return Lowering(function_of(module), target).program(module_report(module))
 
 
-class _Lowering:
+def function_of(module: ModuleOp) -> FuncOp:
+    """Return the function of a module."""
+    return next(op for op in module.body.block.ops if isinstance(op, FuncOp))
+
+
+def tensors_of(func: FuncOp, shapes: Mapping[SSAValue, SymbolicShape]) -> tuple[Tensors, Tensors]:
+    """Return inputs and outputs."""
+    return _tensors(func.args, func.arg_attrs, shapes), _tensors(returned_values(func), func.res_attrs, shapes)
+
+
+def timed(tiled: TiledRows, op: TileOp) -> TiledRows:
+    """Return the tiles of a step with the times that the schedule of `op` gives."""
+    return replace(tiled, times=tile_times(op), same_from=same_from(op))
+
+
+class Lowering:
     """One function on its way to a program."""
 
     def __init__(self, func: FuncOp, target: CpuTarget) -> None:
@@ -63,12 +80,12 @@ class _Lowering:
 
     def program(self, report: Report) -> Program:
         """Emit every step, and the copies at the end."""
-        ops = [op for op in self.func.body.block.ops if op.results and not _has_no_code(op)]
+        ops = steps_of(self.func)
         numbers = {op: index for index, op in enumerate(ops)}
         steps = [self._emit_step(index, op) for index, op in enumerate(ops)]
         if self.buffers.copies:
             steps.append(self._emit_copies(len(steps)))
-        arguments, returned = list(self.func.args), returned_values(self.func)
+        inputs, outputs = tensors_of(self.func, self.shapes)
         temporaries = [
             Temporary(product(self.shapes[value]), *self.buffers.lifetime(value, numbers))
             for value in self.buffers.temporaries
@@ -76,8 +93,8 @@ class _Lowering:
         return Program(
             llvm_ir=str(self.code.module),
             target=self.code.target,
-            inputs=self._tensors(arguments, self.func.arg_attrs),
-            outputs=self._tensors(returned, self.func.res_attrs),
+            inputs=inputs,
+            outputs=outputs,
             temporaries=tuple(temporaries),
             sizes=tuple(self.sizes.entries),
             equal=tuple(self._assumed_equal()),
@@ -164,21 +181,11 @@ class _Lowering:
         owner = root(value)
         if not is_constant(owner):
             return entry_of(builder, buffers, self.buffers.buffer(value), POINTER)
-        array = constant_array(owner)
-        assert array is not None
         key = (owner, "values")
         if not self.constants.has(key):
-            self.constants.add_values(key, array)
+            assert isinstance(owner.owner, Operation)
+            self.constants.add(key, values_of_constant, owner.owner)
         return self.constants.pointers(builder, constants, key)[0]
-
-    def _tensors(self, values: Sequence[SSAValue], attributes: ArrayAttr[DictionaryAttr] | None) -> tuple[Tensor, ...]:
-        """Return the inputs or outputs with the names that the function gives them."""
-        tensors: list[Tensor] = []
-        for index, value in enumerate(values):
-            name = attributes.data[index].data.get(NAME) if attributes is not None else None
-            text = name.data if isa(name, StringAttr) else str(index)
-            tensors.append(Tensor(text, self.shapes[value]))
-        return tuple(tensors)
 
     def _assumed_equal(self) -> list[tuple[Size, Size]]:
         """Return the pairs of different sizes that elementwise ops outside tiles take to be the same."""
@@ -191,6 +198,23 @@ class _Lowering:
                 if first != second and Size.known(1) not in (first, second):
                     pairs.append((first, second))
         return pairs
+
+
+def _tensors(
+    values: Sequence[SSAValue], attributes: ArrayAttr[DictionaryAttr] | None, shapes: Mapping[SSAValue, SymbolicShape]
+) -> Tensors:
+    """Return inputs or outputs with the names that the function gives them."""
+    tensors: list[Tensor] = []
+    for index, value in enumerate(values):
+        name = attributes.data[index].data.get(NAME) if attributes is not None else None
+        text = name.data if isa(name, StringAttr) else str(index)
+        tensors.append(Tensor(text, shapes[value]))
+    return tuple(tensors)
+
+
+def steps_of(func: FuncOp) -> list[Operation]:
+    """Return the ops that become steps."""
+    return [op for op in func.body.block.ops if op.results and not _has_no_code(op)]
 
 
 def _has_no_code(op: Operation) -> bool:

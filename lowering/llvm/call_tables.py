@@ -1,13 +1,15 @@
 """The tables that generated code reads: sizes of the call, and packed constants."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.lowering.llvm.builder import I64, POINTER, entry_of, i64
 
@@ -31,25 +33,36 @@ class SizeTable:
         return entry_of(builder, table, self.entries.index(size), I64)
 
 
+Packing = Callable[[Operation | None], Sequence[NDArray[np.generic]]]
+"""Makes the packed arrays of an op; it holds nothing of the op itself, so that it serves another network as well."""
+
+
+class Recipe(NamedTuple):
+    """How some packed arrays are made, and of which op of the module; None where it takes none."""
+
+    pack: Packing
+    op: Operation | None
+    array_count: int
+    """The number of arrays."""
+
+
 @dataclass
 class ConstantTable:
     """Packed arrays by index; what is asked for twice under one key is packed once."""
 
     arrays: list[NDArray[np.generic]] = field(default_factory=list[NDArray[np.generic]])
     known: dict[Hashable, list[int]] = field(default_factory=dict[Hashable, list[int]])
+    recipes: list[Recipe] = field(default_factory=list[Recipe])
 
     def has(self, key: Hashable) -> bool:
         """Return whether `key` has been packed."""
         return key in self.known
 
-    def add_values(self, key: Hashable, values: NDArray[np.float32]) -> None:
-        """Add one array of floats, with zeros behind it so that a whole vector may be read at any of them."""
-        self.add(key, [np.pad(values.ravel(), (0, VECTOR_ROOM))])
-
-    def add(self, key: Hashable, arrays: Sequence[NDArray[np.generic]]) -> None:
-        """Add the arrays of `key`."""
-        start = len(self.arrays)
-        self.arrays += [np.ascontiguousarray(array) for array in arrays]
+    def add(self, key: Hashable, pack: Packing, op: Operation | None = None) -> None:
+        """Add the arrays of `key`, which `pack` makes of an op."""
+        start, arrays = len(self.arrays), contiguous(pack(op))
+        self.arrays += arrays
+        self.recipes.append(Recipe(pack, op, len(arrays)))
         self.known[key] = list(range(start, len(self.arrays)))
 
     def pointers(self, builder: ir.IRBuilder, table: ir.Value, key: Hashable) -> list[ir.Value]:
@@ -64,3 +77,25 @@ class ConstantTable:
         count = len(indices) // shares
         first = builder.gep(table, [builder.mul(number, i64(count))], source_etype=POINTER)
         return [entry_of(builder, first, index, POINTER) for index in indices[:count]]
+
+
+def contiguous(arrays: Sequence[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
+    """Return arrays as code reads them."""
+    return [np.ascontiguousarray(array) for array in arrays]
+
+
+def with_room(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return floats with zeros behind them, so that a whole vector may be read at any of them."""
+    return np.pad(values.ravel(), (0, VECTOR_ROOM))
+
+
+def values_of_constant(op: Operation | None) -> list[NDArray[np.float32]]:
+    """Return the floats of a constant as code reads them.
+
+    Raises:
+        ValueError: the op is none.
+    """
+    array = constant_array(op.results[0]) if op is not None else None
+    if array is None:
+        raise ValueError("code reads a value that is no constant")
+    return [with_room(array)]

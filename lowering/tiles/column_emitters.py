@@ -1,13 +1,16 @@
 """Ops over the features of each column of a tile: softmax, normalisations, the mean; threads share the columns."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.layers import LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.lowering.llvm.builder import Code, i64
+from redpebble.lowering.llvm.call_tables import with_room
 from redpebble.lowering.llvm.reductions import ColumnForm, column_parts, layer_norm, rms_norm
 from redpebble.lowering.tiles.thread_shares import Cut
 from redpebble.lowering.tiles.tile_code import TileCode
@@ -44,7 +47,7 @@ def emit_plain(
 def emit_layer_norm(op: LayerNormOp, tile: TileCode, _: Cut) -> None:
     """Emit a layer normalisation; a bias that is missing is one of zeros."""
     features, epsilon = features_of(op.x), op.epsilon.value.data
-    zeros = np.zeros(features, dtype=np.float32)
+    zeros = partial(_zeros, features)
     bias = tile.constant(("zeros", features), zeros) if op.bias is None else tile.pointer(op.bias)
     parameters = [tile.pointer(op.scale), bias]
     emit_by_columns(tile, lambda form: layer_norm(tile.code, form, epsilon), op.x, parameters, op.result)
@@ -54,3 +57,7 @@ def emit_rms_norm(op: RmsNormOp, tile: TileCode, _: Cut) -> None:
     """Emit a normalisation by the mean square."""
     epsilon, scale = op.epsilon.value.data, tile.pointer(op.scale)
     emit_by_columns(tile, lambda form: rms_norm(tile.code, form, epsilon), op.x, [scale], op.result)
+
+
+def _zeros(features: int, _: Operation | None) -> list[NDArray[np.float32]]:
+    return [with_room(np.zeros(features, dtype=np.float32))]

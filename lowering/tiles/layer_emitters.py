@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.layers import LinearOp
@@ -68,7 +69,8 @@ class _LayerCode:
         tile, key = self.tile, (self.op.weight, self.op.bias, self.kernel, borders)
         (constants, table), builder = tile.tables, tile.builder
         if not constants.has(key):
-            constants.add(key, _packed(self.op, self.kernel, borders))
+            width = tile.width if tile.rows is None else tile.rows.width
+            constants.add(key, partial(_packed_layer, width, bool(borders)), self.op)
         if not borders:
             packed = constants.pointers(builder, table, key)
             with tile.only_for(0):
@@ -99,6 +101,12 @@ class _LayerCode:
             y = tile.feature_at(op.result, first)
             function = any_rows_code_of(family).emit_rows(tile.code, form)
             builder.call(function, [x, y, *packed, inputs, count, rows.count])
+
+
+def _packed_layer(width: int, is_cut: bool, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the arrays of a layer for tiles of some columns, whole or in the shares of threads."""
+    assert isinstance(op, LinearOp)
+    return _packed(op, kernel_at(op.kernel, width), op.borders if is_cut else ())
 
 
 def _packed(op: LinearOp, kernel: ChosenKernel, borders: Borders) -> list[NDArray[np.generic]]:

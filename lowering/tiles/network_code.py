@@ -58,7 +58,7 @@ class NetworkCode:
     def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:
         constants, table = self.tables
         if not constants.has(key):
-            constants.add(key, [pack()])
+            constants.add(key, lambda _: [pack()])
         return constants.pointers(self.builder, table, key)[0]
 
     def _behind(self, value: SSAValue, row: int) -> ir.Value:

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.constants import is_constant
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.lowering.llvm.builder import I64, Code, byte_at, counted_loop, entry_of, float_at, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable
+from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, values_of_constant
 from redpebble.lowering.llvm.transposition import columns_to_far_rows, columns_to_rows, rows_to_columns
 from redpebble.lowering.tiles.thread_shares import WHOLE, Borders, Cut
 from redpebble.lowering.tiles.tile_memory import Span, features_of
@@ -134,16 +136,15 @@ class TileCode:
             private = self.team is not None and value in self.team.private
             scratch = self.team.scratch if self.team is not None and private else self.scratch
             return byte_at(self.builder, scratch, i64(self.spans[value].start))
-        array = constant_array(value)
-        if array is None:
+        if not is_constant(value):
             raise ValueError("a tile uses a value from outside that is no constant")
-        return self.constant((value, "values"), array)
+        return self.constant((value, "values"), values_of_constant, value.owner)
 
-    def constant(self, key: tuple[object, ...], values: NDArray[np.float32]) -> ir.Value:
-        """Return the address of numbers that are known by `key` in the whole network."""
+    def constant(self, key: tuple[object, ...], pack: Packing, op: Operation | Block | None = None) -> ir.Value:
+        """Return the address of numbers that are known by `key` in the whole network; see `ConstantTable.add`."""
         constants, table = self.tables
         if not constants.has(key):
-            constants.add_values(key, values)
+            constants.add(key, pack, op if isinstance(op, Operation) else None)
         return constants.pointers(self.builder, table, key)[0]
 
     def by_features(self, cut: Cut, features: int, share: Share) -> None:
@@ -159,10 +160,12 @@ class TileCode:
 
     def each_share(self, borders: Borders, share: Callable[[ir.Value, ir.Value, ir.Value], None]) -> None:
         """Emit `share` (number, first feature, features) in a loop over the thread's shares that are not empty."""
-        builder, (constants, table), key = self.builder, self.tables, ("borders", borders)
-        if not constants.has(key):
-            constants.add(key, [np.array(borders, dtype=np.int64)])
-        table_of_borders = constants.pointers(builder, table, key)[0]
+        builder = self.builder
+        layers = (value.owner for value in self.spans if isinstance(value.owner, LinearOp))
+        # the borders of a layer follow from its weights, others from the shapes alone
+        layer = next((op for op in layers if op.borders == borders), None)
+        pack = partial(_packed_borders, borders) if layer is None else _borders_of_layer
+        table_of_borders = self.constant(("borders", borders), pack, layer)
         start, end = (i64(0), i64(len(borders) - 1)) if self.team is None else (self.team.first, self.team.end)
         with counted_loop(builder, builder.sub(end, start)) as done:
             number = builder.add(start, done)
@@ -181,3 +184,12 @@ class TileCode:
         before_end = self.builder.icmp_signed("<", i64(share), self.team.end)
         with self.builder.if_then(self.builder.and_(after_first, before_end)):
             yield
+
+
+def _packed_borders(borders: Borders, _: Operation | None = None) -> list[NDArray[np.int64]]:
+    return [np.array(borders, dtype=np.int64)]
+
+
+def _borders_of_layer(op: Operation | None) -> list[NDArray[np.int64]]:
+    assert isinstance(op, LinearOp)
+    return _packed_borders(op.borders)

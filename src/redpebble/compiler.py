@@ -23,12 +23,12 @@ from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.driver import lower
 from redpebble.model_digest import model_digest
 from redpebble.options import Options
 from redpebble.pipeline import build, check_skipped, run_stages
-from redpebble.runtime.jit import emit_object, host_target
-from redpebble.runtime.memory import aligned_copy, return_free_memory
+from redpebble.runtime.code_memory import code_memory
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.memory import return_free_memory
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -137,13 +137,7 @@ def on_machine(options: Options, target: CpuTarget | None, folder: Path | None, 
 
 def machine_code(module: ModuleOp, cpu: CpuTarget) -> Artefact:
     """Return native code of a module that was built for it, and is of no use afterwards."""
-    program = lower(module, cpu)
-    # ops refer to each other in circles, so that their weights would stay until the collector runs
-    for op in module.walk():
-        op.attributes.clear()
-        op.properties.clear()
-    image = emit_object(program.llvm_ir, cpu)
-    return Artefact(replace(program, llvm_ir="", constants=tuple(map(aligned_copy, program.constants))), image)
+    return code_memory().artefact_of(module, cpu)
 
 
 @dataclass(frozen=True)

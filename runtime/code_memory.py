@@ -1,0 +1,63 @@
+"""The code that this process has made: a network that differs from an earlier one only in weights gets that one's."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.shared_code import SharedCode, code_key, lower_to_share
+from redpebble.runtime.jit import emit_object
+from redpebble.runtime.memory import aligned_copy
+from redpebble.runtime.store.artefact import Artefact
+
+MOST_KEPT_CODES: Final = 32
+"""Codes that are kept, some hundred kilobytes each; the oldest goes first."""
+
+
+class _Known(NamedTuple):
+    shared: SharedCode
+    image: bytes
+
+
+class CodeMemory:
+    """Object files by what their code depends on; several threads may use it."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._known: dict[tuple[str, CpuTarget], _Known] = {}
+
+    def artefact_of(self, module: ModuleOp, cpu: CpuTarget) -> Artefact:
+        """Return native code of a module that was built for it, and is of no use afterwards."""
+        key = code_key(module)
+        known = self._known.get((key, cpu)) if key is not None else None
+        program = known.shared.program_of(module) if known is not None else None
+        if known is not None and program is not None:
+            _clear(module)
+            image = known.image
+        else:
+            program, shared = lower_to_share(module, cpu)
+            _clear(module)
+            image = emit_object(program.llvm_ir, cpu)
+            if key is not None:
+                self._keep((key, cpu), _Known(shared, image))
+        return Artefact(replace(program, llvm_ir="", constants=tuple(map(aligned_copy, program.constants))), image)
+
+    def _keep(self, key: tuple[str, CpuTarget], known: _Known) -> None:
+        while len(self._known) >= MOST_KEPT_CODES:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[key] = known
+
+
+@cache
+def code_memory() -> CodeMemory:
+    """Return the memory of this process."""
+    return CodeMemory()
+
+
+def _clear(module: ModuleOp) -> None:
+    """Drop the weights: ops refer to each other in circles, so that they would stay until the collector runs."""
+    for op in module.walk():
+        op.attributes.clear()
+        op.properties.clear()
