@@ -4,6 +4,7 @@
 read_model          any source, checked                                   reading/model_source.py, model_checks.py
 inline_functions    no model-local functions (refuse only)                reading/model_source.py
 fold_constants      what depends on weights alone becomes a weight        folding/fold_weights.py
+fold_sizes          sizes that are the same in every call, likewise       folding/fold_sizes.py
 translate           a node at a time, by the table of converters          translation.py, operators/table.py
 ```
 """
@@ -14,8 +15,9 @@ from typing import Literal, NamedTuple
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
+from redpebble.frontend.folding.fold_sizes import READING_SIZES, fold_sizes
 from redpebble.frontend.folding.fold_weights import fold_constants
-from redpebble.frontend.operators.shape_inference import check_operators
+from redpebble.frontend.operators.shape_inference import check_operators, infer_types
 from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
 from redpebble.frontend.translation import translate
 
@@ -48,10 +50,23 @@ def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: S
     kept: frozenset[str] = frozenset()
     while True:
         model = original.clone()
-        grown = fold_constants(model, keep_foreign=foreign == "keep", kept=kept)
+        grown = _fold(model, keep_foreign=foreign == "keep", kept=kept)
         translated = translate(model, keep_foreign=foreign == "keep", whole=whole)
         wasted = grown - translated.constants - kept
         if foreign == "refuse" or not wasted:
             return Imported(translated.module, model, translated.expanded)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted
+
+
+def _fold(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> frozenset[str]:
+    """Fold constants and known sizes, in place, until nothing changes; return the names of constants that grew."""
+    grown = fold_constants(model, keep_foreign=keep_foreign, kept=kept)
+    while any(node.op_type in READING_SIZES for node in model.graph) and fold_sizes(model, _shapes(model)):
+        grown |= fold_constants(model, keep_foreign=keep_foreign, kept=kept)
+    return grown
+
+
+def _shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:
+    inferred = infer_types(model, trusted=False)
+    return {name: found.shape for name, found in inferred.items() if found.shape is not None}

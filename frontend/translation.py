@@ -19,6 +19,7 @@ from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, Transpo
 from redpebble.dialect.provenance import set_provenance, value_name
 from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
+from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
@@ -131,12 +132,8 @@ class _Translation:
             NotCovered: it is such a node.
         """
         ops, name = conversion.ops, conversion.node.name or ""
-        if (
-            not self._keep_foreign
-            or len(ops) < 2
-            or conversion.replaced
-            or not any(isinstance(op, MOVING) for op in ops)
-        ):
+        moves = len(ops) > 1 and any(isinstance(op, MOVING) and not _keeps_features(op) for op in ops)
+        if not self._keep_foreign or conversion.replaced or not moves:
             return
         if self._whole is None or name in self._whole or not name or not _has_sparse_layer(ops):
             raise NotCovered("becomes several ops that move values")
@@ -240,6 +237,14 @@ class _Translation:
                 f"output {output.name} is a {kind} that is given, accepted is one computed here"
             )
         return result
+
+
+def _keeps_features(op: Operation) -> bool:
+    """Return whether an op is a reshape of rows: nothing is moved, and what undoes it undoes both."""
+    if not isinstance(op, ReshapeOp):
+        return False
+    before, after = shape_of(op.x), shape_of(op.result)
+    return bool(before and after) and before[-1] == after[-1] != DYNAMIC
 
 
 def _has_sparse_layer(ops: Sequence[Operation]) -> bool:

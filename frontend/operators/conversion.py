@@ -165,12 +165,22 @@ class Conversion:
             set_provenance(known, "", [name])
         return known.result
 
+    def before_merge(self, x: SSAValue) -> SSAValue | None:
+        """Return what a reshape made the rows `x` [rows, features] of, [..., features]; None for anything else."""
+        op = x.owner
+        if not isinstance(op, ReshapeOp) or len(self.sizes(x)) != 2:
+            return None
+        before = self.sizes(op.x)
+        return op.x if len(before) > 2 and before[-1] == self.sizes(x)[-1] and is_known(before[-1]) else None
+
     def reshape(self, x: SSAValue, sizes: SymbolicShape) -> SSAValue:
         """Return `x` in another shape.
 
         Raises:
             NotCovered: the sizes are not copies of the input's axes but for one.
         """
+        if isinstance(x.owner, ReshapeOp) and self.sizes(x.owner.x) == sizes:
+            return x.owner.x
         target = target_of(self.sizes(x), sizes)
         if target is None:
             shapes = f"{shape_words(self.sizes(x))} to {shape_words(sizes)}"

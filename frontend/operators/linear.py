@@ -155,7 +155,7 @@ def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
         matrix = weight.T if flipped else weight
         emitted = conversion.emit_constant(matrix if alpha == 1.0 else matrix * alpha, name, variant)
     if right:
-        return [_with_addend(conversion, LinearInput(x, emitted), beta)]
+        return [_in_rows(conversion, LinearInput(x, emitted), beta)]
     product = conversion.emit(LinearOp(x, emitted)).result
     return [_plus(conversion, conversion.transpose(product, (1, 0)), beta)]
 
@@ -166,6 +166,22 @@ class LinearInput:
     def __init__(self, x: SSAValue, weight: SSAValue) -> None:
         self.x = x
         self.weight = weight
+
+
+def _in_rows(conversion: Conversion, layer: LinearInput, beta: np.float32) -> SSAValue:
+    """Emit the layer on rows as they were before a reshape put them one after the other, which then comes behind it.
+
+    Exporters flatten rows for Gemm and undo that behind it: both reshapes go.
+    """
+    source = conversion.before_merge(layer.x)
+    if source is None or not _is_row(conversion.constant(2), conversion.has_input(2)):
+        return _with_addend(conversion, layer, beta)
+    result = _with_addend(conversion, LinearInput(source, layer.weight), beta)
+    return conversion.reshape(result, (*conversion.sizes(layer.x)[:1], *conversion.sizes(result)[-1:]))
+
+
+def _is_row(addend: NDArray[np.float32] | None, given: bool) -> bool:
+    return not given or (addend is not None and addend.ndim == 1)
 
 
 def _with_addend(conversion: Conversion, layer: LinearInput, beta: np.float32) -> SSAValue:

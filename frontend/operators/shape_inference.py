@@ -37,11 +37,7 @@ def check_operators(model: onnx_ir.Model) -> None:
         InvalidModelError: names the first such node.
     """
     skeleton = _skeleton(model)
-    del skeleton.graph.value_info[:]
-    for output in skeleton.graph.output:
-        # onnxruntime, too, only warns of a shape that is stated and wrong
-        if output.type.HasField("tensor_type"):
-            output.type.tensor_type.ClearField("shape")
+    _forget_statements(skeleton.graph)
     try:
         onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
@@ -58,9 +54,23 @@ def _reason(text: str) -> str:
     return reason[:1].lower() + reason[1:]
 
 
-def infer_types(model: onnx_ir.Model) -> Mapping[str, Inferred]:
-    """Return type and shape of every value of the main graph, by name: ONNX's inference and what weights state."""
-    inferred = _inferred(_skeleton(model))
+def _forget_statements(graph: onnx.GraphProto) -> None:
+    """Drop the shapes that a graph states of what it computes: onnxruntime, too, only warns of wrong ones."""
+    del graph.value_info[:]
+    for output in graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+
+
+def infer_types(model: onnx_ir.Model, *, trusted: bool = True) -> Mapping[str, Inferred]:
+    """Return type and shape of every value of the main graph, by name: ONNX's inference and what weights state.
+
+    Unless `trusted`, what the model states of its own results counts for nothing.
+    """
+    skeleton = _skeleton(model)
+    if not trusted:
+        _forget_statements(skeleton.graph)
+    inferred = _inferred(skeleton)
     while add_stated_sizes(inferred.graph):
         inferred = _inferred(inferred)
     infos = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)

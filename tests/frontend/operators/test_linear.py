@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, imported, model, normal
@@ -149,3 +151,24 @@ def test_a_product_that_is_not_covered_is_refused(
     with pytest.raises(UnsupportedModelError) as refusal:
         import_model(proto, foreign="refuse")
     assert str(refusal.value) == message
+
+
+def test_rows_that_are_flattened_for_a_gemm_and_given_their_axes_back_are_never_reshaped() -> None:
+    proto = model(
+        "(float[batch,sequence,4] x) => (float[batch,sequence,3] y)",
+        """s = Shape(x) lead = Slice(s, zero, two) rows = Concat<axis=0>(open, four) back = Concat<axis=0>(lead, three)
+        flat = Reshape(x, rows) g = Gemm(flat, w, b) y = Reshape(g, back)""",
+        weights={
+            "w": normal(4, 3),
+            "b": normal(3),
+            "zero": np.array([0]),
+            "two": np.array([2]),
+            "open": np.array([-1]),
+            "four": np.array([4]),
+            "three": np.array([3]),
+        },
+    )
+    for foreign in ("keep", "refuse"):
+        module = import_model(proto, foreign=foreign).module
+        assert not any(isinstance(op, ReshapeOp | ForeignOp) for op in module.walk())
+    assert_agrees(proto)
