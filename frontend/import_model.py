@@ -2,6 +2,7 @@
 
 ```
 read_model          any source, checked                                   reading/model_source.py, model_checks.py
+widen               half precision becomes float32 (keep only)            folding/half_precision.py
 inline_functions    no model-local functions (refuse only)                reading/model_source.py
 fold_constants      what depends on weights alone becomes a weight        folding/fold_weights.py
 fold_sizes          sizes that are the same in every call, likewise       folding/fold_sizes.py
@@ -17,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.frontend.folding.fold_sizes import READING_SIZES, fold_sizes
 from redpebble.frontend.folding.fold_weights import fold_constants
+from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.operators.shape_inference import check_operators, infer_types
 from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
 from redpebble.frontend.translation import translate
@@ -31,6 +33,8 @@ class Imported(NamedTuple):
     model: onnx_ir.Model
     expanded: frozenset[str]
     """Names of nodes whose values are moved for the sake of a layer."""
+    widened: bool
+    """Whether `model` computes in float32 what the source computes in half precision."""
 
 
 def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: Set[str] | None = None) -> Imported:
@@ -46,6 +50,7 @@ def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: S
     original = read_model(source)
     if foreign == "refuse":
         inline_functions(original)
+    widened = foreign == "keep" and widen(original)
     check_operators(original)
     kept: frozenset[str] = frozenset()
     while True:
@@ -54,7 +59,7 @@ def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: S
         translated = translate(model, keep_foreign=foreign == "keep", whole=whole)
         wasted = grown - translated.constants - kept
         if foreign == "refuse" or not wasted:
-            return Imported(translated.module, model, translated.expanded)
+            return Imported(translated.module, model, translated.expanded, widened)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted
 

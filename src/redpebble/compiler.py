@@ -198,6 +198,9 @@ def optimized(source: Source, options: Options) -> Optimized:
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
+    if imported.widened and not networks:
+        # float32 takes twice the room, and would do no good
+        return Optimized(read_model(source), report=report, obstacle=obstacle)
     run_stages(module, options, after="extract")
     return Optimized(
         model=export_model(module, imported.model),

@@ -1,0 +1,100 @@
+"""Models in float16 or bfloat16 compute in float32: their values, weights and casts become float32.
+
+before: `x [float16]   y = MatMul(x, w)  <float16 w>`
+after: `x [float16]   a = Cast<to=float>(x)   b = MatMul(a, w)   y = Cast<to=float16>(b)  <float w>`
+
+A CPU has no float16 arithmetic of its own: onnxruntime puts such casts around every node. Results are at least as
+precise, and an overflow beyond 65504 does not happen.
+"""
+
+from typing import Final
+
+import numpy as np
+import onnx_ir
+
+HALVES: Final = frozenset({onnx_ir.DataType.FLOAT16, onnx_ir.DataType.BFLOAT16})
+
+STATING: Final = ("to", "dtype", "output_dtype")
+"""Attributes that name the element type of a node's result."""
+
+
+def widen(model: onnx_ir.Model) -> bool:
+    """Let the model compute in float32, in place; inputs and outputs keep their types. Return whether it changed."""
+    graphs = [*model.graphs()]
+    bodies = [*graphs, *(function.graph for function in model.functions.values())]
+    if not any(_holds_halves(graph) for graph in bodies):
+        return False
+    kept = {value: value.dtype for value in (*model.graph.inputs, *model.graph.outputs) if value.dtype in HALVES}
+    for graph in bodies:
+        for value in (*graph.inputs, *graph.initializers.values()):
+            _widen_value(value)
+        for node in graph:
+            _widen_node(node)
+    _cast_inputs(model.graph, kept)
+    _cast_outputs(model.graph, kept)
+    return True
+
+
+def _holds_halves(graph: onnx_ir.Graph) -> bool:
+    values = (*graph.inputs, *graph.initializers.values(), *(output for node in graph for output in node.outputs))
+    return any(value.dtype in HALVES for value in values) or any(
+        attribute.type == onnx_ir.AttributeType.TENSOR and attribute.as_tensor().dtype in HALVES
+        for node in graph
+        for attribute in node.attributes.values()
+        if not attribute.is_ref()
+    )
+
+
+def _widen_value(value: onnx_ir.Value) -> None:
+    tensor = value.const_value
+    if tensor is not None and tensor.dtype in HALVES:
+        value.const_value = _as_float(tensor)
+    if value.dtype in HALVES:
+        value.dtype = onnx_ir.DataType.FLOAT
+
+
+def _as_float(tensor: onnx_ir.TensorProtocol) -> onnx_ir.TensorProtocol:
+    return onnx_ir.tensor(tensor.numpy().astype(np.float32), name=tensor.name)
+
+
+def _widen_node(node: onnx_ir.Node) -> None:
+    for output in node.outputs:
+        _widen_value(output)
+    for name, attribute in list(node.attributes.items()):
+        if attribute.is_ref():
+            continue
+        if attribute.type == onnx_ir.AttributeType.TENSOR and attribute.as_tensor().dtype in HALVES:
+            node.attributes[name] = onnx_ir.AttrTensor(name, _as_float(attribute.as_tensor()))
+        elif name in STATING and attribute.type == onnx_ir.AttributeType.INT and attribute.as_int() in HALVES:
+            node.attributes[name] = onnx_ir.AttrInt64(name, int(onnx_ir.DataType.FLOAT))
+
+
+def _cast_inputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataType | None]) -> None:
+    """Let what reads an input of half precision read its cast."""
+    for value in graph.inputs:
+        if value not in kept or value.is_initializer():
+            continue
+        cast = _cast(value, onnx_ir.DataType.FLOAT, f"{value.name}_as_float")
+        value.replace_all_uses_with(cast.outputs[0])
+        cast.replace_input_with(0, value)
+        graph.insert_before(graph[0], cast) if len(graph) else graph.append(cast)
+        value.dtype = kept[value]
+
+
+def _cast_outputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataType | None]) -> None:
+    """Give outputs the type that they had."""
+    for index, value in enumerate(graph.outputs):
+        kind = kept.get(value)
+        if kind is None or value.is_graph_input():
+            continue
+        name, value.name = value.name, f"{value.name}_as_float"
+        cast = _cast(value, kind, name or "")
+        graph.append(cast)
+        graph.outputs[index] = cast.outputs[0]
+
+
+def _cast(value: onnx_ir.Value, kind: onnx_ir.DataType, name: str) -> onnx_ir.Node:
+    node = onnx_ir.node("Cast", [value], {"to": int(kind)}, name=f"{name}_cast")
+    result = node.outputs[0]
+    result.name, result.type, result.shape = name, onnx_ir.TensorType(kind), value.shape
+    return node
