@@ -8,6 +8,6 @@ it calls does: after such a change the folder's `__pycache__` has to go.
 
 from __future__ import annotations
 
-from numba import njit
+from redpebble.foundation.compiled_loops import compiled_loop
 
-compiled = njit(cache=True, nogil=True, _nrt=False)
+compiled = compiled_loop()

@@ -163,6 +163,8 @@ def check(
     from redpebble.verification.compare import CheckPlan
     from redpebble.verification.oracle import Tolerance
 
+    if runs < 1:
+        raise ValueError(f"{runs} runs compare nothing, expected 1 or more")
     plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), shapes(input_shape))
     raise typer.Exit(0 if check_model(model, against, plan, report) else 1)
 
@@ -334,16 +336,19 @@ def _say(message: Warning | str, *_: object) -> None:
 
 def main() -> None:
     """Run the command line; what is wrong with the input is one line on standard error."""
-    warnings.showwarning = _say
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+    handlers = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _say
+            app()
     except Exception as error:
         if not isinstance(error, _reported_errors()):
             raise
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _reported_errors() -> tuple[type[Exception], ...]:

@@ -25,6 +25,12 @@ class CheckPlan:
     tolerance: Tolerance
     shapes: Mapping[str, Sequence[int]]
 
+    def __post_init__(self) -> None:
+        if self.runs < 0:
+            raise ValueError(f"{self.runs} runs, expected 0 or more")
+        if not self.batches or min(self.batches) < 1:
+            raise ValueError(f"batches are {', '.join(map(str, self.batches)) or 'none'}, expected 1 or more each")
+
     def feeds(self, model: onnx_ir.Model) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the inputs, the same for the same seed."""
         rng = np.random.default_rng(self.seed)

@@ -29,6 +29,11 @@ class Tolerance:
     relative: float = 1e-4
     absolute: float = 1e-5
 
+    def __post_init__(self) -> None:
+        for name, value in (("rtol", self.relative), ("atol", self.absolute)):
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name} is {value}, expected 0 or more: nothing would differ")
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -33,6 +33,10 @@ class Budget:
     clock: Callable[[], float] = time.perf_counter
     """What times calls; `time.thread_time` leaves out what other programs take, and counts one thread only."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < float("inf"):
+            raise ValueError(f"{self.seconds} seconds to measure, expected 0 or more")
+
 
 @dataclass(frozen=True)
 class Timing:

@@ -26,6 +26,11 @@ class BenchPlan:
     engines: Sequence[str] = ("redpebble",)
     budget: Budget = field(default_factory=Budget)
 
+    def __post_init__(self) -> None:
+        for name, values in (("batches", self.batches), ("threads", self.threads)):
+            if not values or min(values) < 1:
+                raise ValueError(f"{name} are {', '.join(map(str, values)) or 'none'}, expected 1 or more each")
+
 
 @dataclass(frozen=True)
 class LoadedModel:

@@ -10,9 +10,9 @@ has to go everywhere, where they have many all blocks are alike. `permute_lookup
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from redpebble.foundation.compiled_loops import compiled_loop
 from redpebble.kernels.family import KernelFamily, LayerWeights
 from redpebble.kernels.formats.permute_lookup_search import (
     BLOCK,
@@ -176,7 +176,7 @@ def _lines(panel: _Panel, placing: Placing) -> tuple[Words, Floats]:
     return words, weights
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _fill(panel: _Panel, placing: Placing, words: Words, weights: Floats) -> None:
     """Write the lookup places and the weights of all steps, then the inputs and the weights of the gathers."""
     walk, steps = placing.walk, placing.taken.shape[1]

@@ -13,8 +13,9 @@ left count most, as the row with most of them decides how many gathers follow.
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from redpebble.foundation.compiled_loops import compiled_loop
 
 BLOCK: Final = 16
 """Values of x in a block: a vector of AVX-512."""
@@ -100,7 +101,7 @@ def _new_placing(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Plac
     )
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _find_walk(placing: Placing, gather_cost: float) -> int:
     """Choose blocks step by step; return the steps of the cheapest walk of whole chunks, counting its gathers.
 
@@ -119,14 +120,14 @@ def _find_walk(placing: Placing, gather_cost: float) -> int:
     return steps
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _follow_walk(placing: Placing) -> None:
     """Place the entries on the walk that is there already."""
     for step in range(placing.taken.shape[1]):
         _place(placing, step)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _most_left(placing: Placing) -> int:
     """Return the entries without a step of the row that has most of them."""
     most = 0
@@ -135,7 +136,7 @@ def _most_left(placing: Placing) -> int:
     return most
 
 
-@njit(cache=True, nogil=True, fastmath=True, _nrt=False)
+@compiled_loop(fastmath=True)
 def _next_block(placing: Placing, present: int, step: int) -> int:
     """Return the block to go to from `present` (-1 at the start): the one of most value to the rows."""
     blocks = len(placing.remaining)
@@ -163,7 +164,7 @@ def _next_block(placing: Placing, present: int, step: int) -> int:
     return best
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _place(placing: Placing, step: int) -> None:
     """Give `step` an entry of every row that has one for it."""
     for row in range(PANEL_ROWS):
@@ -183,7 +184,7 @@ def _place(placing: Placing, step: int) -> None:
         placing.taken[row, step], placing.step_of[entry] = entry, step
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _search(placing: Placing, row: int, step: int) -> int:
     """Return the step at the end of a path from `step` that can take an entry that is left over, or -1."""
     queue, seen_in, dead = placing.queue, placing.seen_in, placing.dead
@@ -211,7 +212,7 @@ def _search(placing: Placing, row: int, step: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled_loop()
 def _waiting_entry(placing: Placing, row: int, step: int) -> int:
     """Return an entry without a step in the fuller one of the blocks of `step`."""
     here, there = placing.walk[step], placing.walk[step + 1]

@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -32,6 +33,7 @@ from redpebble.runtime.memory import return_free_memory
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.runtime.threads import usable_threads
 from redpebble.tuning.measure_kernels import Tuning
 
 Cache = str | os.PathLike[str] | bool
@@ -75,6 +77,8 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
         reorder_seconds=reorder_seconds,
         schedule_seconds=schedule_seconds,
     )
+    if threads > usable_threads():
+        warnings.warn(f"threads is {threads}, and this process may use {usable_threads()} CPUs", stacklevel=2)
     artefact = native_code(source, options, target=target, cache=cache, tune=tune)
     return Network(artefact.program, artefact.image, threads)
 
@@ -98,7 +102,7 @@ def native_code(
     options, folder = options or Options(), cache_folder(cache)
     check_skipped(options)
     tuned = on_machine(options, target, folder, tune=tune)
-    cpu = host_target() if target is None else target
+    cpu = _checked_target(target)
     digest = model_digest(source, folder) if folder is not None else None
     key = cache_key(digest, cpu, f"{options} tune={tune} {tuned.machine}") if digest is not None else ""
     artefact = load(folder, key) if folder is not None and key and options.on_pass is None else None
@@ -118,6 +122,19 @@ def _name(source: Source) -> str:
     return os.fsdecode(source) if isinstance(source, str | os.PathLike) else "a model in memory"
 
 
+def _checked_target(target: object) -> CpuTarget:
+    """Return the target, that of this machine for None.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if target is None:
+        return host_target()
+    if not isinstance(target, CpuTarget):
+        raise TypeError(f"target is {target!r}, accepted is a CpuTarget such as CpuTarget.avx2()")
+    return target
+
+
 def cache_folder(cache: Cache) -> Path | None:
     """Return the folder that `cache` stands for."""
     if isinstance(cache, bool):
@@ -131,7 +148,7 @@ def on_machine(options: Options, target: CpuTarget | None, folder: Path | None, 
     Raises:
         ValueError: `tune`, and this machine cannot run code for the target.
     """
-    cpu = host_target() if target is None else target
+    cpu = _checked_target(target)
     return replace(options, tuning=Tuning.on(cpu, folder) if tune else Tuning.predicted(cpu, folder))
 
 
@@ -166,8 +183,10 @@ def optimize(
 
     Raises:
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
-        ValueError: a pass to be skipped does not exist.
+        ValueError: a pass to be skipped does not exist, or the target.
     """
+    if target not in ("portable", "ort"):
+        raise ValueError(f"target is {target!r}, accepted are 'portable' and 'ort'")
     return optimized(source, Options("optimize", skip_passes=skip_passes, sparse_networks=target == "ort"))
 
 

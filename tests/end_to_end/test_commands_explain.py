@@ -195,7 +195,7 @@ REFUSED = (
     (("explain", "--report", "x.txt"), "cannot write report x.txt, accepted are files that end in .json or .html"),
     (("explain", "--memory", "2"), "fast memory holds 2 values, a connection needs 3"),
     (("explain", "--batch-tile", "0"), "a batch tile of 0 columns, at least 1 is needed"),
-    (("explain", "--seconds", "-1"), "a search of -1.0 seconds is less than none"),
+    (("explain", "--seconds", "-1"), "a search of -1.0 seconds, expected 0 or more"),
     (("schedule", "--memory", "2", "--save", "x.npz"), "fast memory holds 2 values, a connection needs 3"),
 )
 

@@ -26,8 +26,8 @@ class ScheduleRequest:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.seconds < 0:
-            raise ValueError(f"a search of {self.seconds} seconds is less than none")
+        if not 0 <= self.seconds < float("inf"):
+            raise ValueError(f"a search of {self.seconds} seconds, expected 0 or more")
 
 
 @dataclass(frozen=True)
