@@ -28,6 +28,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
 from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
+from redpebble.lowering.tile_sharing import TileSharing
 from redpebble.lowering.tiles import row_major
 from redpebble.lowering.tiles.row_major import RowMajorStep
 from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
@@ -75,6 +76,7 @@ class Lowering:
         self.shapes = symbolic_shapes(func)
         self.sizes = SizeTable(self.shapes)
         self.constants = ConstantTable()
+        self.tiles = TileSharing(self.code.module)
         self.buffers = RowMajorBuffers(func)
         self.scratch_bytes = 0
 
@@ -85,6 +87,7 @@ class Lowering:
         steps = [self._emit_step(index, op) for index, op in enumerate(ops)]
         if self.buffers.copies:
             steps.append(self._emit_copies(len(steps)))
+        self.tiles.place(self.constants)
         inputs, outputs = tensors_of(self.func, self.shapes)
         temporaries = [
             Temporary(product(self.shapes[value]), *self.buffers.lifetime(value, numbers))
@@ -111,7 +114,7 @@ class Lowering:
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             if isinstance(op, TileOp):
-                self._emit_tiles(builder, args, index, op)
+                self._emit_tiles(builder, args, op)
                 return
             buffers, constants, sizes, scratch, *rows = args
             pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
@@ -137,17 +140,19 @@ class Lowering:
             return None
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            self._emit_tiles(builder, args, index, op)
+            self._emit_tiles(builder, args, op)
 
         symbol = f"shared{index}"
         self.code.function(symbol, SHARED_ARGUMENTS, body, exported=True)
         return symbol
 
-    def _emit_tiles(self, builder: ir.IRBuilder, args: Sequence[ir.Value], index: int, op: TileOp) -> None:
+    def _emit_tiles(self, builder: ir.IRBuilder, args: Sequence[ir.Value], op: TileOp) -> None:
         """Emit the tiles of a step; more arguments than a step has are those of a shared one."""
         buffers, constants, _, scratch, begin, end, *shared = args
         pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
-        step = TileStep(index, pointers, self.constants, constants, scratch, RowRange(begin, end))
+        known = self.tiles.constants_of(op)
+        table = known.pointers(builder, constants)
+        step = TileStep(known.number, pointers, known.table, table, scratch, RowRange(begin, end))
         sharing = Sharing(*shared) if shared else None
         used = emit_tile_loop(self.code, builder, op, step, sharing)
         self.scratch_bytes = max(self.scratch_bytes, used)

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
+from redpebble.lowering.code_key import code_key
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.shared_code import SharedCode, code_key, lower_to_share
+from redpebble.lowering.shared_code import SharedCode, lower_to_share
 from redpebble.runtime.jit import emit_object
 from redpebble.runtime.memory import aligned_copy
 from redpebble.runtime.store.artefact import Artefact

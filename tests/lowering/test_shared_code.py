@@ -1,20 +1,23 @@
 """Networks that differ only in weights have one code, and each its own constants."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import onnx_ir
 import onnxruntime
 import pytest
 
+from redpebble.lowering.code_key import code_key
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.lowering.shared_code import code_key, lower_to_share
+from redpebble.lowering.shared_code import lower_to_share
 from redpebble.models.zoo import build as zoo
 from redpebble.options import Options
 from redpebble.pipeline import build
 from redpebble.runtime.code_memory import CodeMemory
-from redpebble.runtime.jit import host_target
+from redpebble.runtime.jit import emit_object, host_target
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 
@@ -77,3 +80,28 @@ def test_networks_with_one_code_give_what_onnxruntime_gives() -> None:
         session = onnxruntime.InferenceSession(onnx_ir.to_proto(model).SerializeToString())
         np.testing.assert_allclose(network.run(None, feeds)[0], session.run(None, feeds)[0], rtol=1e-5, atol=1e-5)
     assert artefacts[0].image is artefacts[1].image
+
+
+def test_tiles_that_differ_only_in_weights_have_one_code() -> None:
+    rng, text = np.random.default_rng(0), ["x"]
+    weights: list[onnx.TensorProto] = []
+    nodes: list[onnx.NodeProto] = []
+    for index in range(3):
+        weight = np.where(rng.random((48, 48)) < 0.1, rng.standard_normal((48, 48)), 0).astype(np.float32)
+        # so that the times of all three are the same: their values and the order of outputs differ
+        weight = weight if not weights else np.roll(onnx.numpy_helper.to_array(weights[-1]), 1, axis=1) * 1.5
+        weights.append(onnx.numpy_helper.from_array(weight.astype(np.float32), f"w{index}"))
+        nodes.append(onnx.helper.make_node("MatMul", [text[-1], f"w{index}"], [f"m{index}"]))
+        nodes.append(onnx.helper.make_node("Transpose", [f"m{index}"], [f"y{index}"], perm=[0, 2, 1]))
+        text.append(f"y{index}")
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 48, 48]) for name in ("x", "y2")]
+    graph = onnx.helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    program = lower(build(model, Options(threads=2)), host_target())
+    assert len(program.steps) == 6
+    assert set(re.findall(r"@.?(tile\d+)_w", program.llvm_ir)) == {"tile0"}
+    artefact = Artefact(program, emit_object(program.llvm_ir, host_target()))
+    network, x = Network(artefact.program, artefact.image, 2), rng.standard_normal((3, 48, 48), dtype=np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    expected = session.run(None, {"x": x})[0]
+    np.testing.assert_allclose(network.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-4)

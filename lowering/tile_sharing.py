@@ -1,0 +1,76 @@
+"""The tiles of a network that differ only in weights: their functions are emitted once, for the constants of each.
+
+The functions of a tile find their constants behind the first one of their own, which its step knows by a number that
+is set when all tiles have been emitted: threads together may need arrays that one thread does not.
+"""
+
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.lowering.code_key import ops_of_tile, tile_key
+from redpebble.lowering.llvm.builder import I64, POINTER
+from redpebble.lowering.llvm.call_tables import ConstantTable, Recipe, contiguous
+
+
+@dataclass(frozen=True)
+class TileConstants:
+    """The constants of a tile, the number of the first tile with the same functions, and where the constants begin."""
+
+    number: int
+    table: ConstantTable
+    start: ir.GlobalVariable
+
+    def pointers(self, builder: ir.IRBuilder, constants: ir.Value) -> ir.Value:
+        """Return the address of the first pointer of the tile in the table of the network."""
+        return builder.gep(constants, [builder.load(self.start, typ=I64)], source_etype=POINTER)
+
+
+@dataclass
+class TileSharing:
+    """The tiles of a network that have been emitted."""
+
+    module: ir.Module
+    _tiles: dict[TileOp, TileConstants] = field(default_factory=dict[TileOp, TileConstants])
+    _first: dict[str, TileOp] = field(default_factory=dict[str, TileOp])
+
+    def constants_of(self, tile: TileOp) -> TileConstants:
+        """Return the constants of a tile: packed already where its functions are those of an earlier one."""
+        known = self._tiles.get(tile)
+        if known is None:
+            number, key = len(self._tiles), tile_key(tile)
+            first = tile if key is None else self._first.setdefault(key, tile)
+            packed = None if first is tile else _packed(self._tiles[first].table, first, tile)
+            if packed is not None:
+                number = self._tiles[first].number
+            known = TileConstants(number, packed or ConstantTable(), self._start(len(self._tiles)))
+            self._tiles[tile] = known
+        return known
+
+    def place(self, constants: ConstantTable) -> None:
+        """Put the constants of all tiles behind those of the network."""
+        for known in self._tiles.values():
+            known.start.initializer = ir.Constant(I64, len(constants.arrays))
+            constants.arrays += known.table.arrays
+            constants.recipes += known.table.recipes
+
+    def _start(self, number: int) -> ir.GlobalVariable:
+        start = ir.GlobalVariable(self.module, I64, f"first_constant{number}")
+        start.linkage, start.global_constant = "internal", True
+        start.type = POINTER
+        return start
+
+
+def _packed(table: ConstantTable, first: TileOp, tile: TileOp) -> ConstantTable | None:
+    """Return the constants of a tile in the order of those of the first one; None where they are not as many."""
+    counterparts = dict(zip(ops_of_tile(first), ops_of_tile(tile), strict=True))
+    packed = ConstantTable()
+    for recipe in table.recipes:
+        op = None if recipe.op is None else counterparts[recipe.op]
+        arrays = contiguous(recipe.pack(op))
+        if len(arrays) != recipe.array_count:
+            return None
+        packed.arrays += arrays
+        packed.recipes.append(Recipe(recipe.pack, op, len(arrays)))
+    return packed
