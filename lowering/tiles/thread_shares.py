@@ -70,20 +70,20 @@ def plan_sharing(op: TileOp, spans: Mapping[SSAValue, Span], width: int) -> Shar
     """Return how threads share tiles of `width` columns of `op`, whose values lie at `spans`."""
     shares = op.schedule.shares.data
     cuts: dict[SSAValue, Cut] = {}
-    since: list[Access] = []
+    since: set[Access] = set()
 
     def shared(cut: Cut, accesses: Sequence[Access]) -> OpShare:
         needs_barrier = any(_conflict(one, other) for one in accesses for other in since)
         if needs_barrier:
             since.clear()
-        since.extend(accesses)
+        since.update(accesses)
         return OpShare(cut, needs_barrier)
 
     private = private_arguments(op, spans)
     for argument in op.body.block.args:
         even = Cut("features", even_borders(features_of(argument), shares))
         cuts[argument] = EVERYONE if argument in private else even
-        since.append(_access(argument, spans, cuts[argument], writes=True))
+        since.add(_access(argument, spans, cuts[argument], writes=True))
     shared_ops: dict[Operation, OpShare] = {}
     for inner in op.body.block.ops:
         if isinstance(inner, YieldOp):

@@ -52,26 +52,26 @@ def plan_tile(op: TileOp, width: int) -> TileMemory:
     buffers = _Buffers(op, width)
     buffers.place_parts()
     buffers.reuse_operands()
-    roots = dict.fromkeys(buffers.root(value) for value in buffers.values)
+    roots = dict.fromkeys(buffers.placements[value].whole for value in buffers.first)
     lifetimes = [
         Lifetime(
             buffers.buffer_bytes(root),
-            min(buffers.first[value] for value in buffers.sharing(root)),
-            max(buffers.last[value] for value in buffers.sharing(root)),
+            min(buffers.first[value] for value in buffers.sharing[root]),
+            max(buffers.last[value] for value in buffers.sharing[root]),
         )
         for root in roots
     ]
     plan = plan_offsets(lifetimes)
     starts = dict(zip(roots, plan.offsets, strict=True))
     spans: dict[SSAValue, Span] = {}
-    for value in buffers.values:
-        start = starts[buffers.root(value)] + buffers.feature(value) * width * FLOAT_BYTES
+    for value, (root, feature) in buffers.placements.items():
+        start = starts[root] + feature * width * FLOAT_BYTES
         spans[value] = Span(start, start + buffers.buffer_bytes(value))
     return TileMemory(spans, plan.total)
 
 
 class _Placement(NamedTuple):
-    """A value lies in the buffer of another one, from some feature of it on."""
+    """A value lies in the buffer of `whole`, maybe its own, from some feature of that on."""
 
     whole: SSAValue
     feature: int
@@ -84,6 +84,9 @@ class _Buffers:
     op: TileOp
     width: int
     placements: dict[SSAValue, _Placement] = field(default_factory=dict[SSAValue, _Placement])
+    """Where each value lies; the buffer is that of a value that lies in no other's."""
+    sharing: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
+    """The values that lie in a buffer, by that of all of it."""
     first: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The step that computes a value."""
     last: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
@@ -102,6 +105,8 @@ class _Buffers:
             # a group reads its operand until the end, and may write its result from the beginning on
             self.last[group.first.x] = self.last[group.layers[-1].x]
             self.first[group.last.result] = self.first[group.first.result]
+        for value in self.first:
+            self.placements[value], self.sharing[value] = _Placement(value, 0), [value]
 
     def buffer_bytes(self, value: SSAValue) -> int:
         """Return the bytes that a value takes, with what is written or worked on behind it."""
@@ -118,28 +123,17 @@ class _Buffers:
         """The groups of layers that run together, by layer."""
         return groups_at(self.op, self.width)
 
-    @property
-    def values(self) -> list[SSAValue]:
-        """All values, in the order in which they are computed."""
-        return list(self.first)
+    def is_placed(self, value: SSAValue) -> bool:
+        """Return whether a value lies in the buffer of another one."""
+        return self.placements[value].whole is not value
 
-    def root(self, value: SSAValue) -> SSAValue:
-        """Return the value in whose buffer `value` lies."""
-        while value in self.placements:
-            value = self.placements[value].whole
-        return value
-
-    def feature(self, value: SSAValue) -> int:
-        """Return the feature of its root where `value` begins."""
-        total = 0
-        while value in self.placements:
-            total += self.placements[value].feature
-            value = self.placements[value].whole
-        return total
-
-    def sharing(self, root: SSAValue) -> list[SSAValue]:
-        """Return the values that lie in the buffer of `root`, itself included."""
-        return [value for value in self.first if self.root(value) is root]
+    def place(self, value: SSAValue, whole: SSAValue, feature: int) -> None:
+        """Let a value that has its own buffer lie in `whole`, with all that lies in it."""
+        root, start = self.placements[whole]
+        moved = self.sharing.pop(value)
+        for member in moved:
+            self.placements[member] = _Placement(root, start + feature + self.placements[member].feature)
+        self.sharing[root] += moved
 
     def place_parts(self) -> None:
         """Let parts of concats and splits lie in the whole."""
@@ -149,20 +143,20 @@ class _Buffers:
         for inner in self.op.body.block.ops:
             if isinstance(inner, SplitOp):
                 for part, feature in self._aligned_parts(inner.parts):
-                    if part not in self.placements:
-                        self.placements[part] = _Placement(inner.x, feature)
+                    if not self.is_placed(part):
+                        self.place(part, inner.x, feature)
 
     def _place_operands(self, op: ConcatOp) -> None:
         """Place operands of a concat that are computed one after the other: each may write over what comes behind."""
         latest = BEFORE
         for part, feature in self._aligned_parts(op.parts):
-            if part not in self.first or part in self.placements or isinstance(part.owner, NetworkOp | SplitOp):
+            if part not in self.first or self.is_placed(part) or isinstance(part.owner, NetworkOp | SplitOp):
                 continue
-            written = [self.first[value] for value in self.sharing(part)]
+            written = [self.first[value] for value in self.sharing[part]]
             # rows that come in are written exactly, so those of several operands may lie side by side
             in_order = min(written) > latest or latest == max(written) == ARRIVAL
             if in_order and list(op.parts).count(part) == 1:
-                self.placements[part] = _Placement(op.result, feature)
+                self.place(part, op.result, feature)
                 latest = max(written)
 
     def _aligned_parts(self, parts: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, int]]:
@@ -179,7 +173,7 @@ class _Buffers:
 
         They read a value for the last time before they write the result of the same feature and column.
         """
-        unshared = {value for value in self.values if value not in self.placements and self.sharing(value) == [value]}
+        unshared = {value for value, members in self.sharing.items() if members == [value]}
         for step, inner in enumerate(self.op.body.block.ops):
             axis_map = axis_map_of(inner)
             if axis_map is None or not axis_map.keeps_features or inner.results[0] not in unshared:
@@ -187,5 +181,5 @@ class _Buffers:
             for operand in inner.operands:
                 same = operand in unshared and features_of(operand) == features_of(inner.results[0])
                 if same and self.last[operand] == step:
-                    self.placements[inner.results[0]] = _Placement(operand, 0)
+                    self.place(inner.results[0], operand, 0)
                     break
