@@ -4,10 +4,10 @@ They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Operation, OpResult, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 NODE = "pebble.node"
 VALUES = "pebble.values"
@@ -42,7 +42,12 @@ def value_name(value: SSAValue) -> str:
     """Return the name of the ONNX value that an op's result stands for, or the empty string."""
     if not isinstance(value, OpResult):
         return ""
-    names = value.op.attributes.get(VALUES)
-    if not isa(names, ArrayAttr[StringAttr]) or value.index >= len(names):
-        return ""
-    return names.data[value.index].data
+    names = texts_of(value.op.attributes.get(VALUES))
+    return names[value.index] if value.index < len(names) else ""
+
+
+def texts_of(attribute: Attribute | None) -> list[str]:
+    """Return the strings of an attribute that is a list of such; none for any other."""
+    entries = cast("ArrayAttr[Attribute]", attribute).data if isinstance(attribute, ArrayAttr) else ()
+    texts = [entry.data for entry in entries if isinstance(entry, StringAttr)]
+    return texts if len(texts) == len(entries) else []

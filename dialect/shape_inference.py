@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.provenance import texts_of
 from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape, broadcast, product
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 
@@ -22,21 +23,17 @@ def argument_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
     """Return the shapes of a function's tensor arguments; dimensions without a name are called after the argument."""
     shapes: dict[SSAValue, SymbolicShape] = {}
     for index, argument in enumerate(func.args):
-        if not isa(argument.type, TensorType[Attribute]):
+        if not isinstance(argument.type, TensorType):
             continue
         attributes = func.arg_attrs.data[index] if func.arg_attrs is not None else DictionaryAttr({})
-        names = _texts(attributes.data.get(DIMS))
+        names = texts_of(attributes.data.get(DIMS))
         shapes[argument] = tuple(
             Size.symbol((names[axis] if axis < len(names) else "") or f"%{index}.{axis}")
             if size == DYNAMIC
             else Size.known(size)
-            for axis, size in enumerate(argument.type.get_shape())
+            for axis, size in enumerate(shape_of(argument))
         )
     return shapes
-
-
-def _texts(attribute: Attribute | None) -> list[str]:
-    return [entry.data for entry in attribute] if isa(attribute, ArrayAttr[StringAttr]) else []
 
 
 def symbolic_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
@@ -133,10 +130,14 @@ def described_shapes(op: ForeignOp) -> list[SymbolicShape | None]:
     A size without a name is different from all others.
     """
     described = op.attributes.get(DIMS)
-    words = [_texts(entry) for entry in described] if isa(described, ArrayAttr[Attribute]) else []
+    words = (
+        [texts_of(entry) for entry in cast("ArrayAttr[Attribute]", described)]
+        if isinstance(described, ArrayAttr)
+        else []
+    )
     shapes: list[SymbolicShape | None] = []
     for index, result in enumerate(op.outputs):
-        if not isa(result.type, TensorType[Attribute]):
+        if not isinstance(result.type, TensorType):
             shapes.append(None)
             continue
         names = words[index] if index < len(words) else []
@@ -146,7 +147,7 @@ def described_shapes(op: ForeignOp) -> list[SymbolicShape | None]:
                 Size.symbol((names[axis] if axis < len(names) else "") or f"{own}.{axis}")
                 if size == DYNAMIC
                 else Size.known(size)
-                for axis, size in enumerate(result.type.get_shape())
+                for axis, size in enumerate(shape_of(result))
             )
         )
     return shapes

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,13 +77,18 @@ def f32_tensor(shape: Sequence[int], encoding: Attribute | None = None) -> F32Te
     return TensorType(f32, shape, NoneAttr() if encoding is None else encoding)
 
 
+def is_f32_tensor(kind: Attribute) -> TypeGuard[F32Tensor]:
+    """Return whether a type is that of an f32 tensor, dense or sparse."""
+    # `isa` with a type argument builds a constraint at every call, and this is asked for every value
+    return isinstance(kind, TensorType) and isinstance(cast("TensorType[Attribute]", kind).element_type, Float32Type)
+
+
 def shape_of(value: SSAValue) -> Shape:
     """Return the shape of a tensor value.
 
     Raises:
         VerifyException: the value is no ranked tensor.
     """
-    # `isa` with a type argument builds a constraint at every call, and every verifier comes here
     if not isinstance(value.type, TensorType):
         raise VerifyException(f"expected a ranked tensor, got {value.type}")
     return cast("TensorType[Attribute]", value.type).get_shape()

@@ -11,13 +11,12 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
-from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.symbolic_sizes import SymbolicShape
-from redpebble.dialect.tensors import F32Tensor
+from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.folding.known_sizes import is_known, shape_words, target_of
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
 from redpebble.frontend.operators.onnx_types import describe
@@ -122,7 +121,7 @@ class Conversion:
         if array is not None and array.dtype == np.float32:
             return self.emit_constant(array.astype(np.float32, copy=False), value.name or "")
         operand = self.scope.value_of(value)
-        if operand is None or not isa(operand.type, F32Tensor):
+        if operand is None or not is_f32_tensor(operand.type):
             kind = describe(value.type) or "a value of unknown type"
             rank = " of unknown rank" if kind == "tensor(float)" and value.shape is None else ""
             raise NotCovered(f"input {value.name} is {kind}{rank}, accepted is tensor(float) of known rank")

@@ -4,11 +4,10 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
-from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import F32Tensor
+from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
 from redpebble.frontend.folding.known_sizes import SizeTable
@@ -41,7 +40,7 @@ class ValueScope:
     def define_from_outside(self, value: onnx_ir.Value, ssa: SSAValue, sizes: SymbolicShape | None) -> None:
         """Record an argument or what a foreign op yields, with its sizes."""
         self._values[value] = ssa
-        if sizes is not None and isa(ssa.type, F32Tensor):
+        if sizes is not None and is_f32_tensor(ssa.type):
             self._sizes.declare(ssa, sizes)
 
     def refuse(self, value: onnx_ir.Value, error: ModelError) -> None:
@@ -71,7 +70,7 @@ class ValueScope:
         if is_constant(value, self._model.ir_version) and value.const_value is not None:
             return tuple(Size.known(extent) for extent in value.const_value.shape.numpy())
         ssa = self._values.get(value)
-        return self._sizes[ssa] if ssa is not None and isa(ssa.type, F32Tensor) else self.named_sizes(value.shape)
+        return self._sizes[ssa] if ssa is not None and is_f32_tensor(ssa.type) else self.named_sizes(value.shape)
 
     def value_of(self, value: onnx_ir.Value) -> SSAValue | None:
         """Return the IR's value, or None where there is none.

@@ -35,22 +35,23 @@ def check_def_before_use(module: Operation) -> None:
         _check_region(region, set())
 
 
-def _check_region(region: Region, outer: set[SSAValue]) -> None:
-    """Check the ops of a region, in which the values in `outer` are visible."""
+def _check_region(region: Region, visible: set[SSAValue]) -> None:
+    """Check the ops of a region, in which the values in `visible` are; they are the same afterwards."""
     dominance = DominanceInfo(region)
     defined: dict[Block, list[SSAValue]] = {
         block: [*block.args, *(result for op in block.ops for result in op.results)] for block in region.blocks
     }
     for block in region.blocks:
-        visible = outer.union(block.args)
-        for other in region.blocks:
-            if dominance.strictly_dominates(other, block):
-                visible.update(defined[other])
+        before = [
+            value for other in region.blocks if dominance.strictly_dominates(other, block) for value in defined[other]
+        ]
+        visible.update(before, block.args)
         for op in block.ops:
             _check_operands(op, visible)
             for nested in op.regions:
                 _check_region(nested, visible)
             visible.update(op.results)
+        visible.difference_update(before, defined[block])
 
 
 def _check_operands(op: Operation, visible: set[SSAValue]) -> None:

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import DYNAMIC, F32Tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
 
 
 class Member:
@@ -98,7 +97,7 @@ class _Axes:
     def pin_all(self, values: Iterable[SSAValue]) -> None:
         """Let every axis of tensors among `values` keep its order."""
         for value in values:
-            if isa(value.type, F32Tensor):
+            if is_f32_tensor(value.type):
                 for axis in range(len(shape_of(value))):
                     self.pin(Axis(value, axis))
 

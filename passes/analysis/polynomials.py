@@ -21,6 +21,9 @@ LARGEST_LENGTH = 8
 
 LARGEST_DEGREE = 4
 
+DEEPEST = 16
+"""Ops one inside the other; so each op is looked at no more often."""
+
 CLOSE = 2e-5
 """Relative tolerance: constants are written with five digits (0.7071, 0.79788) and more."""
 
@@ -30,36 +33,36 @@ def polynomial_of(value: SSAValue) -> Polynomial | None:
 
     Values with several uses, and what other ops compute, are its variables; so all ops inside have one reader each.
     """
-    return _expanded(value, [])
+    return _expanded(value, [], 0)
 
 
-def _expanded(value: SSAValue, variables: list[SSAValue]) -> Polynomial | None:
+def _expanded(value: SSAValue, variables: list[SSAValue], depth: int) -> Polynomial | None:
     constant = single_entry(value)
     if constant is not None:
         return {(): constant}
     match value.owner:
         case AddOp() as op:
-            return _sum(_inner(op.left, variables), _inner(op.right, variables), 1.0)
+            return _sum(_inner(op.left, variables, depth), _inner(op.right, variables, depth), 1.0)
         case SubOp() as op:
-            return _sum(_inner(op.left, variables), _inner(op.right, variables), -1.0)
+            return _sum(_inner(op.left, variables, depth), _inner(op.right, variables, depth), -1.0)
         case MulOp() as op:
-            return _product(_inner(op.left, variables), _inner(op.right, variables), variables)
+            return _product(_inner(op.left, variables, depth), _inner(op.right, variables, depth), variables)
         case DivOp() as op:
             divisor = single_entry(op.right)
             if divisor:
-                return _product(_inner(op.left, variables), {(): 1.0 / divisor}, variables)
+                return _product(_inner(op.left, variables, depth), {(): 1.0 / divisor}, variables)
         case ActivateOp() as op if op.activation.kind.data == "square":
-            base = _inner(op.x, variables)
+            base = _inner(op.x, variables, depth)
             return _product(base, base, variables)
         case _:
             pass
     return _variable(value, variables)
 
 
-def _inner(value: SSAValue, variables: list[SSAValue]) -> Polynomial | None:
+def _inner(value: SSAValue, variables: list[SSAValue], depth: int) -> Polynomial | None:
     if single_entry(value) is None and not value.has_one_use():
         return _variable(value, variables)
-    return _expanded(value, variables)
+    return None if depth == DEEPEST else _expanded(value, variables, depth + 1)
 
 
 def _variable(value: SSAValue, variables: list[SSAValue]) -> Polynomial:
