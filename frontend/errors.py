@@ -1,5 +1,9 @@
 """What can be wrong with a model: every message is one line that names the node, the value, and what is accepted."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
 from redpebble.foundation.errors import RedpebbleError
 
 
@@ -15,9 +19,55 @@ class UnsupportedModelError(ModelError):
     """The model is valid, but uses something that is not covered here."""
 
 
+LONGEST: Final = 300
+"""Characters of another library's message that become part of ours."""
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of the innermost cause of another library's error, as part of a message of ours."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    return lines[0].rstrip(".")[:LONGEST] if lines else type(error).__name__
+
+
+@contextmanager
+def within_limits() -> Generator[None]:
+    """Let a model that asks for more memory than there is, or is nested too deeply, be a model's fault.
+
+    Raises:
+        UnsupportedModelError: it is.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise UnsupportedModelError(f"the model takes more memory than there is: {first_line(error)}") from error
+    except RecursionError as error:
+        raise UnsupportedModelError("the model is nested more deeply than can be followed") from error
+
+
+@contextmanager
+def reading() -> Generator[None]:
+    """Let whatever libraries raise about a model that is read be the model's fault.
+
+    Raises:
+        InvalidModelError: what a library says of it.
+        UnsupportedModelError: the model asks for too much.
+    """
+    with within_limits():
+        try:
+            yield
+        except (ModelError, MemoryError, RecursionError, AssertionError, ImportError, NameError):
+            raise  # the last three are faults of ours
+        except Exception as error:  # onnx, onnx-ir, protobuf and numpy raise what they like
+            if (own := _own_cause(error)) is not None:
+                raise type(own)(str(own)) from error
+            raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
+
+
+def _own_cause(error: BaseException) -> ModelError | None:
+    """Return the error of ours around which another library put its own."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ModelError):
+        cause = cause.__cause__ or cause.__context__
+    return cause

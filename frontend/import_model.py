@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
+from redpebble.frontend.errors import reading
 from redpebble.frontend.folding.fold_sizes import READING_SIZES, fold_sizes
 from redpebble.frontend.folding.fold_weights import fold_constants
 from redpebble.frontend.folding.half_precision import widen
@@ -47,18 +48,22 @@ def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: S
         InvalidModelError: the model is unreadable or contradicts itself.
         UnsupportedModelError: something is not covered.
     """
-    original = read_model(source)
-    if foreign == "refuse":
+    with reading():
+        return _imported(read_model(source), whole, keep_foreign=foreign == "keep")
+
+
+def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: bool) -> Imported:
+    if not keep_foreign:
         inline_functions(original)
-    widened = foreign == "keep" and widen(original)
+    widened = keep_foreign and widen(original)
     check_operators(original)
     kept: frozenset[str] = frozenset()
     while True:
         model = original.clone()
-        grown = _fold(model, keep_foreign=foreign == "keep", kept=kept)
-        translated = translate(model, keep_foreign=foreign == "keep", whole=whole)
+        grown = _fold(model, keep_foreign=keep_foreign, kept=kept)
+        translated = translate(model, keep_foreign=keep_foreign, whole=whole)
         wasted = grown - translated.constants - kept
-        if foreign == "refuse" or not wasted:
+        if not keep_foreign or not wasted:
             return Imported(translated.module, model, translated.expanded, widened)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted

@@ -20,7 +20,7 @@ from redpebble.dialect.provenance import set_provenance, value_name
 from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
+from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError, first_line
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator_text, values_read
@@ -90,8 +90,9 @@ class _Translation:
 
     def add(self, position: int, node: onnx_ir.Node) -> None:
         """Translate the next node."""
-        is_shape_value = self._scope.note_shape_value(node, self._opset(node))
+        is_shape_value = False
         try:
+            is_shape_value = self._scope.note_shape_value(node, self._opset(node))
             self._convert(node)
         except NotCovered as reason:
             if self._keep_foreign:
@@ -101,8 +102,9 @@ class _Translation:
                 self._refuse(node, self._scope.refusal_of_inputs(node) or own)
         except UnsupportedModelError as reason:
             self._refuse(node, reason)
-        except VerifyException as fault:
-            raise InvalidModelError(f"{self._label(position, node)}: {fault}") from fault
+        except (VerifyException, TypeError, ValueError, LookupError, ArithmeticError) as fault:
+            # the latter say that an attribute or a constant is not what the operator has
+            raise InvalidModelError(f"{self._label(position, node)}: {first_line(fault)}") from fault
 
     def _convert(self, node: onnx_ir.Node) -> None:
         """Emit what the table's converter makes of a node, or nothing at all."""

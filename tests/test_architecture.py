@@ -47,6 +47,7 @@ FLOORS = [
     "dialect",
     "dialect/reports",
     "frontend/errors",
+    "frontend/limits",
     "frontend/reading",
     "frontend/folding",
     "frontend/operators",

@@ -344,7 +344,7 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, _reported_errors()):
             raise
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
         raise SystemExit(2) from None
     finally:
         for number, handler in handlers.items():
@@ -357,4 +357,4 @@ def _reported_errors() -> tuple[type[Exception], ...]:
 
     from redpebble.foundation.errors import RedpebbleError
 
-    return RedpebbleError, DiagnosticException, ValueError, OSError
+    return RedpebbleError, DiagnosticException, ValueError, OSError, MemoryError, RecursionError

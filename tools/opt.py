@@ -67,7 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `redpebble-opt` on the command line, or on `arguments`; exits with 2 after one line about what is wrong."""
     try:
         RedpebbleOpt("xdsl-opt that also reads ONNX", arguments).run()
-    except (ArgSpecParseError, DiagnosticException, ModelError, OSError, ParseError, ValueError) as error:
+    except (
+        ArgSpecParseError,
+        DiagnosticException,
+        MemoryError,
+        ModelError,
+        OSError,
+        ParseError,
+        RecursionError,
+        ValueError,
+    ) as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         raise SystemExit(2) from None
 
@@ -76,4 +85,4 @@ def _one_line(error: BaseException) -> str:
     """Return what is wrong, without the excerpt of the source that xDSL adds below a parse error."""
     if isinstance(error, ParseError):
         return f"{error.span.get_location()}: {error.msg}"
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()) or type(error).__name__

@@ -14,7 +14,11 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
+from redpebble.frontend.limits import MOST_ENTRIES
 from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor
+
+LONGEST_CHAIN: Final = 64
+"""Operators one after the other by which entries are computed; a longer chain is folded like any other."""
 
 Array = NDArray[np.generic]
 Numbers = Callable[[], Array]
@@ -25,6 +29,8 @@ class SparseValue(NamedTuple):
 
     shape: tuple[int, ...]
     entries: Callable[[], Entries]
+    depth: int = 0
+    """Operators one after the other by which the entries are computed."""
 
 
 def sparse_matrices(nodes: Iterable[onnx_ir.Node]) -> Mapping[onnx_ir.Value, SparseTensor]:
@@ -32,10 +38,12 @@ def sparse_matrices(nodes: Iterable[onnx_ir.Node]) -> Mapping[onnx_ir.Value, Spa
     known: dict[onnx_ir.Value, SparseValue] = {}
     for node in nodes:
         rule = RULES.get(node.op_type) if node.domain == "" else None
-        found = rule(_Query(node, known)) if rule is not None and len(node.outputs) == 1 else None
-        if found is not None:
+        query = _Query(node, known)
+        found = rule(query) if rule is not None and len(node.outputs) == 1 else None
+        if found is not None and query.depth < LONGEST_CHAIN:
             several = len(node.outputs[0].uses()) > 1
-            known[node.outputs[0]] = found._replace(entries=cache(found.entries)) if several else found
+            entries = cache(found.entries) if several else found.entries
+            known[node.outputs[0]] = SparseValue(found.shape, entries, query.depth + 1)
     return {
         value: SparseTensor(value.name or "", found.shape, found.entries)
         for value, found in known.items()
@@ -48,6 +56,11 @@ class _Query:
 
     def __init__(self, node: onnx_ir.Node, known: Mapping[onnx_ir.Value, SparseValue]) -> None:
         self.node, self._known = node, known
+
+    @property
+    def depth(self) -> int:
+        """Return how many operators the entries of the inputs took."""
+        return max((self._known[value].depth for value in self.node.inputs if value in self._known), default=0)
 
     def sparse(self, index: int) -> SparseValue | None:
         """Return an input that is mostly zeros."""
@@ -84,28 +97,44 @@ class _Query:
         return default if attribute is None else attribute.as_int()
 
 
-def _numbers(value: onnx_ir.Value) -> Numbers | None:
+def _numbers(value: onnx_ir.Value, depth: int = 0) -> Numbers | None:
     """Return a function that computes a value from constants by the few operators that lists of entries need."""
     tensor, node = value.const_value, value.producer()
     if tensor is not None:
         return None if isinstance(tensor, SparseTensor) or tensor.dtype == onnx_ir.DataType.STRING else tensor.numpy
-    if node is None or node.domain != "" or node.op_type not in ("Cast", "CumSum", "Expand"):
+    if node is None or node.domain != "" or node.op_type not in ("Cast", "CumSum", "Expand") or depth == LONGEST_CHAIN:
         return None
-    operands = [None if operand is None else _numbers(operand) for operand in node.inputs]
-    first = operands[0]
+    first = None if node.inputs[0] is None else _numbers(node.inputs[0], depth + 1)
     if first is None:
         return None
     if node.op_type == "Cast":
         kind = onnx_ir.DataType(node.attributes["to"].as_int()).numpy()
         return lambda: first().astype(kind)
-    second = operands[1]
-    if second is None:
+    constant = None if node.inputs[1] is None else node.inputs[1].const_value
+    if constant is None or isinstance(constant, SparseTensor):
         return None
+    second = constant.numpy
     if node.op_type == "Expand":
-        return lambda: np.broadcast_to(first(), np.broadcast_shapes(first().shape, tuple(second().tolist())))
+        return lambda: _expanded(first(), second())
     if any(node.attributes[name].as_int() for name in ("exclusive", "reverse") if name in node.attributes):
         return None
     return lambda: np.cumsum(first(), axis=int(second().reshape(-1)[0]))
+
+
+def _expanded(array: Array, target: Array) -> Array:
+    shape = np.broadcast_shapes(array.shape, tuple(target.tolist()))
+    _check_count(prod(shape), array.size)
+    return np.broadcast_to(array, shape)
+
+
+def _check_count(count: int, given: int) -> None:
+    """Check how many entries are made of those that are given.
+
+    Raises:
+        ValueError: too many.
+    """
+    if count > max(MOST_ENTRIES, given):
+        raise ValueError(f"{count} entries made of {given}, accepted are {MOST_ENTRIES}")
 
 
 def _zeros(query: _Query) -> SparseValue | None:
@@ -183,6 +212,7 @@ def _tiled(query: _Query) -> SparseValue | None:
 
     def entries() -> Entries:
         places, values = source.entries()
+        _check_count(len(places) * down * across, len(places))
         row, column = places // max(columns, 1), places % max(columns, 1)
         copies = np.arange(down)[:, None, None] * rows * shape[1] + np.arange(across)[:, None] * columns
         return Entries.of((copies + (row * shape[1] + column)).reshape(-1), np.tile(values, down * across), shape)
@@ -200,11 +230,13 @@ def _gathered(query: _Query) -> SparseValue | None:
 
     def entries() -> Entries:
         (places, values), order = source.entries(), chosen().astype(np.int64)
+        _check_count(rows, len(places))
         if len(order) and not -rows <= order.min() <= order.max() < rows:
             raise ValueError(f"row {order.max() if order.max() >= rows else order.min()} of {rows}")
         order = np.where(order < 0, order + rows, order)
         pointers = np.searchsorted(places, np.arange(rows + 1, dtype=np.int64) * columns)
         counts = np.diff(pointers)[order]
+        _check_count(int(counts.sum()), len(places))
         targets = np.repeat(np.arange(count), counts)
         taken = np.repeat(pointers[:-1][order] - (np.cumsum(counts) - counts), counts) + np.arange(len(targets))
         return Entries(targets * columns + places[taken] % max(columns, 1), values[taken])

@@ -12,6 +12,7 @@ import onnx_ir
 from redpebble.frontend.folding.fold_sparse_weights import sparse_matrices
 from redpebble.frontend.folding.known_constants import initializer_of, is_constant
 from redpebble.frontend.folding.run_nodes import evaluate
+from redpebble.frontend.limits import WIDEST
 
 RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -47,7 +48,9 @@ def _folded(
     """Return what values of the frontier hold; matrices that are put together from entries stay sparse."""
     sparse = sparse_matrices(nodes)
     found: dict[onnx_ir.Value, onnx_ir.TensorProtocol] = {
-        value: sparse[value] for value in frontier if value in sparse and not value.is_graph_output()
+        value: sparse[value]
+        for value in frontier
+        if value in sparse and not value.is_graph_output() and max(sparse[value].shape.numpy()) <= WIDEST
     }
     dense = [value for value in frontier if value not in found]
     needed = _cones(model.graph, {value.name or "" for value in dense})

@@ -18,6 +18,9 @@ LONGEST = 64
 """Constants of more integers than this hold no shape."""
 
 
+WIDEST = 1 << 63
+
+
 class ShapeValue(NamedTuple):
     """What an integer tensor holds: a scalar when `scalar`, else a list."""
 
@@ -61,7 +64,18 @@ def shape_value_of_constant(array: NDArray[np.generic]) -> ShapeValue | None:
 def shape_value_of_node(query: ShapeQuery) -> ShapeValue | None:
     """Return what the node's first output holds, or None when that is not known."""
     rule = RULES.get(query.node.op_type) if query.node.domain == "" else None
-    return None if rule is None else rule(query)
+    found = None if rule is None else rule(query)
+    return found if found is not None and _is_shape(found) else None
+
+
+def _is_shape(value: ShapeValue) -> bool:
+    """Return whether no shape is longer or wider: what grows at each of many nodes is none."""
+    return len(value.sizes) <= LONGEST and all(
+        max(abs(size.coefficient.numerator), size.coefficient.denominator) < WIDEST
+        and len(size.powers) <= LONGEST
+        and all(abs(power) <= LONGEST for _, power in size.powers)
+        for size in value.sizes
+    )
 
 
 def _shape(query: ShapeQuery) -> ShapeValue | None:

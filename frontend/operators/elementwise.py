@@ -15,6 +15,9 @@ from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.frontend.folding.known_sizes import broadcast_sizes, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 
+ERF_SINCE: Final = 9
+"""The opset since which the model can be written without operators of com.microsoft."""
+
 
 def broadcast(conversion: Conversion, left: SSAValue, right: SSAValue, *, into_left: bool = False) -> SymbolicShape:
     """Return the sizes of two operands together; `into_left` asks that the right one fits the left one.
@@ -56,6 +59,12 @@ def _convert_gelu(conversion: Conversion) -> Sequence[SSAValue]:
     if form not in ("none", "tanh"):
         raise NotCovered(f"attribute approximate={form}, accepted are none and tanh")
     return [_activate(conversion, conversion.tensor(0), "gelu" if form == "none" else "gelu_tanh")]
+
+
+def _convert_gelu_of_microsoft(conversion: Conversion) -> Sequence[SSAValue]:
+    if conversion.scope.writes_opset < ERF_SINCE:
+        raise NotCovered(f"is written with Erf, which opset {ERF_SINCE} brought")
+    return _convert_plain("gelu", conversion)
 
 
 def _convert_fast_gelu(conversion: Conversion) -> Sequence[SSAValue]:
@@ -151,7 +160,7 @@ ELEMENTWISE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "Pow"): _convert_pow,
         ("", "Sub"): partial(_convert_binary, SubOp),
         ("com.microsoft", "FastGelu"): _convert_fast_gelu,
-        ("com.microsoft", "Gelu"): partial(_convert_plain, "gelu"),
+        ("com.microsoft", "Gelu"): _convert_gelu_of_microsoft,
         ("com.microsoft", "QuickGelu"): partial(_convert_with_numbers, "silu", {"alpha": 1.702}),
     }
 )

@@ -1,5 +1,7 @@
 """What is known of the values of a graph while its nodes are translated one after the other."""
 
+from math import inf
+
 import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
@@ -33,9 +35,17 @@ class ValueScope:
         self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self._sizes = SizeTable()
 
+    @property
+    def writes_opset(self) -> float:
+        """The opset in which ops are written again where nodes may stay as they are; any one where none may."""
+        return inf if self._trust_declarations else self._model.opset_imports.get("", 1)
+
     def define(self, value: onnx_ir.Value, ssa: SSAValue) -> None:
         """Record what stands for an ONNX value."""
         self._values[value] = ssa
+        if is_f32_tensor(ssa.type):
+            # worked out now, while it is one step from what is known: later it would be one of many, each in the last
+            self._sizes[ssa]
 
     def define_from_outside(self, value: onnx_ir.Value, ssa: SSAValue, sizes: SymbolicShape | None) -> None:
         """Record an argument or what a foreign op yields, with its sizes."""

@@ -8,15 +8,14 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import InvalidModelError
+from redpebble.frontend.folding.inferred_values import LONGEST, may_follow_values
 from redpebble.frontend.operators.stated_sizes import add_stated_sizes
 from redpebble.frontend.operators.table import CONVERTERS
+from redpebble.frontend.reading.function_calls import DEEPEST, MOST_NODES, call_tree
 from redpebble.frontend.reading.map_types import has_map
 
 LARGE = 4096
 """Bytes from which an initializer's values are left out of what ONNX's inference gets to see."""
-
-LONGEST: Final = 1 << 16
-"""A list of more integers gets no length: ONNX's inference would keep a symbol of a hundred bytes for each of them."""
 
 FAULT: Final = re.compile(r"\(op_type:(?P<operator>\w+)(?:, node name: (?P<node>[^)]*))?\): (?P<reason>[^\n]*)")
 
@@ -38,8 +37,9 @@ def check_operators(model: onnx_ir.Model) -> None:
     """
     skeleton = _skeleton(model)
     _forget_statements(skeleton.graph)
+    follow = may_follow_values(skeleton.graph)
     try:
-        onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=True)
+        onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=follow)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         fault = FAULT.search(str(error))
         if fault is None or ("", fault["operator"]) not in CONVERTERS:
@@ -79,8 +79,9 @@ def infer_types(model: onnx_ir.Model, *, trusted: bool = True) -> Mapping[str, I
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    follow = may_follow_values(model.graph)
     try:
-        return onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
+        return onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=follow)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return model
 
@@ -88,11 +89,16 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 def _skeleton(model: onnx_ir.Model) -> onnx.ModelProto:
     """Return the model with large initializers as inputs, so that it stays small whatever the weights."""
     copy = model.clone()
+    calls = call_tree(copy)
+    if calls.depth > DEEPEST or calls.node_count > MOST_NODES:
+        # inference follows every single call
+        copy.functions.clear()
     for value in list(copy.graph.initializers.values()):
         tensor = value.const_value
         if tensor is None or tensor.nbytes < LARGE:
             continue
         sizes = tensor.shape.numpy()
+        # inference would keep a symbol of a hundred bytes for each integer of a long list
         is_long = len(sizes) == 1 and sizes[0] > LONGEST and tensor.dtype.is_integer()
         value.dtype, value.shape = tensor.dtype, onnx_ir.Shape([None] if is_long else sizes)
         del copy.graph.initializers[value.name or ""]

@@ -12,6 +12,7 @@ import onnx_ir
 from numpy.typing import NDArray
 
 from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.frontend.limits import check_made, check_width
 from redpebble.sparse.csr import CscMatrix
 
 Indices = NDArray[np.int64]
@@ -69,8 +70,9 @@ class SparseTensor(onnx_ir.LazyTensor):
         self.parts = tuple(parts)
 
     def _dense(self) -> onnx_ir.TensorProtocol:
-        dense = np.zeros(self.shape.numpy(), dtype=np.float32)
         places, values = self.entries()
+        check_made(self.name or "", self.shape.numpy(), values.itemsize, values.nbytes)
+        dense = np.zeros(self.shape.numpy(), dtype=np.float32)
         dense.reshape(-1)[places] = values
         return onnx_ir.tensor(dense, name=self.name)
 
@@ -101,6 +103,7 @@ class SparseTensor(onnx_ir.LazyTensor):
     def weight(self, *, transposed: bool) -> CscMatrix:
         """Return the matrix, or its transpose, as a weight [inputs, outputs], without the entries that are 0."""
         rows, columns = self.shape.numpy()
+        check_width(self.name or "", (rows, columns))
         places, values = self.entries()
         if not values.all():
             places, values = places[values != 0], values[values != 0]

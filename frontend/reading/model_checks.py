@@ -1,7 +1,7 @@
 """What must hold of a model before it is read: versions, names, order, and the tensors and files behind its weights."""
 
 import graphlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 
 import onnx
 import onnx_ir
@@ -33,30 +33,56 @@ def check_versions(ir_version: int, opsets: Mapping[str, int], *, any_version: b
         raise UnsupportedModelError(f"opset {opset}, accepted are {OLDEST_OPSET} to {newest}")
 
 
-def check_names(graph: onnx.GraphProto, outer: Set[str] = frozenset()) -> None:
+def check_names(graph: onnx.GraphProto) -> None:
     """Check that every value is defined once, and defined at all where it is used; subgraphs see what is around them.
 
     Raises:
         InvalidModelError: names the value and the node.
     """
-    defined = {value.name for value in graph.input}
-    defined |= {tensor.name for tensor in graph.initializer}
-    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
+    _check_names(graph, set())
+
+
+def _check_names(graph: onnx.GraphProto, visible: set[str]) -> None:
+    """Check a graph around which the names in `visible` are defined; they are the same afterwards."""
+    defined: set[str] = set()
+    dense, sparse = (one.name for one in graph.initializer), (one.values.name for one in graph.sparse_initializer)
+    for name in (*dense, *sparse):
+        if name in defined:
+            raise InvalidModelError(f"initializer {name!r} is defined twice")
+        defined.add(name)
+    defined |= {value.name for value in graph.input}
     for index, node in enumerate(graph.node):
         for name in filter(None, node.output):
             if name in defined:
                 raise InvalidModelError(f"{_label(node, index)} defines {name!r}, which is defined before")
             defined.add(name)
-    known = defined | outer
+    own = defined - visible
+    visible |= own
     for index, node in enumerate(graph.node):
         for name in filter(None, node.input):
-            if name not in known:
+            if name not in visible:
                 raise InvalidModelError(f"{_label(node, index)} reads {name!r}, which nothing defines")
         for subgraph in _subgraphs(node):
-            check_names(subgraph, known)
+            _check_names(subgraph, visible)
     for value in graph.output:
-        if value.name not in known:
+        if value.name not in visible:
             raise InvalidModelError(f"output {value.name!r} is defined by nothing")
+    visible -= own
+
+
+def check_inputs(model: onnx_ir.Model) -> None:
+    """Check that inputs have names, each its own.
+
+    Raises:
+        InvalidModelError: one has not.
+    """
+    names: set[str] = set()
+    for index, value in enumerate(model.graph.inputs):
+        if not value.name:
+            raise InvalidModelError(f"input {index} has no name")
+        if value.name in names:
+            raise InvalidModelError(f"input {value.name!r} is defined twice")
+        names.add(value.name)
 
 
 def _label(node: onnx.NodeProto, index: int) -> str:

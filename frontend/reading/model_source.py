@@ -8,11 +8,18 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx_ir.passes.common import InlinePass
 
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line, reading
 from redpebble.frontend.reading.external_files import files_of, set_folder
+from redpebble.frontend.reading.function_calls import MOST_NODES, call_tree
 from redpebble.frontend.reading.held_tensors import put_attributes_in_place
 from redpebble.frontend.reading.map_types import remember_map_types, without_map_types
-from redpebble.frontend.reading.model_checks import check_names, check_order, check_tensors, check_versions
+from redpebble.frontend.reading.model_checks import (
+    check_inputs,
+    check_names,
+    check_order,
+    check_tensors,
+    check_versions,
+)
 from redpebble.frontend.reading.model_file import read_file
 from redpebble.frontend.reading.sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
 
@@ -30,8 +37,9 @@ def read_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
         InvalidModelError: the source is unreadable, or the model contradicts itself.
         UnsupportedModelError: its versions are not covered.
     """
-    model = _read(source, any_version=any_version)
-    put_attributes_in_place(model)
+    with reading():
+        model = _read(source, any_version=any_version)
+        put_attributes_in_place(model)
     return model
 
 
@@ -41,7 +49,8 @@ def external_files(path: Path) -> list[str]:
     Raises:
         ModelError: as `read_model`.
     """
-    return files_of(_read(path, any_version=True))
+    with reading():
+        return files_of(_read(path, any_version=True))
 
 
 def _read(source: Source, *, any_version: bool) -> onnx_ir.Model:
@@ -53,6 +62,8 @@ def _read(source: Source, *, any_version: bool) -> onnx_ir.Model:
     if "ai.onnx" in opsets:
         # the long name of the domain whose other name is empty
         opsets[""] = opsets.pop("ai.onnx")
+    check_inputs(model)
+    call_tree(model)
     check_order(model)
     check_tensors(model)
     return model
@@ -106,13 +117,14 @@ def inline_functions(model: onnx_ir.Model) -> None:
 
     Raises:
         InvalidModelError: functions call each other in a circle.
-        UnsupportedModelError: a function needs another operator set than the model.
+        UnsupportedModelError: a function needs another operator set than the model, or there are too many calls.
     """
     if not model.functions:
         return
+    count = call_tree(model).node_count
+    if count > MOST_NODES:
+        raise UnsupportedModelError(f"model-local functions make {count} nodes, accepted are {MOST_NODES}")
     try:
         InlinePass()(model)
-    except onnx_ir.passes.PreconditionError as error:
-        raise InvalidModelError(f"model-local functions call each other in a circle: {first_line(error)}") from error
     except (ValueError, onnx_ir.passes.PassError) as error:
         raise UnsupportedModelError(f"a model-local function cannot be written out: {first_line(error)}") from error

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from redpebble.frontend.errors import InvalidModelError, first_line
+from redpebble.frontend.limits import check_made
 from redpebble.frontend.reading.external_files import check_file, remember_files
 from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor, check_places
 
@@ -124,6 +125,7 @@ def _dense(sparse: onnx.SparseTensorProto, folder: str, files: list[str]) -> onn
         values, indices = (part.numpy() for part in parts)
         places = _places(indices, shape)
         check_places(places, len(values), shape)
+        check_made(name, shape, values.itemsize, values.nbytes)
         dense = np.zeros(shape, dtype=values.dtype)
     except (ValueError, TypeError, OSError) as error:
         raise InvalidModelError(f"sparse tensor {name}: {first_line(error)}") from error

@@ -27,9 +27,13 @@ from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.semantics.interpreter import evaluate
+from redpebble.dialect.tensors import shape_of, size_of
 
 MOST_DENSE: Final = 1 << 24
 """Values of a sparse weight, zeros included, up to which it is worth making dense once."""
+
+MOST_MADE: Final = 1 << 28
+"""Values of a constant that is made: two vectors of a small file have an outer product that fills the memory."""
 
 
 class FoldConstants(ModulePass):
@@ -51,6 +55,8 @@ def _fold(op: Operation) -> None:
         return
     weights = [operand.owner.weight for operand in op.operands if isinstance(operand.owner, SparseConstantOp)]
     if any(weight.shape[0] * weight.shape[1] > MOST_DENSE for weight in weights):
+        return
+    if any(size_of(shape_of(result)) > MOST_MADE for result in op.results):
         return
     arrays = [constant_array(operand) for operand in op.operands]
     results = evaluate(op, tuple(array for array in arrays if array is not None), np.float32)

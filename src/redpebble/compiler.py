@@ -20,7 +20,7 @@ from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
-from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.errors import UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
@@ -110,7 +110,8 @@ def native_code(
         LOG.info("%s came from the cache, %s", _name(source), folder)
     else:
         begun = time.perf_counter()
-        artefact = machine_code(build(source, tuned), cpu)
+        with within_limits():
+            artefact = machine_code(build(source, tuned), cpu)
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and key:
             store(folder, key, artefact)
@@ -198,6 +199,11 @@ def optimized(source: Source, options: Options) -> Optimized:
         ValueError: a pass to be skipped does not exist.
     """
     check_skipped(options)
+    with within_limits():
+        return _optimized(source, options)
+
+
+def _optimized(source: Source, options: Options) -> Optimized:
     try:
         imported = import_model(source, foreign="keep", whole=frozenset() if options.sparse_networks else None)
     except UnsupportedModelError as error:

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
+from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Goal, Options
 from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
@@ -159,8 +160,9 @@ def build(
     """
     options = options or Options()
     passes_of(options, until=until)  # what is wrong with the options is said before a large model is read
-    module = import_model(source, foreign=foreign).module
-    run_stages(module, options, until=until)
+    with within_limits():
+        module = import_model(source, foreign=foreign).module
+        run_stages(module, options, until=until)
     return module
 
 

@@ -1,0 +1,47 @@
+"""What a model may ask for beyond the bytes that it holds: a file of a hundred bytes must not fill the memory."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from redpebble.frontend.errors import UnsupportedModelError
+
+MADE_BYTES: Final = 1 << 30
+"""Bytes that may be made of nothing: by constant folding in all, or as the zeros of one sparse tensor."""
+
+GROWTH: Final = 16
+"""Bytes that may be made of each byte that the model holds, beside `MADE_BYTES`."""
+
+WIDEST: Final = 1 << 26
+"""Rows and columns of a sparse matrix, each of which takes some bytes however few entries it has."""
+
+MOST_ENTRIES: Final = 1 << 26
+"""Entries of a sparse matrix that are computed from fewer."""
+
+
+def allowance(held: int) -> int:
+    """Return the bytes that may be made of `held` bytes."""
+    return MADE_BYTES + GROWTH * held
+
+
+def check_made(name: str, shape: Sequence[int], item_bytes: int, held: int) -> None:
+    """Check the size of a tensor that is written out from `held` bytes.
+
+    Raises:
+        UnsupportedModelError: it is more than they allow.
+    """
+    size = prod(shape) * item_bytes
+    if size > allowance(held):
+        raise UnsupportedModelError(
+            f"sparse tensor {name}: {size} bytes with its zeros, accepted are {allowance(held)} for the {held} it holds"
+        )
+
+
+def check_width(name: str, shape: Sequence[int]) -> None:
+    """Check the shape of a sparse matrix.
+
+    Raises:
+        UnsupportedModelError: it has too many rows or columns.
+    """
+    if max(shape, default=0) > WIDEST:
+        raise UnsupportedModelError(f"sparse tensor {name}: shape {list(shape)}, accepted are sizes up to {WIDEST}")
