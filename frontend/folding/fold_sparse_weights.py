@@ -60,7 +60,8 @@ class _Query:
     @property
     def depth(self) -> int:
         """Return how many operators the entries of the inputs took."""
-        return max((self._known[value].depth for value in self.node.inputs if value in self._known), default=0)
+        known = (self._known.get(value) for value in self.node.inputs if value is not None)
+        return max((value.depth for value in known if value is not None), default=0)
 
     def sparse(self, index: int) -> SparseValue | None:
         """Return an input that is mostly zeros."""
