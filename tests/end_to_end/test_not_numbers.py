@@ -17,6 +17,8 @@ from tests.support.lowering_modules import each_target
 
 SPECIAL = (np.nan, np.inf, -np.inf)
 
+LARGER = (((128, 256), 0.7), ((96, 96), 0.97))
+
 ACTIVATIONS: dict[str, dict[str, Any]] = {
     "Relu": {},
     "LeakyRelu": {"alpha": 0.1},
@@ -112,3 +114,30 @@ def test_activations_of_what_is_no_number_agree(target: CpuTarget) -> None:
     x = np.zeros((9, 5), dtype=np.float32)
     x[np.arange(9), 2] = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 200.0, -200.0, 3e38)
     assert_agrees(model(nodes, 5, []), x, target)
+
+
+@each_target
+@pytest.mark.parametrize(
+    "shape, zeros", [((64, 64), 0.8), *(pytest.param(*one, marks=pytest.mark.slow) for one in LARGER)]
+)
+def test_an_input_that_is_no_number_gives_pruned_outputs_their_value_or_nan(
+    shape: tuple[int, int], zeros: float, target: CpuTarget
+) -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal(shape).astype(np.float32) * (rng.random(shape) >= zeros)
+    network = redpebble.compile(perceptron([weight, np.zeros(shape[1], np.float32)]), target=target, cache=False)
+    for batch in (1, 2, 5, 8, 16, 33, 64):
+        x = rng.standard_normal((batch, shape[0])).astype(np.float32)
+        row, column = batch // 2, int(rng.integers(shape[0]))
+        without = x.astype(np.float64)
+        without[row, column] = 0
+        expected = (without @ weight).astype(np.float32)
+        x[row, column] = SPECIAL[batch % len(SPECIAL)]
+        (found,) = network.run(None, {"x": x})
+        kept = weight[column] != 0
+        # zeros that fill up a kernel's rows meet the same input
+        assert_close([np.where(np.isnan(found[row]), expected[row], found[row])[~kept]], [expected[row, ~kept]])
+        right = x[row, column] * weight[column, kept]
+        assert np.all(np.isnan(found[row, kept]) | (found[row, kept] == right))
+        others = np.arange(batch) != row
+        assert_close([found[others]], [expected[others]])
