@@ -135,9 +135,10 @@ class _Translation:
         """
         ops, name = conversion.ops, conversion.node.name or ""
         moves = len(ops) > 1 and any(isinstance(op, MOVING) and not _keeps_features(op) for op in ops)
-        if not self._keep_foreign or conversion.replaced or not moves:
+        if not self._keep_foreign or not moves:
             return
-        if self._whole is None or name in self._whole or not name or not _has_sparse_layer(ops):
+        can_gain = bool(conversion.replaced) or _has_sparse_layer(ops)
+        if self._whole is None or name in self._whole or not name or not can_gain:
             raise NotCovered("becomes several ops that move values")
         self._expanded.add(name)
 
@@ -157,10 +158,12 @@ class _Translation:
     def _keep(self, position: int, node: onnx_ir.Node, *, is_shape_value: bool) -> None:
         """Leave the node as it is."""
         reads: dict[str, SSAValue] = {}
+        # a shape is known before a layer runs: what it is used for, a mask, say, does not wait for the layer
+        is_shape = node.op_type == "Shape" and node.domain == ""
         for value in values_read(node):
             operand = None if is_constant(value, self._model.ir_version) else self._scope.value_of(value)
             if operand is not None:
-                reads[value.name or ""] = operand
+                reads[value.name or ""] = self._scope.first_of_shape(operand) if is_shape else operand
         inferred = [
             self._inferred.get(output.name or "", Inferred(output.type, output.shape)) for output in node.outputs
         ]

@@ -11,6 +11,7 @@ The last product becomes `pebble.attention` on heads that lie side by side. The 
 exporter, and canonicalization drops both.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -197,10 +198,33 @@ class _Reader:
         return _Scaled("Mul", right, number) if number is not None and node.op_type == "Mul" else None
 
     def _number(self, value: onnx_ir.Value) -> float | None:
-        """Return the only number of a float constant that widens nothing, else None."""
+        """Return the only number of a float constant that widens nothing, or one that follows from sizes, else None."""
         array = self.conversion.scope.constant_of(value)
-        single = array is not None and array.dtype == np.float32 and array.size == 1 and array.ndim <= 1
-        return float(array.reshape(-1)[0]) if array is not None and single else None
+        if array is not None:
+            single = array.dtype == np.float32 and array.size == 1 and array.ndim <= 1
+            return float(array.reshape(-1)[0]) if single else None
+        node = value.producer()
+        if node is None or node.domain != "" or None in node.inputs:
+            return None
+        operands = [operand for operand in node.inputs if operand is not None]
+        if node.op_type == "Cast":
+            to_float = node.attributes.get_int("to", 0) == onnx_ir.DataType.FLOAT
+            return (self._size(operands[0]) or self._number(operands[0])) if to_float else None
+        numbers = [self._number(operand) for operand in operands] if node.op_type in ("Sqrt", "Div") else []
+        match numbers:
+            case [float() as number] if number >= 0.0:
+                return math.sqrt(number)
+            case [float() as number, float() as divisor] if divisor != 0.0:
+                return number / divisor
+            case _:
+                return None
+
+    def _size(self, value: onnx_ir.Value) -> float | None:
+        """Return an integer that follows from sizes and is the same in every call, else None."""
+        known = self.conversion.scope.shape_value_of(value)
+        if known is None or len(known.sizes) != 1 or not is_known(known.sizes[0]):
+            return None
+        return float(known.sizes[0].coefficient)
 
 
 @dataclass(frozen=True)

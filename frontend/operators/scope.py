@@ -105,6 +105,14 @@ class ValueScope:
         array = None if self.sparse_matrix_of(value) is not None else self.constant_of(value)
         return self._shape_values.get(value) if array is None else shape_value_of_constant(array)
 
+    def first_of_shape(self, value: SSAValue) -> SSAValue:
+        """Return the value that was defined first of those that have the sizes of an f32 tensor."""
+        if not is_f32_tensor(value.type):
+            return value
+        sizes = self._sizes[value]
+        tensors = (other for other in self._values.values() if is_f32_tensor(other.type))
+        return next((other for other in tensors if self._sizes[other] == sizes), value)
+
     def declared_sizes(self, value: onnx_ir.Value) -> SymbolicShape | None:
         """Return the sizes that the model states, where they are to be trusted."""
         return self.named_sizes(value.shape) if self._trust_declarations else None

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from redpebble.compiler import native_code
+from redpebble.compiler import extracted, native_code
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.foundation.atomic_files import replacing
@@ -38,7 +38,6 @@ from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
 from redpebble.ort.provider.graph import Boundary
 from redpebble.ort.provider.host import ProviderHost, provider_host
 from redpebble.ort.provider.networks import Planned
-from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -63,7 +62,7 @@ class SparseNetworkCompiler:
     def networks(self, model: onnx_ir.Model) -> list[Boundary]:
         """Return inputs and outputs of the networks that are predicted to gain; none of a model that is not read."""
         try:
-            return boundaries_of(build(model, Options("optimize"), until="extract", foreign="keep"))
+            return boundaries_of(extracted(model, Options("optimize")).imported.module)
         except ModelError:
             return []
 

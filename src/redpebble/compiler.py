@@ -3,13 +3,15 @@
 import os
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
+from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -21,7 +23,7 @@ from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
 from redpebble.frontend.errors import UnsupportedModelError, within_limits
-from redpebble.frontend.import_model import Source, import_model
+from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
@@ -205,21 +207,14 @@ def optimized(source: Source, options: Options) -> Optimized:
 
 def _optimized(source: Source, options: Options) -> Optimized:
     try:
-        imported = import_model(source, foreign="keep", whole=frozenset() if options.sparse_networks else None)
+        imported, before, obstacle = extracted(source, options, network_obstacle)
     except UnsupportedModelError as error:
         if not options.sparse_networks:
             raise
         # whatever onnxruntime runs is accepted, and no slower afterwards
         return Optimized(read_model(source, any_version=True), obstacle=str(error))
-    obstacle = network_obstacle(imported.model) if options.sparse_networks else ""
+    module = imported.module
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
-    module, before = imported.module, imported.module.clone()
-    run_stages(module, options, until="extract")
-    if wasted := imported.expanded - _layers_in_networks(module):
-        # values would be moved to and fro for layers that stay with the runtime
-        imported = import_model(source, foreign="keep", whole=wasted)
-        module, before = imported.module, imported.module.clone()
-        run_stages(module, options, until="extract")
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
@@ -238,6 +233,38 @@ def _optimized(source: Source, options: Options) -> Optimized:
     )
 
 
-def _layers_in_networks(module: ModuleOp) -> set[str]:
+class Extracted(NamedTuple):
+    """A model up to its sparse networks, and the module as it was imported."""
+
+    imported: Imported
+    before: ModuleOp
+    obstacle: str
+    """Why there are no sparse networks though they were asked for; empty otherwise."""
+
+
+def extracted(
+    source: Source, options: Options, obstacle_of: Callable[[onnx_ir.Model], str] = lambda _: ""
+) -> Extracted:
+    """Return a model after the stages up to the one that extracts sparse networks.
+
+    A node that becomes several ops, whose values would be moved to and fro, does so inside of networks alone.
+
+    Raises:
+        ModelError: the model is unreadable, or of versions that are not covered.
+    """
+    whole = frozenset[str]()
+    while True:
+        imported = import_model(source, foreign="keep", whole=whole if options.sparse_networks else None)
+        obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
+        module, before = imported.module, imported.module.clone()
+        run_stages(module, replace(options, sparse_networks=options.sparse_networks and not obstacle), until="extract")
+        wasted = imported.expanded - _nodes_in_networks(module)
+        if not wasted:
+            return Extracted(imported, before, obstacle)
+        whole |= wasted
+
+
+def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
-    return {node_name(op) for network in networks for op in network.walk() if isinstance(op, LinearOp)}
+    ops = (op for network in networks for op in network.walk())
+    return {node_name(op) for op in ops if isinstance(op, LinearOp | AttentionOp)}

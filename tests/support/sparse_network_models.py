@@ -31,7 +31,7 @@ def prefer_sparse_kernels(module: ModuleOp) -> None:
 
 def with_networks(source: Source) -> ir.Model:
     """Return the model as `optimize` would leave it for onnxruntime if every sparse layer gained."""
-    imported = import_model(source, foreign="keep")
+    imported = import_model(source, foreign="keep", whole=frozenset())
     run_stages(imported.module, Options("optimize"), until="choose")
     prefer_sparse_kernels(imported.module)
     if not network_obstacle(imported.model):
