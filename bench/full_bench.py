@@ -38,7 +38,7 @@ GRID_SECONDS: Final = 0.06
 
 @dataclass(frozen=True)
 class Haste:
-    """How many times shorter than usual each case is measured, by which clock, and on which numbers of threads."""
+    """The factor by which each case is shorter than usual, its clock, and its numbers of threads."""
 
     hurry: float = 1.0
     clock: Callable[[], float] = time.perf_counter

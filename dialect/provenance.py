@@ -1,4 +1,4 @@
-"""Where an op comes from: the names of the ONNX node and values it stands for, kept for reports, errors and ONNX out.
+"""Origins of ops: the names of the ONNX node and values they stand for, kept for reports, errors and ONNX out.
 
 They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`.
 """

@@ -31,7 +31,7 @@ DENSE_TENSOR: Final = cast(
     "AttrConstraint[F32Tensor]",
     ParamAttrConstraint.get(TensorType, AnyAttr(), BaseAttr(Float32Type), BaseAttr(NoneAttr)),
 )
-"""What ops take and give: f32 tensors without an encoding; only a weight may be sparse."""
+"""The type of operands and results: f32 tensors without an encoding; only a weight may be sparse."""
 
 
 @irdl_attr_definition

@@ -1,4 +1,4 @@
-"""What can be wrong with parts, and with the ranks that run them."""
+"""Errors of parts, and of the ranks that run them."""
 
 from redpebble.foundation.errors import RedpebbleError
 

@@ -1,4 +1,4 @@
-"""From the `pebble` dialect back to a standard ONNX model: the IR says which nodes there are, the original all else."""
+"""A standard ONNX model from the `pebble` dialect: the IR says which nodes there are, the original all else."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a node reads, the values that its subgraphs capture included."""
+"""Values that a node reads, those that its subgraphs capture included."""
 
 from collections.abc import Iterator, Mapping
 

@@ -104,7 +104,7 @@ class Original:
 
     @cached_property
     def small_constants(self) -> dict[tuple[str, tuple[int, ...], bytes], str]:
-        """What small constants hold -> the name of the first one that does."""
+        """Small constants: their content -> the name of the first one that holds it."""
         found: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         for name, value in self.values.items():
             if value.const_value is not None and value.const_value.size > SHARED_SIZE:

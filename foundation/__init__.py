@@ -1,1 +1,1 @@
-"""What every layer may use: the tree of errors, files written whole."""
+"""Foundation of every layer: the tree of errors, files written whole."""

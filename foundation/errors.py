@@ -20,4 +20,4 @@ itself and `PassFailedException` for a pass that cannot do what its options ask.
 
 
 class RedpebbleError(Exception):
-    """What every error of redpebble's own is."""
+    """The parent of every error of redpebble's own."""

@@ -1,4 +1,4 @@
-"""From an ONNX model to a module of the `pebble` dialect: the page to read first in this folder.
+"""Import of an ONNX model as a module of the `pebble` dialect: the page to read first in this folder.
 
 ```
 read_model          any source, checked                                   reading/model_source.py, model_checks.py

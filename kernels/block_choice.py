@@ -24,11 +24,11 @@ AMONG_FASTEST: Final = 1.1
 """Times the least of a width: so long a family may take there to count."""
 
 WORTHWHILE: Final = 1.06
-"""What has to be gained over all widths: predicted ratios of two numbers of blocks are wrong by about as much. On 49
+"""Least gain over all widths: predicted ratios of two numbers of blocks are wrong by about as much. On 49
 random layers the usual number was measured to be within 2 % of the best one on average."""
 
 NO_LOSS: Final = 0.99
-"""What may be lost at one of them."""
+"""Least ratio at one width: the loss that is accepted there."""
 
 
 class BlockPrice(NamedTuple):

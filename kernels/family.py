@@ -87,7 +87,7 @@ class KernelFamily:
     share: int = SHARE
     """Outputs in a thread's share of a layer are multiples of this."""
     block_rule: BlockRule | None = None
-    """How it cuts inputs into blocks, if it does."""
+    """The rule by which it cuts inputs into blocks, if it does."""
     far_features: Callable[[LayerWithPattern, float], float] = features_in_turn
     """The features of x and y that a cache for so many of them does not deliver."""
 

@@ -1,4 +1,4 @@
-"""How many blocks kernels cut the inputs of a layer into: the usual number, and others that may be better.
+"""Numbers of blocks that kernels cut the inputs of a layer into: the usual one, and others that may be better.
 
 More blocks have fewer rows of x, which the first-level cache delivers; but each row of outputs reads and writes its
 sums once for each block in which it has connections.
@@ -14,7 +14,7 @@ FACTORS: Final = (0.25, 0.5, 0.75, 1.5, 2.0)
 
 
 class BlockRule(NamedTuple):
-    """How a family cuts inputs into blocks: enough for some connections of a row in each, within bounds.
+    """The rule by which a family cuts inputs into blocks: some connections of a row in each, within bounds.
 
     most_in_piece are the connections that a row has in a block before a second piece of it begins.
     """

@@ -1,4 +1,4 @@
-"""How many reads a cache of some rows does not deliver, from the order in which rows are read: no simulation.
+"""Reads that a cache of some rows does not deliver, from the order in which rows are read: no simulation.
 
 A window of t reads meets a row at a read whose row was not met in the window before; a read that comes g reads after
 the last one of its row is such for min(g, t) of the windows that hold it, so a window meets (sum of min(g, t)) / n rows

@@ -13,7 +13,7 @@ DEFAULT_PRICES: Final = next(iter(PRICES))
 
 @dataclass(frozen=True)
 class Machine:
-    """What a CPU does differently from others: its vectors, its caches, and how fast each kernel family is on it.
+    """Properties of a CPU: its vectors, its caches, and its speed with each kernel family.
 
     The defaults are a server's.
     """

@@ -27,7 +27,7 @@ MANY_BYTES = 1 << 23
 """Size of weights and offsets from which they are fetched ahead: the last-level cache has to deliver them."""
 
 RECORDS_AHEAD = 4
-"""How many groups ahead rows of y are fetched; so many records after the last one may be read."""
+"""Distance in groups at which rows of y are prefetched; so many records after the last one may be read."""
 
 Indices = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def block_borders(inputs: int, blocks: int | None) -> Indices:
 
 
 class PackedBlocks(NamedTuple):
-    """What the kernel reads; what belongs to a group of R rows is in the order of the groups, row after row."""
+    """Packed connections; what belongs to a group of R rows is in the order of the groups, row after row."""
 
     blocks: NDArray[np.uint32]
     """[blocks + 1, 2]: groups, and offset of the first input; a block without groups ends the list."""

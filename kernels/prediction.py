@@ -1,4 +1,4 @@
-"""What a linear layer costs on a tile of batch columns, for each kernel family and on a given machine.
+"""Predicted time of a linear layer on a tile of batch columns, for each kernel family and on a given machine.
 
 `time = (core^2 + far^2)^(1/2)`: core is the time of the instructions where the second-level cache holds all that is
 read, a sum of units of work at a price each; far is the time of weights that come from farther away. A stream overlaps

@@ -1,4 +1,4 @@
-"""What a tile costs beside the kernels of its layers: transposition, reductions, and threads that share it.
+"""Costs of a tile beside the kernels of its layers: transposition, reductions, and threads that share it.
 
 The costs of threads were measured on two cores whose second-level caches are their own.
 """

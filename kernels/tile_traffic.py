@@ -21,7 +21,7 @@ NEURON_NS: Final = 4.0
 
 
 class TileTraffic(NamedTuple):
-    """What a schedule moves for a tile: connections, and bytes from beyond the first- and the second-level cache."""
+    """Traffic of a schedule for a tile: connections, and bytes from beyond the first- and the second-level cache."""
 
     connections: int
     near_bytes: float

@@ -104,7 +104,7 @@ class Tile(NamedTuple):
 
     @property
     def passes(self) -> int:
-        """How often weights are read: once for each four vectors of columns."""
+        """Number of reads of each weight: one for each four vectors of columns."""
         return max(1, -(-self.width // (4 * self.lanes)))
 
     def passes_of(self, vectors: int) -> int:

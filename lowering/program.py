@@ -1,4 +1,4 @@
-"""What lowering hands to the runtime: code, packed constants, and how the sizes of a call follow from its inputs."""
+"""The program that lowering hands to the runtime: code, packed constants, sizes of a call from its inputs."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class TileTime:
 
 @dataclass(frozen=True)
 class TiledRows:
-    """How a step cuts its rows into tiles; `times` are of ascending widths.
+    """Tiles that a step cuts its rows into; `times` are of ascending widths.
 
     Tiles of the widest width are made while its least rows are left, then those of the next one. What a row becomes is
     the same bits in all tiles of at least `same_from` columns.

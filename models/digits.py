@@ -66,7 +66,7 @@ def compact_digits() -> ir.Model:
 
 
 def digits_record() -> dict[str, Any]:
-    """What is known of the committed model, as in `digits.json`.
+    """Facts of the committed model, as in `digits.json`.
 
     Raises:
         ValueError: the committed model is not the one the record speaks of.

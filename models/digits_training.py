@@ -47,7 +47,7 @@ WIDTHS: Final = (64, 1024, 1024, 10)
 
 @dataclass(frozen=True)
 class Training:
-    """How to train; `shifted` is how often to move an image, `sparsity` the share of zeros at the end."""
+    """Settings of training; `shifted` is how often to move an image, `sparsity` the share of zeros at the end."""
 
     seed: int = 0
     dense_epochs: int = 30

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 IR_VERSION: Final = 10
-"""What onnxruntime reads since 1.18; what the current onnx package writes by default is refused by onnxruntime 1.31."""
+"""Version of the ONNX IR, read by onnxruntime since 1.18; 1.31 refuses what the onnx package writes by default."""
 
 OPSET: Final = 21
 

@@ -1,4 +1,4 @@
-"""What a recipe of the zoo is, and the text form of one: `ffnn(depth=4, width=500, density=0.1)`.
+"""Recipes of the zoo, and the text form of one: `ffnn(depth=4, width=500, density=0.1)`.
 
 A recipe is a frozen dataclass: its fields are the parameters with their defaults, the first line of its docstring is
 the summary, and values are checked when it is made.
@@ -30,7 +30,7 @@ class ModelRecipe(Protocol):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What `redpebble zoo --list` shows of a recipe: parameters are name -> default."""
+    """Description of a recipe by `redpebble zoo --list`: parameters are name -> default."""
 
     name: str
     summary: str

@@ -37,7 +37,7 @@ MOST_BYTES: Final = 1 << 28
 """Bytes of a node's network, which holds no weights."""
 
 OPTIONS: Final = "sparse network"
-"""What sets the code of a node apart in the cache from that of a model."""
+"""The salt that sets the code of a node apart in the cache from that of a model."""
 
 
 def network_model(op_type: str, attributes: Attributes, constants: Constants) -> onnx.ModelProto:

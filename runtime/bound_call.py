@@ -35,9 +35,9 @@ class BoundCall:
         self._native = call.native
         self._zeroed = tuple(zeroed)
         self.inputs = tuple(inputs)
-        """In the order of `Network.get_inputs`."""
+        """Inputs in the order of `Network.get_inputs`."""
         self.outputs = list(outputs)
-        """In the order of `Network.get_outputs`."""
+        """Outputs in the order of `Network.get_outputs`."""
 
     def run(self) -> list[Floats]:
         """Compute the outputs, and return the arrays that hold them."""

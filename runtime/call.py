@@ -28,7 +28,7 @@ class Call:
     splits: NDArray[np.int64]
     """[steps, words of `Split`]: how each step is given to threads."""
     owned: tuple[object, ...]
-    """What addresses point to; the network, which a call needs, may be gone."""
+    """Owners of the memory that addresses point to; the network, which a call needs, may be gone."""
 
 
 def new_call(network: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPool | None) -> Call:

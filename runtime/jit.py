@@ -1,4 +1,4 @@
-"""From LLVM IR to callable machine code in this process."""
+"""JIT: callable machine code in this process from LLVM IR."""
 
 import ctypes
 import itertools

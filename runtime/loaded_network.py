@@ -14,7 +14,7 @@ from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
 
 @dataclass(frozen=True)
 class LoadedNetwork:
-    """What calls work with, for as long as they live."""
+    """Resources of calls, for as long as they live."""
 
     program: Program
     """The program, with the packed weights that the code reads."""

@@ -60,7 +60,7 @@ class Network:
 
     @property
     def report(self) -> Report:
-        """What was chosen for each layer, and why; and what was tried for all of them together."""
+        """Choices for each layer, with reasons; and what was tried for all of them together."""
         return self.program.report
 
     def get_inputs(self) -> list[NodeArg]:

@@ -1,4 +1,4 @@
-"""How many threads there are to run code on."""
+"""Number of threads to run code on."""
 
 import operator
 import os

@@ -14,7 +14,7 @@ CONNECTION_BYTES: Final = 6
 
 
 class CsrPattern(NamedTuple, Generic[Index_co]):
-    """Where a matrix [rows, columns] has entries: in row n the columns `indices[pointers[n] : pointers[n + 1]]`.
+    """Positions of the entries of a matrix [rows, columns]: row n has columns `indices[pointers[n] : pointers[n + 1]]`.
 
     The pattern of a layer has a row for each output and a column for each input. Compiled loops take it as it is.
     """
@@ -124,7 +124,7 @@ class CscMatrix(NamedTuple):
 
     @property
     def pattern(self) -> CsrPattern:
-        """Where the entries are: the same arrays, read as rows of outputs [outputs, inputs]."""
+        """The pattern of the entries: the same arrays, read as rows of outputs [outputs, inputs]."""
         return CsrPattern(self.pointers, self.rows, self.shape[0])
 
     @property

@@ -17,7 +17,7 @@ NEIGHBOURS = 16
 
 
 class Matrix(Protocol):
-    """What is needed of a weight matrix, [inputs, outputs]: numpy arrays and scipy sparse matrices have it."""
+    """Weight matrix, [inputs, outputs]: the methods needed of it, which numpy arrays and scipy sparse matrices have."""
 
     @property
     def shape(self) -> tuple[Any, ...]:

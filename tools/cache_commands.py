@@ -1,4 +1,4 @@
-"""What is kept on disk: compiled networks, and what was measured of this machine."""
+"""The commands of the cache: compiled networks, and what was measured of this machine."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Why an engine is left out; each message is one line."""
+"""Errors that leave an engine out of a benchmark; each message is one line."""
 
 from redpebble.foundation.errors import RedpebbleError
 

@@ -80,7 +80,7 @@ def _counts(number: int) -> tuple[int, NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """What was measured on one machine with vectors of `lanes` floats."""
+    """Measured rows of one machine with vectors of `lanes` floats."""
 
     name: str
     lanes: int
@@ -90,7 +90,7 @@ class MeasuredMachine:
 
     @property
     def file(self) -> Path:
-        """Where its rows stand."""
+        """The file of the rows."""
         return DATA / f"{self.name}-{self.lanes}.csv"
 
     def text(self) -> str:

@@ -18,7 +18,7 @@ from redpebble.verification.oracle import Oracle
 Feeds = Mapping[str, NDArray[Any]]
 ModelPath = str | os.PathLike[str]
 Loaded = Callable[[Feeds, int], Call]
-"""From inputs and a number of threads to a call that returns the outputs."""
+"""A function from inputs and a number of threads to a call that returns the outputs."""
 
 
 class Engine(Protocol):
@@ -26,7 +26,7 @@ class Engine(Protocol):
 
     @property
     def settle_seconds(self) -> float:
-        """How long its threads go on spinning after a call, at most."""
+        """The longest time for which an engine's threads go on spinning after a call."""
         ...
 
     def load(self, model: ModelPath) -> Loaded:

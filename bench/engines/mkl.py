@@ -22,7 +22,7 @@ from redpebble.runtime.memory import address_of, aligned_copy
 Floats = NDArray[np.float32]
 
 EXPECTED_CALLS: Final = 1000
-"""What MKL is told of how often a matrix is used: enough for any preparation to pay."""
+"""The number of uses that MKL is told to expect of a matrix: enough for any preparation to pay."""
 
 GENERAL, LOWER, NON_UNIT = 20, 40, 50
 NON_TRANSPOSE, ROW_MAJOR = 10, 101

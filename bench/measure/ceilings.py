@@ -1,4 +1,4 @@
-"""What a machine's ports and caches can do at best: native loops that do nothing else."""
+"""Ceilings of a machine's ports and caches: native loops that do nothing else."""
 
 from typing import Final, NamedTuple
 

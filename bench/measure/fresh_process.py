@@ -1,4 +1,4 @@
-"""What a process that has done nothing else needs to compile a model: seconds, and memory that it keeps.
+"""Compilation in a fresh process: seconds, and the bytes of memory that it keeps.
 
 `python -m redpebble.bench.measure.fresh_process MODEL CACHE` prints a line of JSON. A tiny model is compiled first
 where memory is asked for (`--memory`), so that what the compiler and LLVM keep for themselves does not count.

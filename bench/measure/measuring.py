@@ -25,13 +25,13 @@ NO_SETTLING: Final[Mapping[Any, float]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to measure: for some seconds, but at least some rounds and at most some others."""
+    """The length of a measurement: some seconds, but at least some rounds and at most some others."""
 
     seconds: float = 1.0
     least_rounds: int = 7
     most_rounds: int = 2000
     clock: Callable[[], float] = time.perf_counter
-    """What times calls; `time.thread_time` leaves out what other programs take, and counts one thread only."""
+    """A clock in seconds; `time.thread_time` leaves out what other programs take, and counts one thread only."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < float("inf"):

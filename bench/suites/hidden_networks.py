@@ -20,7 +20,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 
 Indices = NDArray[np.int64]
 Reads = Callable[[int, int, np.random.Generator], Indices]
-"""What the neurons of a layer read: of (width, number of the layer, random numbers)."""
+"""A function of (width, number of the layer, random numbers) that returns the inputs of a layer's neurons."""
 
 
 def band(reach: int, count: int) -> Reads:

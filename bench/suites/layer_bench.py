@@ -41,7 +41,7 @@ Place = tuple[str, int]
 
 
 SLOW_PEER_SHAPE = (1024, 1024)
-"""Where scipy and torch are measured, too: they take ten times as long as the others."""
+"""The batches at which scipy and torch are measured, too: they take ten times as long as the others."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What is measured, and how long for each layer, batch and suite."""
+    """Layers, batches and engines to measure, and seconds for each layer, batch and suite."""
 
     layers: Sequence[RandomLayer] = field(default_factory=lambda: random_layers(SPARSITIES))
     batches: Sequence[int] = BATCHES

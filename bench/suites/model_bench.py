@@ -19,7 +19,7 @@ from redpebble.verification.feeds import inputs_for
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What is measured: batch sizes, numbers of threads, engines beside the baseline, and how long for each."""
+    """Batch sizes, numbers of threads and engines beside the baseline to measure, and seconds for each."""
 
     batches: Sequence[int] = (1, 32, 128)
     threads: Sequence[int] = (1,)

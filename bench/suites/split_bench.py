@@ -24,7 +24,7 @@ from redpebble.verification.oracle import Oracle
 DEPTH: Final = 4
 BATCHES: Final = (1, 32, 512)
 SECONDS: Final = 2.0
-"""For the networks of one batch, in turn."""
+"""Timings of the networks of one batch, in turn."""
 
 console = Console()
 

@@ -116,7 +116,7 @@ class StructuredLayer(RandomLayer):
 
 
 class Measured(NamedTuple):
-    """What was found in a case and how long that took, and the timings of kernels and calls by engine."""
+    """Facts found in a case, the time that took, and the timings of kernels and calls by engine."""
 
     found: tuple[str, ...]
     milliseconds: float

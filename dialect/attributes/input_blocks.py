@@ -1,4 +1,4 @@
-"""How many blocks kernels cut the inputs of a layer into, by the kernel family."""
+"""Numbers of blocks that kernels cut the inputs of a layer into, by the kernel family."""
 
 from collections.abc import Mapping, Sequence
 

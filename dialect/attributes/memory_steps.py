@@ -74,7 +74,7 @@ _ADD_TO: Final = STORE_ROW + 1
 
 @dataclass(frozen=True)
 class _Events:
-    """What happens to neurons, one entry a step and two for `CONNECT`: neuron by neuron, each in order of the steps.
+    """Events of neurons, one entry a step and two for `CONNECT`: neuron by neuron, each in order of the steps.
 
     What is *done* of a neuron are the connections that were added to it, and one more for its activation; of a neuron
     that is only a bias, what was done since it was loaded last.

@@ -14,7 +14,7 @@ from redpebble.dialect.attributes.latencies import TimesAttr
 
 
 class Sharing(NamedTuple):
-    """How threads share a tile: shares of its ops, and microseconds by width of one thread and of all of them."""
+    """Schedule of a tile on threads: shares of its ops, and microseconds by width of one thread and of all of them."""
 
     shares: int
     serial_us: Mapping[int, float]

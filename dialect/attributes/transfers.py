@@ -14,12 +14,12 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 POLICIES = ("min", "lru")
-"""How a value is chosen to leave fast memory: the one used again last, or the one not used for longest."""
+"""The eviction policy of fast memory: the value used again last leaves, or the one not used for longest."""
 
 
 @irdl_attr_definition
 class TransferCountAttr(ParametrizedAttribute):
-    """What one order transfers, and the digest of that order: on any other order the verifier refuses the count.
+    """Transfers of one order, and the digest of that order: on any other order the verifier refuses the count.
 
     ```mlir
     #pebble.transfer_count<memory = 4, policy = min, weight_reads = 3, bias_reads = 2, row_reads = 3, row_writes = 1,

@@ -32,7 +32,7 @@ class Heads(NamedTuple):
 
 
 class Weighting(NamedTuple):
-    """How scores become weights; see `AttentionOp`."""
+    """Steps from scores to weights; see `AttentionOp`."""
 
     scale: float
     causal: bool = False
@@ -112,7 +112,7 @@ class AttentionOp(IRDLOperation):
 
     @property
     def weighting(self) -> Weighting:
-        """How scores become weights."""
+        """Steps from scores to weights."""
         return Weighting(self.scale.value.data, self.causal is not None, self.nan_as_zero is not None)
 
     @property

@@ -24,7 +24,7 @@ Axes = tuple[str, ...]
 """The names of a value's axes."""
 
 LEADING = "..."
-"""In a pattern: all other axes, aligned at the last one and broadcast as numpy does."""
+"""Ellipsis of a pattern: all other axes, aligned at the last one and broadcast as numpy does."""
 
 
 class Join(NamedTuple):

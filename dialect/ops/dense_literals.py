@@ -1,4 +1,4 @@
-"""How dense floats stand in the text: as numbers where these read back bit by bit, else as the bytes in hexadecimal.
+"""Text of dense floats: numbers where these read back bit by bit, else the bytes in hexadecimal.
 
 xDSL prints NaN, infinities and long whole numbers as the hexadecimal number of their bits, and reads that as an
 integer; it prints zeros of both signs as one zero.

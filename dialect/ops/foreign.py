@@ -1,4 +1,4 @@
-"""What the dialect does not know: ONNX nodes that stay as they are, and the types of their values."""
+"""Foreign ops: ONNX nodes that the dialect does not know, as they are, and the types of their values."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

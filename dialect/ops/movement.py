@@ -28,7 +28,7 @@ from redpebble.dialect.ops.pattern_traits import MovementPatterns
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 
 INFERRED = -1
-"""In a reshape target: what is left over."""
+"""An inferred size of a reshape target: what is left over."""
 
 
 def copied(axis: int) -> int:

@@ -1,4 +1,4 @@
-"""Which rows of a batch come to nothing on their way through a tile, and where they are dropped.
+"""Dead rows of a tile: rows of a batch that have become zeros, and the layers after which they are dropped.
 
 A row of zeros stays one in a layer that makes zeros of the bias alone: its weights are finite, and its activation of
 each bias is 0. Where all layers from some place on are such, a row that is zero there is zero at the end.

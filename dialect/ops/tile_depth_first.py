@@ -1,4 +1,4 @@
-"""Which layers of a tile run depth first, neuron by neuron, instead of one after the other, and from which width."""
+"""Depth-first layers of a tile: they run neuron by neuron, not one after the other, from some width on."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ TRANSPOSED = ("transposed_inputs", "transposed_outputs")
 
 
 class GroupNumbers(NamedTuple):
-    """What is known of a group's tiles, by their width: microseconds predicted and measured, kilobytes from afar."""
+    """Facts of a group's tiles, by their width: microseconds predicted and measured, kilobytes from afar."""
 
     predicted: Mapping[int, float] = {}
     kilobytes: Mapping[int, float] = {}
@@ -52,7 +52,7 @@ class LayerGroupAttr(ParametrizedAttribute):
     kilobytes: TimesAttr
     measured: TimesAttr
     ends: ArrayAttr[StringAttr]
-    """Which of `TRANSPOSED` are so."""
+    """The members of `TRANSPOSED` that hold."""
     reason: StringAttr
     neuron_order: DepthFirstOrderAttr
 

@@ -1,4 +1,4 @@
-"""In tiles of which widths a layer runs, with which kernel, and what is known of it there: read from the IR."""
+"""Tile widths of a layer, the kernel of each, and its times and bytes there: read from the IR."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ DEPTH_FIRST: Final = "depth_first"
 
 @dataclass(frozen=True)
 class LayerNumbers:
-    """What is known of a layer by the width of its tiles, ascending: families, microseconds, and bytes that move."""
+    """Facts of a layer by the width of its tiles, ascending: families, microseconds, and bytes that move."""
 
     families: Mapping[int, str] = field(default_factory=dict[int, str])
     predicted: Mapping[int, float] = field(default_factory=dict[int, float])
@@ -30,7 +30,7 @@ class LayerNumbers:
     at_most: tuple[int, ...] = ()
     """Widths at which a layer's tiles are at most as many as rows would fill, and the numbers of a full one."""
     reason: str = ""
-    """Why the layer does not run by itself, or not for all rows."""
+    """The reason why the layer does not run by itself, or not for all rows."""
 
 
 def layer_numbers(module: ModuleOp) -> dict[LinearOp, LayerNumbers]:

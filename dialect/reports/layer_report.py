@@ -1,4 +1,4 @@
-"""What was chosen for each linear layer, and for all together, read from the IR: the lines of every report."""
+"""Choices for each linear layer, and for all together, read from the IR: the lines of every report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class LayerReport:
     fewest_writes: int | None
     most_writes: int | None
     structure: str
-    """What was found in its connections, a line for each fact; empty where that is nothing."""
+    """Structure found in its connections, a line for each fact; empty where that is nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Report(Sequence[LayerReport]):
     neuron_order: str = ""
     """The orders of hidden neurons that were tried, and what they are predicted to gain; empty where none was."""
     schedule_search: str = ""
-    """What the search of a schedule began with, what it found, and in how many proposals; empty where none was."""
+    """Search of a schedule: its first and its best costs, and its proposals; empty where none was."""
 
     @overload
     def __getitem__(self, index: int) -> LayerReport: ...

@@ -1,4 +1,4 @@
-"""What went into each sparse network, read from the IR: the lines of a report."""
+"""Members of each sparse network, read from the IR: the lines of a report."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which layers were split into groups, read from the IR: the lines of a report."""
+"""Layers that were split into groups, read from the IR: the lines of a report."""
 
 from dataclasses import dataclass
 from math import prod

@@ -1,4 +1,4 @@
-"""What `pebble.network` computes, on numpy arrays of any float dtype, depth by depth."""
+"""Reference of `pebble.network` on numpy arrays of any float dtype, depth by depth."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What each op of `pebble` computes, on numpy arrays of any float dtype."""
+"""References of the ops of `pebble`: results on numpy arrays of any float dtype."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -164,4 +164,4 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         GroupedLayersOp: _grouped_layers,
     }
 )
-"""What each op computes that has no body and is no constant."""
+"""References of the ops that have no body and are no constants, by op type."""

@@ -1,1 +1,1 @@
-"""What can be cut: rows, batch, owners of neurons."""
+"""Cuts of a graph: rows, batch, owners of neurons."""

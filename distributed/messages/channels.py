@@ -25,7 +25,7 @@ class SlotStep(NamedTuple):
 
 
 class TileShape(NamedTuple):
-    """How many blocks a tile has, and how many samples a block."""
+    """Number of blocks of a tile, and of samples of a block."""
 
     blocks: int
     width: int

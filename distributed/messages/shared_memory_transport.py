@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Win
 
 SHARED_MEMORY_FOLDER: Final = "/dev/shm"
-"""Where systems keep shared memory; a container may have little of it."""
+"""The folder of shared memory; a container may have little of it."""
 
 MOST_SHARE: Final = 0.5
 """The share of the free shared memory that inboxes may take."""
@@ -34,13 +34,13 @@ class Sender(NamedTuple):
 
 
 class MailboxOffsets(NamedTuple):
-    """Where mailboxes begin, in bytes from the start of an inbox."""
+    """First bytes of mailboxes, from the start of an inbox."""
 
     own_rank: int
     own: Mapping[Sender, int]
-    """In this rank's inbox."""
+    """Mailboxes in this rank's inbox."""
     others: Mapping[int, Mapping[int, int]]
-    """In those of others, by the rank that receives and the tag."""
+    """Mailboxes in the inboxes of others, by the rank that receives and the tag."""
 
 
 class SharedMemoryTransport:

@@ -58,7 +58,7 @@ class Incoming(Protocol):
 
 
 class Transport(Protocol):
-    """What messages travel by."""
+    """A transport of messages between ranks."""
 
     def outgoing(self, channel: Channel, /) -> Outgoing:
         """Open the end of a channel to another rank."""

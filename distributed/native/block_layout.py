@@ -1,4 +1,4 @@
-"""How values lie between the functions of a rank, and in messages: see `feature_blocks` and `block_rows`."""
+"""Layout of values between the functions of a rank, and in messages: see `feature_blocks` and `block_rows`."""
 
 from typing import Final
 

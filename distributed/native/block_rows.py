@@ -35,7 +35,7 @@ class Position(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many rows a message is made of, and of how many blocks each."""
+    """Numbers of rows of a message, and of blocks of each row."""
 
     rows: ir.Value
     blocks: ir.Value

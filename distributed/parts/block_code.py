@@ -21,7 +21,7 @@ STEP_ARITY: Final = (4, 2)
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """What code is made of, and where it is kept."""
+    """Sources of a rank's code, and the folder where it is kept."""
 
     part: Part
     sha256: str

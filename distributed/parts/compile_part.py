@@ -1,4 +1,4 @@
-"""From the text and the numbers of a part to machine code for this machine."""
+"""Machine code of a part for this machine, from its text and numbers."""
 
 from xdsl.dialects.builtin import ModuleOp
 

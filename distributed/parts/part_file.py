@@ -25,12 +25,12 @@ PARTS_VERSION: Final = 3
 Array = NDArray[np.generic]
 
 Json = Any
-"""What the json module reads and writes."""
+"""A value that the json module reads and writes."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one rank needs.
+    """The program and the numbers of one rank.
 
     With `whole` the text is a network that runs on a slice of the batch, and there are no buffers and steps; `inputs`
     and `outputs` are the features that the rank reads and writes otherwise.

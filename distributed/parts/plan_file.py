@@ -15,7 +15,7 @@ PLAN_NAME: Final = "plan.json"
 KINDS: Final = ("rows", "batch", "layers")
 
 Json = Any
-"""What the json module reads and writes."""
+"""A value that the json module reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PlanFile:
     """A folder of parts."""
 
     kind: str
-    """How the network is split: one of `KINDS`."""
+    """The kind of split: one of `KINDS`."""
     part_count: int
     model: str
     """sha256 of the model in hexadecimal digits, empty where it was in memory."""
@@ -51,7 +51,7 @@ class PlanFile:
     outputs: tuple[PortShape, ...]
     parts: tuple[PartEntry, ...]
     note: str = ""
-    """Why it is split like this."""
+    """The reason for this split."""
     block: int = 64
     """Samples of a block of feature-major values: for so many the kernels are predicted to be fastest."""
 

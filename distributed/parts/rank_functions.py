@@ -36,7 +36,7 @@ class Key:
 
 
 class View(NamedTuple):
-    """Where features lie: rows of a value's buffer, which holds own features, then received ones."""
+    """View of features: rows of a value's buffer, which holds own features, then received ones."""
 
     buffer: Key
     first: int
@@ -78,7 +78,7 @@ class RankFunction:
 
     @property
     def reads(self) -> tuple[Key, ...]:
-        """What comes from outside, each once: the arguments."""
+        """Arguments: values from outside, each once."""
         known: set[Key] = set()
         outside: dict[Key, None] = {}
         for one in self.computations:
@@ -88,7 +88,7 @@ class RankFunction:
 
     @property
     def writes(self) -> tuple[Key, ...]:
-        """What it computes; the results are those of it that are read later."""
+        """Ops of the function; the results are those of them that are read later."""
         return tuple(key for one in self.computations for key in one.writes)
 
 

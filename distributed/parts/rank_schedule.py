@@ -27,7 +27,7 @@ Entry = Computation | Exchange | FunctionEnd
 
 
 class _Source(NamedTuple):
-    """What neurons read: which features of the layer's input, and the key of the buffer rows that hold them."""
+    """Inputs of neurons: the features of the layer's input, and the key of the buffer rows that hold them."""
 
     key: Key
     rows: Indices
@@ -50,7 +50,7 @@ class _Neurons:
 
 
 class RankSchedule:
-    """What part `rank` computes and exchanges; values are numbered alike on all ranks.
+    """Steps of part `rank`: computation and exchange; values are numbered alike on all ranks.
 
     With `overlap` neurons that need nothing of others come before the wait for that.
     """

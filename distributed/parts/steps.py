@@ -1,4 +1,4 @@
-"""What one rank does with a batch tile: native functions on buffers, sends and receives, in one fixed order."""
+"""Steps of one rank on a batch tile: native functions on buffers, sends and receives, in one fixed order."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Buffer(NamedTuple):
 
 
 class BufferRow(NamedTuple):
-    """Where rows begin: the number of a buffer, and a row of it."""
+    """Start of rows: the number of a buffer, and a row of it."""
 
     buffer: int
     row: int

@@ -1,4 +1,4 @@
-"""How many samples a block of feature-major values has, and how many travel together."""
+"""Tile sizes: samples of a block of feature-major values, and samples that travel together."""
 
 from collections.abc import Sequence
 from typing import Final

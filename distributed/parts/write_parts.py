@@ -1,4 +1,4 @@
-"""From a scheduled module and a partition to a folder of parts, complete or not there at all."""
+"""A folder of parts, from a scheduled module and a partition: complete or not there at all."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ from redpebble.theory.partition.partition import Partition
 
 @dataclass(frozen=True)
 class PartsRequest:
-    """How a module is split: `rows` and `layers` by a partition, `batch` into `part_count` slices of every batch."""
+    """The split of a module: `rows` and `layers` by a partition, `batch` into `part_count` slices of every batch."""
 
     kind: str
     part_count: int

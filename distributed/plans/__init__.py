@@ -1,1 +1,1 @@
-"""Which split: predicted times and the simulator."""
+"""Plans: candidates of a split, their predicted times and the simulator."""

@@ -1,4 +1,4 @@
-"""What a machine of a cluster does in a second: the numbers behind every predicted time.
+"""Rates of a machine of a cluster: the numbers behind every predicted time.
 
 A message of n bytes costs its sender `message_seconds` + n / `copied_bytes` of work, arrives `latency` +
 n / `bandwidth` later, and costs its receiver as much work again: the alpha-beta model, with the work of both ends apart

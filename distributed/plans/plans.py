@@ -1,4 +1,4 @@
-"""How to split a network over machines, and why: by the batch, the rows of its weights, or its layers.
+"""Plans of a network on machines, with reasons: by the batch, the rows of its weights, or its layers.
 
 Splitting the batch sends nothing, but every machine holds the whole network. Splitting rows and layers divides the
 weights; rows also divide the work on one sample, at the price of messages in every layer, and layers, a pipeline, send
@@ -55,7 +55,7 @@ _SPARSE_BYTES: Final = 12
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is to be split, into how many parts, for which machines.
+    """The request of a plan: a model, a number of parts, the machines.
 
     Raises:
         ValueError: a kind that is not known, or a number out of its range.

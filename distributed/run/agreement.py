@@ -1,4 +1,4 @@
-"""What all ranks must agree on before they go on: an error of one is the error of all, so that none waits."""
+"""Agreement of all ranks before they go on: an error of one is the error of all, so that none waits."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar

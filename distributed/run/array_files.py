@@ -83,7 +83,7 @@ class OutputFile:
 
     @property
     def temporary(self) -> Path:
-        """Where the output is written to; the same on all ranks."""
+        """The path of a file of the output that is not complete; the same on all ranks."""
         return self.path.with_name(f".{self.path.name}.{self.token}.part")
 
     def create(self) -> None:

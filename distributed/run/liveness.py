@@ -84,7 +84,7 @@ def _guard(ready: int, parent: int, seconds: float) -> NoReturn:
 
 
 class ProcessAddress(NamedTuple):
-    """What finds a process: its machine, its namespace (containers of one name may share the first), its number."""
+    """Identity of a process: its machine, its namespace (containers of one name may share the first), its number."""
 
     machine: str
     namespace: str

@@ -29,13 +29,13 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a rank runs its part."""
+    """Settings with which a rank runs its part."""
 
     threads: int = 1
     batch_tile: int | None = None
     """Samples that travel together; None for what the plan says."""
     cache: Path | bool = True
-    """Where native code is kept: a folder, the user's, or nowhere."""
+    """The folder of native code: a given one, the user's, or none."""
     shared_memory: bool = True
     """Whether ranks of one machine send through memory that both see, as long as there is some; the same on all."""
 
@@ -53,7 +53,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Slice:
-    """What a rank has of an input or output: some features of all samples, or all of some samples."""
+    """A rank's share of an input or output: some features of all samples, or all of some samples."""
 
     port: PortShape
     features: NDArray[np.int64] | None
@@ -61,7 +61,7 @@ class Slice:
 
 
 class PartitionedNetwork:
-    """This rank's part, with all others' around it; every method is to be called by all ranks."""
+    """The part of this rank, with all others' around it; every method is to be called by all ranks."""
 
     def __init__(self, comm: "Intracomm", parts: Path | str, options: RunOptions | None = None) -> None:
         """Load this rank's part from the folder `parts`.
@@ -93,12 +93,12 @@ class PartitionedNetwork:
 
     @property
     def inputs(self) -> tuple[Slice, ...]:
-        """What this rank reads of every input."""
+        """The share of every input that this rank reads."""
         return self._slices(self.plan.inputs, self._part.inputs)
 
     @property
     def outputs(self) -> tuple[Slice, ...]:
-        """What this rank writes of every output."""
+        """The share of every output that this rank writes."""
         return self._slices(self.plan.outputs, self._part.outputs)
 
     def _slices(self, ports: Sequence[PortShape], features: Sequence[NDArray[np.int64]]) -> tuple[Slice, ...]:

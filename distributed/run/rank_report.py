@@ -1,4 +1,4 @@
-"""What a rank counted and measured while it ran."""
+"""Counts and times of a rank while it ran."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any

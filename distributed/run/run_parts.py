@@ -1,4 +1,4 @@
-"""What `run` does: the ranks of mpiexec run the parts of a network together, on slices of files."""
+"""The command `run`: the ranks of mpiexec run the parts of a network together, on slices of files."""
 
 import json
 import secrets
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What `run` was asked for; `inputs` and `outputs` are `FILE` or `NAME=FILE`."""
+    """The request of a run; `inputs` and `outputs` are `FILE` or `NAME=FILE`."""
 
     parts: Path
     inputs: Sequence[str]

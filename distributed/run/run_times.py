@@ -1,4 +1,4 @@
-"""How fast parts run: `mpiexec -n P python -m redpebble.distributed.run.run_times PARTS SAMPLES SECONDS`.
+"""Times of parts: `mpiexec -n P python -m redpebble.distributed.run.run_times PARTS SAMPLES SECONDS`.
 
 The ranks run random inputs of so many samples again and again; the first one prints, as JSON, the milliseconds of the
 fastest run and of their median, a run lasting until its slowest rank is done. Without arguments they measure messages.

@@ -26,14 +26,14 @@ from redpebble.runtime.memory import address_of, aligned_bytes
 
 SPIN_SECONDS: Final = 2e-4
 NAP_SECONDS: Final = 5e-5
-"""How long a rank that waits looks without a break, and how long it naps between two looks afterwards."""
+"""Times of a rank that waits, in seconds: polling without a break, then naps between two polls."""
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class TileContext:
-    """What the tiles of one call have in common."""
+    """State that the tiles of one call share."""
 
     part: Part
     code: BlockCode

@@ -1,4 +1,4 @@
-"""Which function writes which op: the table that export goes by."""
+"""The table of export: op to the function that writes it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Where constants of the IR come from: constants of the original that they still are, or were made from."""
+"""Origins of constants: constants of the original that they still are, or were made from."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -16,16 +16,16 @@ Constant = ConstantOp | SparseConstantOp
 
 
 class Form(Enum):
-    """How the original holds the numbers of a constant."""
+    """Kind of tensor in which the original holds the numbers of a constant."""
 
     SAME = "same"
     TRANSPOSED = "transposed"
     ROW = "row"
     """A vector [N] as [1, N]."""
     CHANGED = "changed"
-    """Not at all; the constant was made from the original's, and has its name."""
+    """Absent; the constant was made from the original's, and has its name."""
     NEW = "new"
-    """Not at all, and under no name."""
+    """Absent, and under no name."""
 
 
 class ConstantOrigin(NamedTuple):

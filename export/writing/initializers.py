@@ -14,7 +14,7 @@ from redpebble.export.writing.constant_origins import ConstantOrigin, Form
 from redpebble.export.writing.unique_names import Names
 
 LITERAL = "constant"
-"""What the shapes and bounds are called that an operator of a later opset takes as inputs."""
+"""Names of the shapes and bounds that an operator of a later opset takes as inputs."""
 
 
 class Initializers:

@@ -15,7 +15,7 @@ Attribute = int | float | str | Sequence[int] | ir.TensorProtocol
 
 
 class Constants(Protocol):
-    """Where the ONNX values of constants come from."""
+    """Source of the ONNX values of constants."""
 
     def plain(self, value: SSAValue) -> ir.Value:
         """Return the constant `value` in the shape that it has in the IR."""

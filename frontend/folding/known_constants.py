@@ -1,4 +1,4 @@
-"""Which values of a graph are constants, and their numbers."""
+"""Constants of a graph: which values are known, and their numbers."""
 
 import numpy as np
 import onnx_ir

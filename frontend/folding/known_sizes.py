@@ -1,4 +1,4 @@
-"""What is known of the sizes of values while the graph is read, in the dialect's symbolic sizes."""
+"""Sizes of values that are known while the graph is read, in the dialect's symbolic sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

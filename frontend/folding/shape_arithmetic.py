@@ -22,7 +22,7 @@ WIDEST = 1 << 63
 
 
 class ShapeValue(NamedTuple):
-    """What an integer tensor holds: a scalar when `scalar`, else a list."""
+    """Content of an integer tensor: a scalar when `scalar`, else a list."""
 
     sizes: SymbolicShape
     scalar: bool = False

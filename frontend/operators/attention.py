@@ -33,7 +33,7 @@ KEYS_HEADS_LAST = (0, 3, 1, 2)
 
 @dataclass
 class _Scores:
-    """What the weights of a product with values are made of."""
+    """The nodes behind the weights of a product with values."""
 
     scale: float = 1.0
     mask: onnx_ir.Value | None = None
@@ -98,7 +98,7 @@ def _mask(conversion: Conversion, mask: SSAValue) -> SSAValue:
 
 @dataclass(frozen=True)
 class _Reader:
-    """What can be told of nodes before the one that is converted."""
+    """Facts of the nodes before the one that is converted."""
 
     conversion: Conversion
 

@@ -1,4 +1,4 @@
-"""One node on its way into the dialect: what a converter may ask of it, and the ops it emits.
+"""Conversion of one node: what a converter may ask of it, and the ops it emits.
 
 A converter is a function `(Conversion) -> results`, one result for each output it yields. It raises `NotCovered` with
 what is not accepted; nothing that it emitted before then stays.

@@ -1,4 +1,4 @@
-"""What is known of the values of a graph while its nodes are translated one after the other."""
+"""Facts of the values of a graph while its nodes are translated one after the other."""
 
 from math import inf
 

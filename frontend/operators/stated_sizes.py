@@ -23,7 +23,7 @@ class Stated(NamedTuple):
 
 
 class _Rule(Protocol):
-    """What an operator says of its inputs, given their shapes: None for an unknown rank, 0 for an unknown size."""
+    """Sizes an operator states of its inputs from their shapes: None for an unknown rank, 0 for an unknown size."""
 
     def __call__(self, node: onnx.NodeProto, shapes: list[list[int] | None]) -> Iterator[Stated]:
         """Yield axes that have to have a size."""

@@ -1,4 +1,4 @@
-"""Which operators are covered: one table from (domain, operator) to the function that converts a node."""
+"""Operators that are covered: one table from (domain, operator) to the function that converts a node."""
 
 from typing import Final
 

@@ -41,7 +41,7 @@ def remember_files(model: onnx_ir.Model, names: Sequence[str]) -> None:
 
 
 class _Stored(Protocol):
-    """What an `onnx_ir.ExternalTensor` says of its file; its own annotations leave the kind of path open."""
+    """Location of an `onnx_ir.ExternalTensor` in its file; its own annotations leave the kind of path open."""
 
     base_dir: str
     location: str

@@ -44,12 +44,12 @@ BLOCKS: Final = BlockRule("narrow_blocks", 50, 512, 1024, MOST_CONNECTIONS)
 tiles of 8."""
 
 UNITS: Final = (1, 2, 4, 8)
-"""What counts may be rounded up to multiples of."""
+"""Multiples that counts may be rounded up to."""
 
 GROUP_COST: Final = 12
-"""What a group takes beside its connections, in these."""
+"""Overhead of a group beside its connections, in these."""
 COUNT_COST: Final = 40
-"""What a change of the count takes, which is mispredicted, in connections."""
+"""Overhead of a change of the count, which is mispredicted, in connections."""
 
 
 class _Rounded(NamedTuple):

@@ -32,9 +32,9 @@ GATHER_COST: Final = 3.5
 
 TRANSPOSED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
 TRANSPOSED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
-"""What x transposed gains a panel, in steps for an input, by the density of its fullest row."""
+"""Steps for an input that x transposed saves a panel, by the density of its fullest row."""
 TRANSPOSING: Final = 0.22
-"""What transposing an input costs, in steps, and what it is then to gain: skewed rows gain less than random ones."""
+"""Steps that transposing an input costs, and is then to save: skewed rows gain less than random ones."""
 MOST_TRANSPOSED: Final = 1280
 """Inputs for which there is room for x transposed, beside x and a panel's weights, in the first-level cache."""
 UNIT: Final = 4
@@ -44,7 +44,7 @@ FEW_ROWS: Final = 3.0
 """Rows of a panel that need a visit for it to be worth most of its price: fitted to walks as they are packed."""
 
 VISITS_EXPONENT: Final = 0.5
-"""How the time of a walk follows from its visits: fitted to walks as they are packed; the rest is idle lanes."""
+"""Time of a list of visits from their number: fitted to lists as they are packed; the rest is idle lanes."""
 TRANSPOSED_EXPONENT: Final = 0.1
 """The same where inputs are looked up transposed, too, in blocks in which their order matters little."""
 LEAST_WALKED: Final = 0.02

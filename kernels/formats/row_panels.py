@@ -37,11 +37,11 @@ class PackedPanels(NamedTuple):
     heads: NDArray[np.uint32]
     """[sections]: how many panels of each follow."""
     records: NDArray[np.uint32]
-    """For each panel: the number of shared inputs, the offset of each row in y, the own inputs of each row if mixed."""
+    """For each panel: the number of shared inputs, the offset of each row in y, own inputs of each row if mixed."""
     inputs: NDArray[np.uint32]
     """Offsets in x: for each panel the shared inputs, then each row's own; `READ_AHEAD` more at the end."""
     weights: NDArray[np.float32]
-    """For each panel one weight a row for each shared input, then each row's own."""
+    """Weights: for each panel one a row for each shared input, then each row's own."""
     bias: NDArray[np.float32]
     """[outputs]."""
 

@@ -42,7 +42,7 @@ class BlockArguments(NamedTuple):
     keys: ir.Value
     values: ir.Value
     mask: ir.Value
-    """Its entries for the first query; null where there is none."""
+    """Address of its entries for the first query; null where there is none."""
     result: ir.Value
     scratch: ir.Value
     query_stride: ir.Value

@@ -1,4 +1,4 @@
-"""What the code of an attention is specialised on, and where a block of queries keeps what it works on."""
+"""Form of the code of an attention, and the scratch memory of a block of queries."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple

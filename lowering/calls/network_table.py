@@ -23,7 +23,7 @@ LEAST_CONNECTIONS: Final = 1000
 
 
 class SplitCosts(NamedTuple):
-    """What a host's threads cost."""
+    """Costs of a host's threads."""
 
     start_ns: int
     """Nanoseconds that they take to begin and to be done."""

@@ -1,4 +1,4 @@
-"""This process as a host: calls prepared for the shapes of their inputs, and threads that wait for work.
+"""Pool of calls: this process as a host, calls prepared for the shapes of their inputs, and threads that wait.
 
 The threads themselves are the caller's: each calls `serve (pool, number)` with a number from 1 on, and returns from it
 after `stop (pool)`, which waits for a call under way. A thread that waits for work spins, then sleeps; one that waits

@@ -1,4 +1,4 @@
-"""How the rows of a step are given to threads: the way that is estimated to be the fastest.
+"""Split of the rows of a step over threads: the one that is estimated to be the fastest.
 
 One thread does all of them; or threads take pieces until none is left; or each does as many of the widest tiles as the
 others, and they do together what is left. In all of them a row becomes the same bits.

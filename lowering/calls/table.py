@@ -27,19 +27,19 @@ class Header(IntEnum):
     """Bytes for one thread; a multiple of 64."""
     MostRank = 10
     InputShapes = 11
-    """For each input its rank, then a size for each axis, or -1 - symbol."""
+    """Inputs: for each its rank, then a size for each axis, or -1 - symbol."""
     OutputShapes = 12
-    """For each output its rank, then an expression for each axis."""
+    """Outputs: for each its rank, then an expression for each axis."""
     ExpressionTable = 13
     StepTable = 14
-    """For each step the words of `Step`."""
+    """Steps: for each the words of `Step`."""
     TemporaryTable = 15
-    """For each temporary its area, and where it lies there, in bytes for one unit of the area."""
+    """Temporaries: for each its area, and its offset there, in bytes for one unit of the area."""
     AreaTable = 16
-    """For each area the expression of its units, and the bytes of one."""
+    """Areas: for each the expression of its units, and the bytes of one."""
     Constants = 17
     OutputPlaces = 18
-    """For each output which one of the node it is."""
+    """Results: for each output which one of the node it is."""
     StartNs = 19
     """Nanoseconds that the host's threads take to begin and to be done."""
     PieceRows = 20
@@ -87,7 +87,7 @@ class Frame(IntEnum):
     Buffers = 3
     """Addresses of inputs, outputs, temporaries."""
     Splits = 4
-    """For each step the words of `Split`."""
+    """Splits: for each step the words of `Split`."""
     Scratch = 5
     """Scratch memory, an area for each thread."""
     Threads = 6
@@ -106,7 +106,7 @@ class Split(IntEnum):
 
 
 class Problem(IntEnum):
-    """What can be wrong with the sizes of a call."""
+    """Errors in the sizes of a call."""
 
     TooLarge = 1
     NoMultiple = 2

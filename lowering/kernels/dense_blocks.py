@@ -46,7 +46,7 @@ too far from the one before for the processor to see that they follow each other
 
 
 class BlockForm(NamedTuple):
-    """What a block is specialised on."""
+    """The form that the code of a block is specialised on."""
 
     rows: int
     panels: int

@@ -111,7 +111,7 @@ def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
 
 
 class _Operands(NamedTuple):
-    """What a product is called with, and memory for sums [rows][outputs of a group]; strides are in values."""
+    """Arguments of a product, and memory for sums [rows][outputs of a group]; strides are in values."""
 
     x: ir.Value
     y: ir.Value

@@ -30,7 +30,7 @@ from redpebble.lowering.llvm.builder import (
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 Operand = Literal["tile", "one_row", "per_feature", "one_value"]
-"""How an operand is read for feature k and column t: [k][t], [0][t], [k], or [0]."""
+"""Layout of an operand, read for feature k and column t: [k][t], [0][t], [k], or [0]."""
 
 
 def prelu(lanes: Lanes, x: ir.Value, slope: ir.Value) -> ir.Value:
@@ -51,7 +51,7 @@ ARITHMETIC: Final[Mapping[str, Callable[[Lanes, ir.Value, ir.Value], ir.Value]]]
 
 @dataclass(frozen=True)
 class BinaryForm:
-    """What a two-operand kernel is specialised on."""
+    """The form that a two-operand kernel is specialised on."""
 
     op: str
     left: Operand

@@ -1,4 +1,4 @@
-"""What kernels of linear layers share: their constants, the form they are specialised on, the end of an output row."""
+"""Shared code of kernels of linear layers: constants, the form they are specialised on, the end of an output row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def layer_weights(weight: SSAValue, bias: NDArray[np.float32], blocks: int | Non
 
 @dataclass(frozen=True)
 class LinearForm:
-    """What a kernel is specialised on: batch columns of the tile, and the activation at its end."""
+    """The form that a kernel is specialised on: batch columns of the tile, and the activation at its end."""
 
     width: int
     activation: ActivationAttr | None

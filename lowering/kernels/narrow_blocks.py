@@ -45,7 +45,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
 
 @dataclass(frozen=True)
 class _Round:
-    """What a round begins with: the rounds left with it, its weights and offsets, the offsets of its steps, the sums.
+    """State at the start of a round: rounds left with it, weights and offsets, the offsets of its steps, the sums.
 
     All of these can enter a round at any step, so each is a value that comes from before the step or from the entry.
     """

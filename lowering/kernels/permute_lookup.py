@@ -34,7 +34,7 @@ HEAD_WORDS = 2 * PANEL_ROWS
 _UNIT_VECTOR = ir.VectorType(FLOAT, UNIT)
 
 State = list[ir.Value]
-"""What a loop carries: the sums, the blocks in registers, and at the end where the next weights are."""
+"""Values that a loop carries: the sums, the blocks in registers, and at the end where the next weights are."""
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:

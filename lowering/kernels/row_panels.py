@@ -117,7 +117,7 @@ class _Panels:
 
 @dataclass(frozen=True)
 class _PanelForm:
-    """What the code of a panel is specialised on; tiles of all widths that are cut into such chunks share it."""
+    """The form of the code of a panel; tiles of all widths that are cut into such chunks share it."""
 
     section: Section
     vectors: int

@@ -13,7 +13,7 @@ from redpebble.lowering.llvm.builder import Code
 
 
 class KernelCode(Protocol):
-    """What the module of a family has."""
+    """The module of a family."""
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the kernel `void (x, y, packed arrays..., inputs, outputs)` for tiles of `form.width` columns."""
@@ -21,7 +21,7 @@ class KernelCode(Protocol):
 
 
 class AnyRowsCode(KernelCode, Protocol):
-    """What the module of a family for any number of rows has, too."""
+    """The module of a family for any number of rows."""
 
     def emit_rows(self, code: Code, form: LinearForm) -> ir.Function:
         """Return the same with a last argument, the number of rows; the columns behind them repeat the last one."""

@@ -1,4 +1,4 @@
-"""What every activation of the dialect is as vector instructions, NaN and infinities as in onnxruntime."""
+"""Activations of the dialect as vector instructions, NaN and infinities as in onnxruntime."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -123,7 +123,7 @@ MOST = 2
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """What a function is specialised on: the width of the tile, and which of how many parts of its columns it does."""
+    """The form of a function: the width of the tile, and which of how many parts of its columns it does."""
 
     width: int
     part: int = 0

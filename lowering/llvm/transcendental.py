@@ -50,7 +50,7 @@ ERF_FAR: Final = (-0.00010452758, -1.1280609, -0.63651913, -0.10452571, 0.022518
 """log(1 - erf(t)) for t from ERF_BORDER to ERF_LIMIT; erf(t) to 2^-28.8."""
 ERF_BORDER: Final = 0.85
 ERF_LIMIT: Final = 4.0
-"""From 3.93 on erf is 1 to the last bit."""
+"""The value from which on erf is 1 to the last bit."""
 
 
 def exp(lanes: Lanes, x: ir.Value) -> ir.Value:

@@ -37,7 +37,7 @@ MOST_VECTORS = 8
 
 @dataclass(frozen=True)
 class NetworkForm:
-    """What a loop over connections is specialised on: batch columns of the tile, and the activations of the network."""
+    """The form of a loop over connections: batch columns of the tile, and the activations of the network."""
 
     width: int
     activations: tuple[ActivationAttr, ...]

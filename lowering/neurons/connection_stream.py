@@ -74,7 +74,7 @@ def pack_stream(op: NetworkOp) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class _Packing:
-    """What the words are made from."""
+    """The graph and the steps that the words are made from."""
 
     steps: list[Step]
     rows: dict[int, tuple[int, int]]

@@ -38,7 +38,7 @@ Words = NDArray[np.uint32]
 
 
 class _Layout:
-    """Where everything stands in the stream."""
+    """Offsets in the stream."""
 
     def __init__(self, network: WeightedGraph, found: DepthFirstOrderAttr, transposed: Transposed) -> None:
         order, run_of = indices_of(found.order), found.run_of

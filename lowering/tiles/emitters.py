@@ -1,4 +1,4 @@
-"""Which function emits which op inside a tile: the table that the code of tiles goes by."""
+"""The table of tiles: op to the function that emits it inside a tile."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -96,7 +96,7 @@ class RowCompaction:
 
     @cached_property
     def memory(self) -> CompactionMemory:
-        """Where everything lies in a thread's scratch memory."""
+        """Offsets in a thread's scratch memory."""
         numbers_bytes = self.width * ROW_NUMBER_BYTES
         most = max(max(features_of(layer.x), features_of(layer.result)) for stage in self.stages for layer in stage)
         row_numbers = 2 * self._tile_bytes(most)
@@ -121,7 +121,7 @@ class _LiveTile(NamedTuple):
 
 
 class _CallPointers(NamedTuple):
-    """What every stage is given: the result's rows, the table of constants, and the thread's scratch memory."""
+    """Arguments of every stage: the result's rows, the table of constants, and the thread's scratch memory."""
 
     out: ir.Value
     constants: ir.Value

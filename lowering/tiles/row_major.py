@@ -21,7 +21,7 @@ from redpebble.lowering.llvm.vectors import Lanes
 
 @dataclass(frozen=True)
 class RowMajorStep:
-    """Where the code of one op outside tiles is emitted, and what it may ask."""
+    """The code of one op outside tiles under construction, and what its emitter may ask."""
 
     code: Code
     builder: ir.IRBuilder
@@ -167,7 +167,7 @@ ROW_MAJOR_EMITTERS: Final = ExtensibleTable[type[Operation], RowMajorEmitter](
         ActivateOp: emit_activate,
     }
 )
-"""Which function emits which op outside tiles; inside: `redpebble.lowering.tiles.emitters`."""
+"""The emitter of each op outside tiles; inside: `redpebble.lowering.tiles.emitters`."""
 
 
 def emit(op: Operation, step: RowMajorStep) -> None:

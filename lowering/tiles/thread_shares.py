@@ -1,4 +1,4 @@
-"""How threads share the ops of one tile: which share of an op touches what, and where all have to meet.
+"""Shares of threads in the ops of one tile: what a share of an op touches, and where all have to meet.
 
 A tile whose schedule has P shares cuts each of its ops: linear layers at the outputs that the IR gives, elementwise ops
 like what they read, normalisations and softmax by columns. What has no cut is done by the thread that has the first
@@ -26,7 +26,7 @@ Borders = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Cut:
-    """How an op is cut: at features, by columns, not at all, or each thread does all of it for itself."""
+    """The cut of an op: at features, by columns, not at all, or each thread does all of it for itself."""
 
     by: Literal["features", "columns", "nothing", "everyone"]
     borders: Borders = ()
@@ -59,7 +59,7 @@ class OpShare:
 
 @dataclass(frozen=True)
 class SharedPlan:
-    """How the rows that come in, every op, and the rows that go out are shared."""
+    """The cuts of the rows that come in, of every op, and of the rows that go out."""
 
     arguments: Sequence[Cut]
     ops: Mapping[Operation, OpShare]

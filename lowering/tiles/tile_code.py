@@ -75,7 +75,7 @@ class TileCode:
     width: int
     scratch: ir.Value
     spans: dict[SSAValue, Span]
-    """Where each value of the body lies in the scratch memory, feature-major."""
+    """Addresses of the values of the body in the scratch memory, feature-major."""
     team: ThreadTeam | None = None
     rows: TileRows | None = None
     """None where all columns count."""

@@ -68,7 +68,7 @@ class _TileCall(NamedTuple):
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a shared step is given beside the arguments of others."""
+    """Arguments of a shared step beside those of others."""
 
     scratch: ir.Value
     """Memory of the thread alone."""

@@ -79,7 +79,7 @@ class _Placement(NamedTuple):
 
 @dataclass
 class _Buffers:
-    """Which values share a buffer, under construction."""
+    """Values that share a buffer, under construction."""
 
     op: TileOp
     width: int

@@ -1,4 +1,4 @@
-"""This process as the compiler of the operator library: nodes are compiled when a session makes them."""
+"""The compiler of the operator library, in this process: nodes are compiled when a session makes them."""
 
 import atexit
 import ctypes
@@ -43,7 +43,7 @@ class Host:
 
     @property
     def network_count(self) -> int:
-        """How many networks are held by nodes."""
+        """Number of networks that nodes hold."""
         return len(self._networks)
 
     def set_compiler(self, compiler: Compiler) -> None:

@@ -29,7 +29,7 @@ DTYPES: Final[dict[int, np.dtype[Any]]] = {
 """onnxruntime's numbers for element types."""
 
 Word = ctypes.c_void_p | bytes | int | None
-"""What is passed to onnxruntime: an address, a text, a number."""
+"""An argument of onnxruntime: an address, a text, a number."""
 
 
 class OrtError(RedpebbleError):

@@ -49,7 +49,7 @@ SECTION_OF: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What the file is to be: its machine, names, and how many words the loader adds the file's address to."""
+    """Properties of the file: machine, names, and how many words the loader adds the file's address to."""
 
     number: int
     machine: Machine

@@ -1,4 +1,4 @@
-"""What a relocation does to the bytes it stands for, by machine; a new machine is one entry in `MACHINES`."""
+"""Relocations: their effect on the bytes they stand for, by machine; a new machine is one entry in `MACHINES`."""
 
 import struct
 from collections.abc import Callable, Mapping

@@ -82,7 +82,7 @@ class CustomOp(IntEnum):
     GetStartVersion = 20
     GetEndVersion = 21
     Name = 26
-    """From here on the words are ours."""
+    """The first of the words that are ours."""
     Number = 27
     Api = 28
     ShapeOf = 29

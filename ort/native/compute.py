@@ -27,7 +27,7 @@ class Kernel(IntEnum):
     Threads = 3
     ShapeOf = 4
     Owner = 5
-    """What the host knows the network by; 0 where it lies in the library."""
+    """Handle by which the host knows the network; 0 where it lies in the library."""
     SoloCalls = 6
     """Number of teams in a row that no other thread has joined."""
 

@@ -1,4 +1,4 @@
-"""What the CPU can do and how many of them there are, asked at run time: no C library is needed."""
+"""Features of the CPU and number of CPUs, asked at run time: no C library is needed."""
 
 from llvmlite import ir
 

@@ -125,7 +125,7 @@ class ComputeInfo(IntEnum):
     Compute = 2
     ReleaseState = 3
     Kernel = 4
-    """From here on the words are ours: the state of the node's kernel."""
+    """The first of the words that are ours: the state of the node's kernel."""
 
 
 COMPUTE_INFO_WORDS: Final = 5

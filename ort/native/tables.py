@@ -16,7 +16,7 @@ LIBRARY_TABLE: Final = "library_table"
 
 OPERATOR_WORDS: Final = 3
 LEVELS: Final = ("generic", "avx2", "avx512")
-"""What a CPU can do, the least first."""
+"""Levels of CPU features, the least first."""
 
 VARIANT_WORDS: Final = DIGEST_BYTES // 8 + len(LEVELS)
 """Words of a variant of an operator: its digest, then for each level a header or null."""

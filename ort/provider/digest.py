@@ -1,4 +1,4 @@
-"""What tells graphs apart: a digest of all that can change which networks they have, and the code of these."""
+"""Digests of graphs: of all that can change which networks they have, and the code of these."""
 
 import hashlib
 from collections.abc import Collection

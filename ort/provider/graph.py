@@ -43,13 +43,13 @@ class GraphNode:
 
     @property
     def boundary(self) -> Boundary:
-        """Its inputs and outputs."""
+        """Names of its inputs and outputs."""
         return self.inputs, self.outputs
 
 
 @dataclass(frozen=True)
 class OrtGraph:
-    """What onnxruntime says of a graph; constants are its own memory, valid during the call in which it shows them."""
+    """Graph as onnxruntime shows it; constants are its own memory, valid during the call in which it shows them."""
 
     nodes: tuple[GraphNode, ...]
     inputs: tuple[str, ...]

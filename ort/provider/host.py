@@ -1,4 +1,4 @@
-"""This process as the execution provider: it is asked which nodes it takes, and compiles them."""
+"""The execution provider in this process: it is asked which nodes it takes, and compiles them."""
 
 import atexit
 import ctypes
@@ -70,12 +70,12 @@ class ProviderHost:
 
     @property
     def network_count(self) -> int:
-        """How many networks are held by sessions."""
+        """Number of networks that sessions hold."""
         return len(self._networks)
 
     @property
     def ep_count(self) -> int:
-        """How many sessions have the provider."""
+        """Number of sessions that have the provider."""
         return len(self._sessions)
 
     def open(self, compiler: Compiler, minor: int) -> None:

@@ -1,4 +1,4 @@
-"""What the provider asks the compiler: which nodes of a graph become networks, and the code of each."""
+"""Questions of the provider to the compiler: which nodes of a graph become networks, and the code of each."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ class Planned(NamedTuple):
 
 
 class Compiler(Protocol):
-    """What the provider asks: where sparse networks lie in a model, and native code for one."""
+    """A compiler for the provider: where sparse networks lie in a model, and native code for one."""
 
     def recall(self, digest: bytes) -> list[Planned] | None:
         """Return the networks of a graph that was seen before, None where it was not."""
@@ -54,7 +54,7 @@ class Compiler(Protocol):
 
     @property
     def cpus(self) -> int:
-        """How many threads onnxruntime may give to a node."""
+        """Number of threads that onnxruntime may give to a node."""
         ...
 
 

@@ -56,7 +56,7 @@ class SparseNetworkCompiler:
 
     @property
     def cpus(self) -> int:
-        """How many threads onnxruntime may give to a node."""
+        """Number of threads that onnxruntime may give to a node."""
         return usable_threads()
 
     def networks(self, model: onnx_ir.Model) -> list[Boundary]:

@@ -1,4 +1,4 @@
-"""What a session asks of the execution provider: entries of its configuration."""
+"""Settings of the execution provider: entries of a session's configuration."""
 
 import ctypes
 from dataclasses import dataclass

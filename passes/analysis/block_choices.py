@@ -1,4 +1,4 @@
-"""How many blocks of inputs the kernels of a layer have: as predicted, or as measured where a clock knows more."""
+"""Numbers of blocks of inputs for the kernels of a layer: as predicted, or as measured where a clock knows more."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -22,7 +22,7 @@ Clock = Mapping[int, Mapping[Kernel, float]]
 
 
 class LayerTimes(NamedTuple):
-    """What is known of a layer: the model's times of all candidates, those that were measured, and those of blocks."""
+    """Times of a layer: the model's of all candidates, those that were measured, and those of blocks."""
 
     predicted: Times
     measured: Times

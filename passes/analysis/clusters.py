@@ -36,9 +36,9 @@ class Boundary(NamedTuple):
     """Values that cross the boundary of some ops, in the order in which they are read or computed."""
 
     inputs: tuple[SSAValue, ...]
-    """What the ops read and do not compute, constant parameters left out."""
+    """Inputs: values that the ops read and do not compute, constant parameters left out."""
     outputs: tuple[SSAValue, ...]
-    """What they compute for others."""
+    """Outputs: values that they compute for others."""
 
 
 def boundary_of(ops: Sequence[Operation]) -> Boundary:

@@ -1,4 +1,4 @@
-"""Which values may hold NaN or infinities because a constant does.
+"""Finiteness: values that may hold NaN or infinities because a constant does.
 
 A connection of weight 0 passes NaN on: 0 * NaN and 0 * inf are NaN. Where such values may arrive, a weight's zeros are
 no missing connections, and neurons cannot be dropped, merged or left out of a sparse weight without changing results.

@@ -1,4 +1,4 @@
-"""Which ops only sum, activate and renumber features, so that their results are neurons of one graph.
+"""Ops that only sum, activate and renumber features, so that their results are neurons of one graph.
 
 All values of such a graph have the same rows: the product of their first axes. What is behind these axes are features,
 in row-major order, so that a reshape or a transpose of them is a renumbering, as are concat and split.

@@ -50,7 +50,7 @@ def _is_sparse(op: LinearOp) -> bool:
 
 
 Run = tuple[int, int, int]
-"""Where a group starts on an axis, its first neuron, and its size."""
+"""A group on an axis: its start there, its first neuron, and its size."""
 
 
 def _axes(members: tuple[PermutationGroup, ...], starts: Indices) -> dict[tuple[SSAValue, int], list[Run]]:

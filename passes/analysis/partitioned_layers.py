@@ -1,4 +1,4 @@
-"""From the layers of a module to partitions of `redpebble.theory.partition.partition`, and from these to attributes."""
+"""Partitions of the layers of a module, by `redpebble.theory.partition.partition`, and their attributes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which axes of values and constants have to be permuted together, so that the function stays what it is.
+"""Axes of values and constants that have to be permuted together, so that the function stays what it is.
 
 Neurons have no order of their own: when the columns of a weight, its bias, and the rows of every weight that reads it
 are permuted alike, nothing changes but their positions. A group is a set of axes, or of parts of axes where concat and
@@ -26,7 +26,7 @@ class Member:
         self.size = size
         self.pinned = pinned
         self.instead: list[Member] | None = None
-        """What stands for it since it was tied to another run, or cut."""
+        """The runs that stand for it since it was tied to another run, or cut."""
 
     def stands_for(self, runs: list["Member"]) -> None:
         """Let `runs`, of the same size together, stand for this run."""
@@ -36,7 +36,7 @@ class Member:
 
 
 class Run(NamedTuple):
-    """Where a run of neurons is: on which axis of a value, and from which index on."""
+    """A run of neurons: an axis of a value, and the first index there."""
 
     value: SSAValue
     axis: int

@@ -1,4 +1,4 @@
-"""Which ops compute each row from the same row of their operands, and which values have the same rows.
+"""Ops that compute each row from the same row of their operands, and values that have the same rows.
 
 A value's rows are all its leading axes together; its last axis holds the features. How many rows there are is a product
 of symbolic sizes, so [batch, sequence, 64] and its reshape to [batch * sequence, 64] have the same rows, in one order.

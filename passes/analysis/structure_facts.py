@@ -22,7 +22,7 @@ LOOKED_AT: int = 1 << 16
 
 
 class Found(NamedTuple):
-    """What is remarkable about a pattern, and the groups of its outputs that have inputs in common."""
+    """Remarkable facts of a pattern, and the groups of its outputs that have inputs in common."""
 
     facts: list[FactAttr]
     groups: Groups | None

@@ -53,7 +53,7 @@ class ChooseKernels(ModulePass):
     name = "pebble-choose-kernels"
 
     lanes: int = Machine.lanes
-    """This and the following: see `Machine`."""
+    """The first of the numbers of a `Machine`: see there."""
     l1_bytes: int = Machine.l1_bytes
     l2_bytes: int = Machine.l2_bytes
     l3_bytes: int = Machine.l3_bytes

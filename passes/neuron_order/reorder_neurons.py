@@ -42,12 +42,12 @@ class ReorderNeurons(ModulePass):
     order: str = AUTO
     """An order by name, or `auto`: all that suit the network."""
     seconds: float = 0.0
-    """How long to anneal, about; the same number gives the same order on every machine."""
+    """Seconds to anneal, about; the same number gives the same order on every machine."""
     seed: int = 0
     batch: tuple[int, ...] = (1, 64)
     """Batch sizes that count alike."""
     lanes: int = Machine.lanes
-    """This and the following: see `Machine`."""
+    """The first of the numbers of a `Machine`: see there."""
     l1_bytes: int = Machine.l1_bytes
     l2_bytes: int = Machine.l2_bytes
     l3_bytes: int = Machine.l3_bytes

@@ -1,4 +1,4 @@
-"""From layers to neurons: the graph of some ops, under construction.
+"""Graph of neurons of some ops, under construction.
 
 The features of a value are either neurons or sums, which become neurons once something needs their values: an
 activation (which belongs to the neuron), a weight, more than one reader. So bias, activation and the addends of a
@@ -96,7 +96,7 @@ class NetworkBuilder:
     """Neurons and connections so far; neurons are numbered as they come, so that connections run upwards."""
 
     leading_axes: dict[SSAValue, int]
-    """For each value how many first axes are rows."""
+    """Number of first axes that are rows, by value."""
     features: dict[SSAValue, Features] = field(default_factory=dict[SSAValue, Features])
     neuron_count: int = 0
     sources: list[Ids] = field(default_factory=list[Ids])

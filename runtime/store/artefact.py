@@ -38,7 +38,7 @@ PROLOGUE_BYTES = len(MAGIC) + NUMBERS.size
 CHUNK_BYTES = 1 << 18
 
 Json = Any
-"""What the json module reads and writes."""
+"""A value that the json module reads and writes."""
 
 
 class ArtefactError(RedpebbleError):

@@ -12,7 +12,7 @@ CONTENT_VERSION = 2
 """Version of all that is remembered; raised when its meaning changes."""
 
 Json = Any
-"""What the json module reads and writes."""
+"""A value that the json module reads and writes."""
 
 
 def recall(folder: Path, name: str) -> Json | None:

@@ -1,4 +1,4 @@
-"""How the neurons of a layer hang together: parts without connections between them, and hidden bands.
+"""Connectivity of the neurons of a layer: parts without connections between them, and hidden bands.
 
 In a band, outputs that have an input in common are no farther apart than twice its width: random masks, in which most
 pairs of outputs have one, have no band. Sparse ones are graphs of inputs and outputs; where w steps reach s of them
@@ -38,7 +38,7 @@ class Components(NamedTuple):
 
 
 class Band(NamedTuple):
-    """How far the inputs of an output lie from its own place, at most: as they stand, and in the order found."""
+    """Largest distance of the inputs of an output from its own place: as they stand, and in the order found."""
 
     before: int
     after: int

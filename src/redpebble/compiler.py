@@ -171,7 +171,7 @@ class Optimized:
     networks: tuple[NetworkReport, ...] = ()
     """The sparse networks, which only the target `ort` has."""
     obstacle: str = ""
-    """Why there is no sparse network though the target was `ort`; empty otherwise."""
+    """The reason why there is no sparse network though the target was `ort`; empty otherwise."""
     splits: tuple[SplitReport, ...] = ()
     """The layers that are computed in groups without connections between them; `report` has them as they were."""
 

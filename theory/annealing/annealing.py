@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class AnnealingState(Protocol[_T_co]):
-    """What is annealed: it holds a current solution and applies moves to it."""
+    """A state to anneal: it holds a current solution and applies moves to it."""
 
     @property
     def cost(self) -> int:
@@ -41,7 +41,7 @@ class AnnealingState(Protocol[_T_co]):
 
 @dataclass(frozen=True)
 class AnnealingPlan:
-    """How long and how hot: temperatures in transfers fall geometrically from `hottest` to `coldest`, in each restart.
+    """Length and temperatures, in transfers, which fall geometrically from `hottest` to `coldest` in each restart.
 
     `proposals` is the budget of all restarts together. `elapsed`, if given, returns the share of a time budget that is
     used up; then each restart cools by whichever of both budgets is further spent, and ends with it. A restart begins
@@ -104,7 +104,7 @@ def anneal(
 
 
 class _Round(NamedTuple):
-    """Which restart it is, and its randomness."""
+    """Number and randomness of a restart."""
 
     number: int
     rng: np.random.Generator

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class BlockState(Protocol[_T_co]):
-    """What is annealed; it keeps the best solution that it met since it began."""
+    """A state to anneal; it keeps the best solution that it met since it began."""
 
     @property
     def cost(self) -> int:

@@ -1,4 +1,4 @@
-"""Which layers of a chain to compute in groups: the segments whose parts stay apart, where that is predicted to pay.
+"""Layers of a chain to compute in groups: the segments whose parts stay apart, where that is predicted to pay.
 
 A segment is some consecutive layers with parts that no connection joins. Segments that follow each other are one run:
 its values are transposed into columns once, put into the order of the next segment in between, and transposed back
@@ -21,7 +21,7 @@ from redpebble.theory.components.joint_parts import NOWHERE, LayerParts, group_c
 MOST_GROUPS: Final = 1024
 
 LEAST_GAIN: Final = 1.25
-"""From which on all that was measured was faster: see `redpebble.kernels.grouped_cost`."""
+"""The predicted gain from which on all that was measured was faster: see `redpebble.kernels.grouped_cost`."""
 
 FEWER_SEGMENTS: Final = 1e-9
 """Added to the cost of a segment, so that the fewest are chosen among ways that cost the same."""

@@ -22,7 +22,7 @@ COLDEST: Final = 0.001
 """Temperatures in the cost of the start."""
 
 MOST_PROPOSALS: Final = 4000
-"""In a search: by then all that is near has been seen."""
+"""Most proposals of a search: by then all that is near has been seen."""
 
 BLOCKS: Final = (16, 4096)
 """The least and the most outputs of a block."""
@@ -156,7 +156,7 @@ class _State:
 
 
 class _Choices(NamedTuple):
-    """What a move chooses from."""
+    """Choices of a move."""
 
     schedule: Schedule
     costs: ScheduleCosts

@@ -29,7 +29,7 @@ from redpebble.theory.neuron_order.graph_orders import bandwidth_numbers
 
 MOST_GROWTH = 1.1
 FEW_SLOTS = 128
-"""For that the slots may become so many times as many, and so many more."""
+"""Growth of the slots that runs of neighbours may cost: so many times as many, and so many more."""
 
 BLOCK = 128
 """Outputs that are taken at a time: few enough that what they read fits the nearest cache."""
@@ -63,18 +63,18 @@ class PositionedGraph(NamedTuple):
     positions: Indices
     """[neurons]."""
     outputs: Indices
-    """In the order of their positions."""
+    """Outputs in the order of their positions."""
     is_input: NDArray[np.bool_]
     """[neurons]."""
 
 
 class Blocks(NamedTuple):
-    """What is taken at a time: so many outputs, in the order of the network or in one of its own."""
+    """Step of the order: so many outputs, in the order of the network or in one of its own."""
 
     size: int = BLOCK
     order: Sequence[int] = ()
     levels: int = 0
-    """With several, so many levels run part by part: parts that read nothing of each other fit a nearer cache."""
+    """Levels that run part by part, if several: parts that read nothing of each other fit a nearer cache."""
     rows_come_in: bool = False
     """Whether inputs are rows of the batch, which come in many at a time: the first levels are then one part."""
 
@@ -132,7 +132,7 @@ def _blocks_of_levels(graph: PositionedGraph, blocks: Blocks) -> tuple[Indices, 
 
 
 class _Marks(NamedTuple):
-    """For each neuron where it is, and where its last reader is, in a block; -1 between blocks, [neurons]."""
+    """Positions of each neuron and of its last reader in a block; -1 between blocks, [neurons]."""
 
     positions: Indices
     readers: Indices

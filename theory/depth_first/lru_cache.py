@@ -1,4 +1,4 @@
-"""What caches deliver of accesses to rows: least recently used rows leave, changed ones are written back."""
+"""Traffic of caches for accesses to rows: least recently used rows leave, changed ones are written back."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What schedules of a chain of layers move between the caches: groups depth first, the other layers one by one.
+"""Traffic of schedules of a chain of layers between the caches: groups depth first, the other layers one by one.
 
 Accesses to rows are counted one by one, for tiles of several widths at once; what was counted is remembered, so that a
 schedule that differs from another in one group costs the counting of that group alone.

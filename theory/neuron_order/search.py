@@ -47,7 +47,7 @@ MOST_LOST: Final = 1.005
 
 
 class Request(NamedTuple):
-    """What to order for: batches that count alike, a machine, and how long to anneal.
+    """The request of a search: batches that count alike, a machine, and seconds to anneal.
 
     `orders` names the constructive orders to try; None: all that suit the network.
     """
@@ -98,7 +98,7 @@ GRAPH_ORDERS: Final[Mapping[str, Callable[[_Local], Numbers | None]]] = MappingP
         "support": lambda local: support_numbers(local.groups, local.rng),
     }
 )
-"""For networks in which neurons have neighbours."""
+"""Orders for networks in which neurons have neighbours."""
 
 SLOW_ORDERS: Final = ("spectral", "support")
 MOST_TRIED: Final = 1 << 18
@@ -110,7 +110,7 @@ MOST_ORDERED: Final = 1 << 24
 COUNT_ORDERS: Final[Mapping[str, Callable[[NeuronGroups], Numbers]]] = MappingProxyType(
     {"counts": count_numbers, "dealt": lambda groups: dealt_numbers(groups, BLOCK)}
 )
-"""For networks with neurons that many more connections leave than others."""
+"""Orders for networks with neurons that many more connections leave than others."""
 
 ORDERS: Final = (IDENTITY, *GRAPH_ORDERS, *COUNT_ORDERS)
 

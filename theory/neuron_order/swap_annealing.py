@@ -19,14 +19,14 @@ COLDEST: Final = 0.03
 """Temperatures in the highest price of a view."""
 
 CONNECTIONS_A_SECOND: Final = 1e8
-"""What a budget in seconds buys: connections moved, about. A clock would give another order each time."""
+"""Connections moved in a second of a budget, about. A clock would give another order each time."""
 
 BLOCK: Final = 1024
 """Proposals at one temperature."""
 
 
 class RowTable(NamedTuple):
-    """For each row the view that owns it, its first cell, and the first level of its panel or -1."""
+    """Rows: for each the view that owns it, its first cell, and the first level of its panel or -1."""
 
     owner: Indices
     cell: Indices
@@ -34,7 +34,7 @@ class RowTable(NamedTuple):
 
 
 class ViewTable(NamedTuple):
-    """For each view where the group starts, the size of a block, and prices [views, counts]."""
+    """Views: for each the start of the group, the size of a block, and prices [views, counts]."""
 
     start: Indices
     block: Indices
@@ -49,7 +49,7 @@ class Counts(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What compiled loops read and count: `readers` are the rows of all views that read each neuron of the group."""
+    """Arrays of the compiled loops: `readers` are the rows of all views that read each neuron of the group."""
 
     readers: CsrPattern
     rows: RowTable

@@ -1,4 +1,4 @@
-"""What the positions of a group's neurons cost the kernels that read them, in a form that a swap changes in few cells.
+"""Cost of the positions of a group's neurons for the kernels that read them: a swap changes it in few cells.
 
 Kernels cut their inputs into blocks, and what a row has in a block is a cell. A kernel over large blocks handles the
 pieces of rows: a cell of c connections is ceil(c / most) of them. `permute_lookup` visits a block as often as the rows
@@ -22,7 +22,7 @@ MOST_CELLS: Final = 1 << 24
 
 
 class View(NamedTuple):
-    """How one weight's kernel reads a group: what each row reads as numbers of neurons of the group, 0 first.
+    """Reads of a group by one weight's kernel: what each row reads as numbers of neurons of the group, 0 first.
 
     The group starts at index `start` of the weight's inputs, which are cut into blocks of `block`. `panels` [rows] is
     the panel of each row that shares visits, and empty for a kernel over pieces of up to `most` connections; `price` is

@@ -38,7 +38,7 @@ def grow_parts(layer: LayerHypergraph, part_count: int, most_connections: int) -
 
 
 class Shared(NamedTuple):
-    """Which nets groups share: the hypergraph of a layer as compiled loops read it."""
+    """Nets that groups share: the hypergraph of a layer as compiled loops read it."""
 
     group_nets: CsrPattern[np.int32]
     net_groups: CsrPattern[np.int32]
@@ -51,7 +51,7 @@ class Shared(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What changes while parts grow."""
+    """State that changes while parts grow."""
 
     waiting: NDArray[np.int32]
     """Groups without a part, at the beginning."""

@@ -1,4 +1,4 @@
-"""Which part owns each neuron of a chain of layers, and what that costs: values sent, messages, balance.
+"""Partition of the neurons of a chain of layers, and its cost: values sent, messages, balance.
 
 The part that owns an output computes it, so it needs every input that the output is connected with. Each input is
 sent once to every part that uses it and does not own it: over a layer, the sum over inputs of (parts that use or own
@@ -21,7 +21,7 @@ Owners = NDArray[np.int32]
 
 
 FREE = -1
-"""In place of an owner: who owns the input is chosen afterwards, by `owners_of_inputs`."""
+"""Mark in place of an owner: the owner of the input is chosen afterwards, by `owners_of_inputs`."""
 
 LayerPattern = CsrPattern[np.integer]
 """The connections of a layer, [outputs, inputs]."""
@@ -67,7 +67,7 @@ class Partition:
 
 
 class LayerTraffic(NamedTuple):
-    """What one layer costs under a partition; volumes are values for a batch of one."""
+    """Cost of one layer under a partition; volumes are values for a batch of one."""
 
     volume: int
     """Values sent: the sum over inputs of the parts, other than its owner, that use it."""
@@ -86,7 +86,7 @@ class LayerTraffic(NamedTuple):
 
 
 class LayerShare(NamedTuple):
-    """What each part does in a layer."""
+    """Work and traffic of each part in a layer."""
 
     sent: NDArray[np.int64]
     """Values that each part sends to each other, [from, to]."""

@@ -49,7 +49,7 @@ class Seats(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What a layer's proposals read and write."""
+    """Arrays that a layer's proposals read and write."""
 
     seats: Seats
     weights: NDArray[np.int64]
@@ -70,7 +70,7 @@ class Move(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What decides: temperature in values, the cost of a message in values, most connections of a part."""
+    """Criterion of acceptance: temperature in values, cost of a message in values, most connections of a part."""
 
     temperature: float
     message_values: float

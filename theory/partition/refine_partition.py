@@ -24,15 +24,15 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Cooling:
-    """How the temperature falls, in values: `rounds` of equal length, at the end of which the best are known."""
+    """Temperatures, in values: they fall over `rounds` of equal length, at the end of which the best are known."""
 
     proposals: int
-    """For each group, over all rounds."""
+    """Proposals for each group, over all rounds."""
     hottest: float
     coldest: float
     rounds: int = 25
     message_values: float = 0.0
-    """What a message costs, in values."""
+    """Cost of a message, in values."""
 
     def temperature(self, turn: int) -> float:
         """The temperature of a round."""
@@ -67,7 +67,7 @@ class AnnealedPartition:
 
     @property
     def cost(self) -> float:
-        """What the current parts cost: values, and messages as so many values each."""
+        """Cost of the current parts: values, and messages as so many values each."""
         return self._cost
 
     def anneal(self, seed: int, threads: int) -> list[Owners]:

@@ -45,7 +45,7 @@ _FALLS = (1.0, 0.1), (0.5, 0.05)
 
 @dataclass(frozen=True)
 class PartitionRequest:
-    """How many parts, how full they may be, and how long to search.
+    """The request of a search: number of parts, their balance, and its length.
 
     Raises:
         ValueError: a number is out of its range.
@@ -56,7 +56,7 @@ class PartitionRequest:
     """Share by which a part may exceed the mean connections of a layer."""
     seed: int = 0
     proposals: int = 1000
-    """For each group, less in networks that would take too long."""
+    """Proposals for each group, fewer in networks that would take too long."""
     message_values: float = 0.0
     """Values that a message costs as much as."""
     threads: int = 2

@@ -203,7 +203,7 @@ def _forget(values: Ids, neuron: int, is_dead: bool) -> int:
 
 
 def initial_values(network: NeuronGraph) -> Ids:
-    """What slow memory has of each neuron before the first step, shape [N]."""
+    """Content of slow memory for each neuron before the first step, shape [N]."""
     without_incoming = network.in_degrees == 0
     values = np.where(network.is_output, _IS_OUTPUT, 0)
     values |= np.where(without_incoming & network.is_output, _DIRTY, 0)

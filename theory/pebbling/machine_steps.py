@@ -1,4 +1,4 @@
-"""What the memory machine does, step by step: the loads, sums and stores of an order, with the slot of every value.
+"""Steps of the memory machine: the loads, sums and stores of an order, with the slot of every value.
 
 `machine_compiled` only counts; here the same decisions become a program, which needs no
 policy. Slots 0 to M - 2 hold neurons; slow memory has a row for each neuron, at first only that of the inputs.
@@ -18,7 +18,7 @@ from redpebble.theory.pebbling.machine import Memory
 
 
 class StepKind(IntEnum):
-    """What a step does to its slot."""
+    """Kinds of steps on a slot."""
 
     LOAD_BIAS = 0
     """Holds a neuron's bias from now on: a sum without connections so far."""

@@ -31,7 +31,7 @@ MEASURING_SECONDS: Final = 0.2
 
 @dataclass(frozen=True)
 class ExplainOutput:
-    """Where `explain` writes its report, and what it shows of the module on its way."""
+    """Path of the report of `explain`, and what it shows of the module on its way."""
 
     report: Path | None = None
     inspection: Inspection = NOTHING_SHOWN

@@ -1,4 +1,4 @@
-"""How many transfers a network needs: bounds that need no search, and certified bounds that use the memory's size.
+"""Bounds on the transfers of a network: some need no search, certified ones use the memory's size.
 
 Every weight, input and bias sits only in slow memory and every connection runs, so each is read; each output is
 written: at least W + N reads and S writes. Neuron by neuron with three slots (*pull*), every connection reads its
@@ -64,7 +64,7 @@ def lower_bound(network: NeuronGraph) -> TransferCount:
 
 
 def pull_bound(network: NeuronGraph) -> TransferCount:
-    """What the pull order needs at most, for M = 3: 2 W + N - I reads and N - I writes."""
+    """The most that the pull order transfers with M = 3: 2 W + N - I reads and N - I writes."""
     biases = int(np.sum(network.is_moved & ~network.is_input))
     return TransferCount(network.connection_count, biases, network.connection_count, biases)
 

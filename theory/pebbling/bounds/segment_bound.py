@@ -34,7 +34,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Crowding:
-    """How many connections few intervals can have among them.
+    """The most connections that few intervals can have among them.
 
     `most(s, t)` is at least the number of connections between any s source and t target intervals, for arrays of equal
     shape; it decreases in neither.

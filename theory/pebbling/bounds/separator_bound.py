@@ -127,7 +127,7 @@ def _least_cost(partial: _Partial, prices: list[_Prices]) -> float:
 
 
 def _least_partial(group: IntervalGroup, weighting: Weighting, moment: _Moment) -> _Partial:
-    """What must be partial at the first moment at which the balance is at most the threshold."""
+    """Neurons that must be partial at the first moment at which the balance is at most the threshold."""
     threshold, cells = moment
     missed = weighting.missing(cells.lows)
     missed_by_not_begun, missed_by_ended = missed[:, None], missed[None, :]
@@ -168,7 +168,7 @@ def _prices(costs: NDArray[np.int64], measures: Floats) -> list[float]:
 
 
 def _forgiven(group: IntervalGroup, slots: int, worth: Floats) -> float:
-    """What the residents cover, and what intervals are worth beyond their cost."""
+    """Connections that the residents cover, and the worth of intervals beyond their cost."""
     costs = np.concatenate((group.left_costs, group.right_costs)).astype(np.float64)
     capped = np.minimum(worth, costs)
     residents = np.partition(capped, len(capped) - slots)[len(capped) - slots :] if slots < len(capped) else capped

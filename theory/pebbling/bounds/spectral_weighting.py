@@ -1,4 +1,4 @@
-"""What a set of intervals can miss, from singular values: the expander mixing argument for a weighted bipartite graph.
+"""Spectral bound of what intervals can miss: the expander mixing argument for a weighted bipartite graph.
 
 Put weights w > 0 on the connections, sum 1, and let mu be the weight at each interval. B = D_L^(-1/2) w D_R^(-1/2) has
 largest singular value 1, with vectors sqrt(mu); let s be the second. For sets S, T without a connection between them

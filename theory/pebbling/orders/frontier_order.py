@@ -24,7 +24,7 @@ def narrow_frontier_order(network: NeuronGraph) -> NDArray[np.int64]:
 
 
 class _Frontier:
-    """How much each target would let the live values grow."""
+    """Growth of the live values by each target, [targets]."""
 
     def __init__(self, network: NeuronGraph) -> None:
         self._network = network

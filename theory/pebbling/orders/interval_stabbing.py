@@ -76,7 +76,7 @@ def check_target_orders(network: NeuronGraph, orders: TargetOrders) -> None:
 
 
 def fixed_cost(network: NeuronGraph) -> int:
-    """What every orders of targets move: weights, one read of each target and of each lone output, and the outputs."""
+    """Transfers that all orders of targets have: weights, a read of each target and each lone output, the outputs."""
     lone = network.is_output & (network.in_degrees + network.out_degrees == 0)
     return network.connection_count + int(np.sum(network.in_degrees > 0)) + int(lone.sum()) + len(network.outputs)
 

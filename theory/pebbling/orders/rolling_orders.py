@@ -33,7 +33,7 @@ class Graph(NamedTuple):
 
 
 class Rolling(NamedTuple):
-    """What changes while targets roll; the names are those of the theory."""
+    """State that changes while targets roll; the names are those of the theory."""
 
     worths: NDArray[np.float64]
     scores: NDArray[np.float64]

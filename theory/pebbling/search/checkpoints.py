@@ -97,7 +97,7 @@ def run_again(world: World, first: int, until: int) -> tuple[int, int]:
 
 @compiled
 def first_checkpoint(world: World, move: Move) -> int:
-    """Where a run must begin after the move, which is already carried out."""
+    """The first step of a run after the move, which is already carried out."""
     line, settings = world.line, world.settings
     low = min(move.first, move.goal)
     step = low

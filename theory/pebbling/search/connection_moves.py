@@ -37,7 +37,7 @@ ROOM = 64
 
 @dataclass(frozen=True)
 class ConnectionMoves:
-    """How far moves go, in steps, the shares of runs and of moves that aim, and how far MIN looks back."""
+    """Lengths of moves in steps, shares of runs and of moves that aim, and how far MIN looks back."""
 
     window: int = 300
     run_share: float = 0.5

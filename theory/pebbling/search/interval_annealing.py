@@ -30,7 +30,7 @@ from redpebble.theory.pebbling.search.intervals import Intervals, intervals_of, 
 
 @dataclass(frozen=True)
 class StabbingMoves:
-    """How far apart swapped targets may be, in positions, and the share of proposals that aim.
+    """Largest distance of swapped targets, in positions, and the share of proposals that aim.
 
     An aimed move swaps a target with the neighbour, in both orders, of another target of one of its sources. The other
     proposals swap openings, closings, and both, a third each.

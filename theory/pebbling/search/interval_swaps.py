@@ -42,14 +42,14 @@ class Swap(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How swaps are chosen: see `theory.pebbling.search.interval_annealing.StabbingMoves`."""
+    """Rules by which swaps are chosen: see `theory.pebbling.search.interval_annealing.StabbingMoves`."""
 
     window: int
     aimed_share: float
 
 
 class Interval(NamedTuple):
-    """When a target opens and closes."""
+    """Positions at which a target opens and closes."""
 
     opens: int
     closes: int
@@ -105,7 +105,7 @@ def _ordered(intervals: Intervals, swap: Swap) -> Swap:
 
 @compiled
 def times_after(intervals: Intervals, swap: Swap) -> Times:
-    """When both targets open and close after the swap."""
+    """Positions at which both targets open and close after the swap."""
     opened, closed, shift = intervals.positions[0], intervals.positions[1], intervals.shifts[0]
     first_opens, second_opens = max(0, wide(opened[swap.first]) - shift), max(0, wide(opened[swap.second]) - shift)
     first_closes, second_closes = wide(closed[swap.first]), wide(closed[swap.second])
@@ -169,7 +169,7 @@ def change_of(intervals: Intervals, swap: Swap, times: Times, limit: int) -> int
 
 @compiled
 def _part_change(intervals: Intervals, target: int, interval: Interval, defines: bool, limit: int) -> int:
-    """For the sources of one target only: those that it is a reason for a load of, or else the others up to a limit."""
+    """Change of loads at the sources of one target: those that it is a reason for a load of, or others to a limit."""
     opens, closes = interval.opens, interval.closes
     entries, marks, out_starts = intervals.entries, intervals.marks, intervals.out_starts
     opened, closed = intervals.positions[0, target], intervals.positions[1, target]
@@ -263,7 +263,7 @@ def _source_change(intervals: Intervals, source: int, closes: int, puts: bool) -
 
 @compiled
 def _cost_change(intervals: Intervals, source: int, change: int, puts: bool) -> int:
-    """With the write that makes loads of a hidden value possible."""
+    """Cost with the write that makes loads of a hidden value possible."""
     if change == 0:
         return 0
     before = intervals.loads[source]

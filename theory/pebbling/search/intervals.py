@@ -256,6 +256,6 @@ def put_both(intervals: Intervals, first: Span, second: Span, exchanges: bool) -
 
 @compiled
 def _move_slot(slots: Ints, entries: Ints, slot: int, to: int) -> None:
-    """All but the point, which is that of the slot."""
+    """Interval without the point, which is that of the slot."""
     slots[to, START], slots[to, END], slots[to, ENTRY] = slots[slot, START], slots[slot, END], slots[slot, ENTRY]
     entries[slots[slot, ENTRY], SLOT] = to

@@ -30,7 +30,7 @@ _TRIED_SHARE = 0.25
 
 
 class SearchTrace(NamedTuple):
-    """How the search went: its current and best cost, in transfers, after so many proposals. Shape [points] each.
+    """Trace of the search: its current and best cost, in transfers, after so many proposals. Shape [points] each.
 
     While orders of targets are searched under MIN it is the cost of their intervals, which MIN comes near; the search
     under LRU begins with connections. `proposals` ascends, `best_costs` never does.
@@ -58,7 +58,7 @@ class Phase(NamedTuple):
 
 
 class Temperatures(NamedTuple):
-    """From which temperature a phase cools to which, in transfers."""
+    """First and last temperature of a phase, in transfers."""
 
     hottest: float
     coldest: float
@@ -66,7 +66,7 @@ class Temperatures(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """What one search may spend: proposals, or what `spent`, from 0 to 1, says of a time budget."""
+    """Budget of one search: proposals, or what `spent`, from 0 to 1, says of a time budget."""
 
     proposals: int | None
     spent: Callable[[], float] | None

@@ -18,7 +18,7 @@ from redpebble.theory.pebbling.search.starts import start_orders
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What to search for, and for how long.
+    """The request of a search: its goal and its length.
 
     Args:
         capacity: M, in values (in rows of B values for the batched form).
@@ -52,7 +52,7 @@ class SearchRequest:
             raise ValueError(f"{self.threads} threads and {self.restarts} restarts, at least 1 of each is needed")
 
     def budget(self) -> Budget:
-        """What each thread may spend; a time budget begins now."""
+        """The budget of each thread; a time budget begins now."""
         if self.remaining is None:
             return Budget((self.proposals or 0) // self.threads, None, self.restarts)
         remaining, whole = self.remaining, self.remaining()

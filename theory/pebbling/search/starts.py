@@ -1,4 +1,4 @@
-"""Where searches start: connection orders without a search, and the orders of targets that are in any of them."""
+"""Starts of searches: connection orders without a search, and the orders of targets that are in any of them."""
 
 from __future__ import annotations
 
