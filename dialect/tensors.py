@@ -95,24 +95,24 @@ def shape_of(value: SSAValue) -> Shape:
 
 
 def dense_floats(array: NDArray[np.float32]) -> DenseIntOrFPElementsAttr[Float32Type]:
-    """Return the attribute that holds a copy of `array`."""
+    """Return the attribute that holds a copy of `array`, with its shape."""
     data = BytesAttr(np.ascontiguousarray(array, dtype="<f4").tobytes())
     return DenseIntOrFPElementsAttr(TensorType(f32, array.shape), data)
 
 
 def dense_indices(array: NDArray[np.int64]) -> DenseIntOrFPElementsAttr[IntegerType]:
-    """Return the attribute that holds a copy of the indices in `array`."""
+    """Return the attribute that holds a copy of the indices in `array`, with its shape."""
     data = BytesAttr(np.ascontiguousarray(array, dtype="<i8").tobytes())
     return DenseIntOrFPElementsAttr(TensorType(i64, array.shape), data)
 
 
 def floats_of(attribute: DenseIntOrFPElementsAttr[Float32Type]) -> NDArray[np.float32]:
-    """Return the floats of a dense attribute: a read-only view, without a copy."""
+    """Return the floats of a dense attribute in its shape: a read-only view, without a copy."""
     return np.frombuffer(attribute.data.data, dtype="<f4").reshape(attribute.get_shape())
 
 
 def indices_of(attribute: DenseIntOrFPElementsAttr[IntegerType]) -> NDArray[np.int64]:
-    """Return the indices of a dense attribute: a read-only view, without a copy."""
+    """Return the indices of a dense attribute in its shape: a read-only view, without a copy."""
     return np.frombuffer(attribute.data.data, dtype="<i8").reshape(attribute.get_shape())
 
 

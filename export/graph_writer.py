@@ -80,7 +80,11 @@ class GraphWriter:
             self._values[result] = value
 
     def finish(self, op: ReturnOp) -> None:
-        """Set the graph's outputs, and drop what nothing reads any more."""
+        """Set the graph's outputs, and drop what nothing reads any more.
+
+        Raises:
+            ValueError: the function returns more or fewer values than the original.
+        """
         if len(op.arguments) != len(self._original.outputs):
             raise ValueError(
                 f"function @main returns {len(op.arguments)} values, the original has {len(self._original.outputs)}"

@@ -1,4 +1,4 @@
-"""What can be wrong with a model: every message is one line that names the node, the value, and what is accepted."""
+"""Errors of a model: every message is one line that names the node, the value, and what is accepted."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -123,7 +123,7 @@ def records_of(rows: Indices, counts: Indices, marks: Indices) -> NDArray[np.uin
 
 
 def block_list(base: Indices) -> NDArray[np.uint32]:
-    """Return the list of blocks, given the first input of each group's block."""
+    """Return the list of blocks [blocks + 1, 2], given the first input of each group's block [groups]."""
     lengths = run_lengths(base)
     blocks = np.zeros((len(lengths) + 1, 2), dtype=np.uint32)
     blocks[:-1] = np.column_stack([lengths, base[np.cumsum(lengths) - lengths] * OFFSET_UNIT])

@@ -95,7 +95,7 @@ def digits_accuracy(run: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -
 
 
 def scaled(pixels: NDArray[Any]) -> NDArray[np.float32]:
-    """Pixels 0 .. 16 as the model reads them."""
+    """Pixels 0 .. 16 as the model reads them, of any shape."""
     return pixels.astype(np.float32) / np.float32(BRIGHTEST)
 
 

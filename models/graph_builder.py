@@ -56,7 +56,7 @@ class GraphBuilder:
         return value
 
     def constant(self, name: str, array: NDArray[Any]) -> ir.Value:
-        """An initializer holding `array` as it is, dtype included."""
+        """An initializer holding `array` as it is, shape and dtype included."""
         import onnx_ir as ir
 
         return self._tape.initializer(ir.tensor(np.ascontiguousarray(array), name=name))

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 
 def random_weight(output_count: int, input_count: int, density: float, rng: np.random.Generator) -> NDArray[np.float32]:
-    """A normal weight in which each connection exists with probability `density`, independently."""
+    """A normal weight [outputs, inputs] in which each connection exists with probability `density`, independently."""
     mask = rng.random((output_count, input_count)) < density
     return masked_weight(mask, rng)
 
 
 def masked_weight(mask: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Normal values where the mask holds, scaled so that values keep their size through a layer and Relu.
+    """Normal values [outputs, inputs] where the mask holds, scaled so that values keep their size through Relu.
 
     The variance is 2 / (mean number of connections into a neuron): Relu halves the second moment of a centred value.
     """
@@ -23,12 +23,12 @@ def masked_weight(mask: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[
 
 
 def random_bias(output_count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Small normal biases."""
+    """Small normal biases [outputs]."""
     return rng.standard_normal(output_count, dtype=np.float32) * np.float32(0.1)
 
 
 def magnitude_mask(weight: NDArray[np.float32], sparsity: float) -> NDArray[np.bool_]:
-    """The mask that keeps the round((1 - sparsity) * size) weights of largest magnitude; of equals, the first."""
+    """The mask, of the weight's shape, of the round((1 - sparsity) * size) largest magnitudes; of equals, the first."""
     kept = round((1.0 - sparsity) * weight.size)
     order = np.argsort(-np.abs(weight), axis=None, kind="stable")
     mask = np.zeros(weight.size, dtype=np.bool_)

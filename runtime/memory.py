@@ -27,7 +27,7 @@ def aligned_bytes(size: int) -> MemoryBlock:
 
 
 def zeros_on_demand(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return an array of zeros for which the system finds memory only where it is written to."""
+    """Return zeros of a shape for which the system finds memory only where it is written to."""
     size = FLOAT_BYTES * math.prod(shape)
     if size < LEAST_KEPT_BYTES:
         return np.zeros(shape, dtype=np.float32)
@@ -41,7 +41,7 @@ def zeros_on_demand(shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 def aligned_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return the array itself where it starts at a cache line, else a copy that does."""
+    """Return the array itself, of any shape, where it starts at a cache line, else a copy that does."""
     if address_of(array) % ALIGNMENT == 0 and array.flags.c_contiguous:
         return array
     target = aligned_bytes(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
@@ -50,7 +50,7 @@ def aligned_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def address_of(array: NDArray[np.generic]) -> int:
-    """Return the address of an array's first value."""
+    """Return the address of the first value of an array of any shape."""
     try:
         # a quarter of the time of numpy's own ways, which make an object or a dictionary first
         return addressof(first_byte(array))
@@ -59,7 +59,7 @@ def address_of(array: NDArray[np.generic]) -> int:
 
 
 def pointer_table(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.uint64]:
-    """Return the addresses of `arrays`; the caller keeps the arrays alive."""
+    """Return the addresses [arrays] of `arrays`, of any shape; the caller keeps them alive."""
     return np.array([address_of(array) for array in arrays], dtype=np.uint64)
 
 
@@ -110,7 +110,7 @@ class OutputMemory:
         self._kept: deque[MemoryBlock] = deque()
 
     def take(self) -> NDArray[np.float32]:
-        """Return an array that nobody else holds; its content is undefined."""
+        """Return an array of the output's shape that nobody else holds; its content is undefined."""
         if self._size < LEAST_KEPT_BYTES:
             return np.empty(self._shape, dtype=np.float32)
         block = self._unused()

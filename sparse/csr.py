@@ -41,7 +41,7 @@ class CsrPattern(NamedTuple, Generic[Index_co]):
         return np.repeat(np.arange(self.row_count), self.lengths)
 
     def of(self, row: int) -> NDArray[Index_co]:
-        """Return the columns of one row, ascending."""
+        """Return the columns [entries] of one row, ascending."""
         return self.indices[self.pointers[row] : self.pointers[row + 1]]
 
     def entries(self, chosen: Indices) -> tuple[Indices, NDArray[Index_co]]:
@@ -140,5 +140,5 @@ class CscMatrix(NamedTuple):
 
 
 def stable_order(keys: NDArray[np.integer], count: int) -> Indices:
-    """Return the order that sorts `keys`, all below `count`, fast where `count` is small; equal ones stay in order."""
+    """Return the stable order [keys] that sorts `keys` [keys], all below `count`, fast where `count` is small."""
     return np.argsort(keys.astype(np.uint16) if count <= 1 << 16 else keys, kind="stable")

@@ -25,7 +25,7 @@ class Matrix(Protocol):
         ...
 
     def nonzero(self) -> tuple[NDArray[Any], ...]:
-        """Rows and columns of the non-zeros."""
+        """Rows [entries] and columns [entries] of the non-zeros."""
         ...
 
 
@@ -107,7 +107,7 @@ class NeuronGraph:
 
     @cached_property
     def topological_order(self) -> NDArray[np.int64]:
-        """Neuron ids, sources before targets: ids ascending where that is possible, else by depth, then id."""
+        """Neuron ids [N], sources before targets: ids ascending where that is possible, else by depth, then id."""
         if bool(np.all(self.sources < self.targets)):
             return np.arange(self.neuron_count, dtype=np.int64)
         return _depths_and_order(self)[1]
@@ -169,7 +169,7 @@ def chain_graph(layers: Sequence[CsrPattern[np.integer]]) -> NeuronGraph:
 
 
 def check_order(network: NeuronGraph, order: NDArray[np.int64]) -> None:
-    """Refuse an order that is not a permutation of the connections or not topological.
+    """Refuse an order that is no permutation of the connections [W], or not topological.
 
     Raises:
         ValueError: naming the connection.
@@ -196,7 +196,7 @@ def check_order(network: NeuronGraph, order: NDArray[np.int64]) -> None:
 
 
 def id_array(ids: ArrayLike) -> NDArray[np.int64]:
-    """Ids as the int64 array that `NeuronGraph` holds."""
+    """Ids as the int64 array, of their shape, that `NeuronGraph` holds."""
     return np.asarray(ids, dtype=np.int64)
 
 

@@ -32,7 +32,7 @@ class CheckPlan:
             raise ValueError(f"batches are {', '.join(map(str, self.batches)) or 'none'}, expected 1 or more each")
 
     def feeds(self, model: onnx_ir.Model) -> Iterator[dict[str, NDArray[Any]]]:
-        """Yield the inputs, the same for the same seed."""
+        """Yield inputs by name, in the model's shapes; the same for the same seed."""
         rng = np.random.default_rng(self.seed)
         for batch in self.batches:
             for _ in range(self.runs):

@@ -17,7 +17,7 @@ def aligned_zeros(*shape: int) -> Floats:
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous copy of `array`; of objects, which no engine reads in place, the array itself."""
+    """Return a contiguous copy of `array`, any shape; of objects, which no engine reads in place, the array itself."""
     if array.dtype.hasobject:
         return array
     size = array.itemsize * prod(array.shape)

@@ -54,7 +54,11 @@ def chain_of(model: Source) -> tuple[ChainLayer, ...]:
 
 
 def chain_in(module: ModuleOp) -> tuple[ChainLayer, ...]:
-    """Return the layers of the only function of `module`, likewise."""
+    """Return the layers of the only function of `module`.
+
+    Raises:
+        NotAChainError: the function has several inputs, or an op that is no part of a chain of linear layers.
+    """
     func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
     if len(func.args) != 1:
         raise NotAChainError(f"{len(func.args)} inputs, a chain of linear layers has 1")

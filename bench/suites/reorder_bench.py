@@ -116,17 +116,17 @@ def weight_of_reads(reads: Indices, input_order: Indices, output_order: Indices)
 
 
 def band(width: int, reach: int, each: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Each neuron reads `each` of the `reach` neurons from its own on."""
+    """Return the inputs of each neuron [width, each]: `each` of the `reach` neurons from its own on."""
     return (np.arange(width)[:, None] + rng.random((width, reach)).argsort(axis=1)[:, :each]) % width
 
 
 def blocks(width: int, size: int, each: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Each neuron reads `each` neurons of its block of `size`."""
+    """Return the inputs of each neuron [width, each]: `each` neurons of its block of `size`."""
     return np.arange(width)[:, None] // size * size + rng.random((width, size)).argsort(axis=1)[:, :each]
 
 
 def hidden(reads: Sequence[NDArray[np.int64]], rng: np.random.Generator, *, shuffled: bool) -> ModuleOp:
-    """Return a network whose layers read `reads`; its neurons stand as they were made, or shuffled, ends included."""
+    """Return a network whose layers read `reads` [width, each]; its neurons stand as made, or all shuffled."""
     width = len(reads[0])
     orders = [rng.permutation(width) if shuffled else np.arange(width) for _ in range(len(reads) + 1)]
     return chain([weight_of_reads(own, orders[at], orders[at + 1]) for at, own in enumerate(reads)])

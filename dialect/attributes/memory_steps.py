@@ -86,13 +86,13 @@ class _Events:
     is_there: NDArray[np.bool_]
     """Whether the slot holds this neuron, and no other slot does."""
     done: Indices
-    """Before the event."""
+    """Connections done before the event."""
     stored: Indices
-    """What was done when it was stored last; -1 where slow memory has nothing of it."""
+    """Connections done when it was stored last; -1 where slow memory has nothing of it."""
     degrees: Indices
     """Connections into the neuron."""
     complete: Indices
-    """What is done in the end."""
+    """Connections done in the end."""
     is_input: NDArray[np.bool_]
 
     @staticmethod

@@ -184,7 +184,7 @@ def is_constant(value: SSAValue) -> bool:
 
 
 def constant_array(value: SSAValue) -> NDArray[np.float32] | None:
-    """Return the array behind a value, dense or sparse (then made dense), or None when it is no constant."""
+    """Return the array of a value's shape, dense or sparse (then made dense), or None when it is no constant."""
     match value.owner:
         case ConstantOp() as op:
             return op.array

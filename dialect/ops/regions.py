@@ -47,20 +47,32 @@ def yielded_by(body: Region) -> tuple[SSAValue, ...]:
 
 
 def verify_yield(body: Region) -> None:
-    """Check that a body ends in a yield."""
+    """Check that a body ends in a yield.
+
+    Raises:
+        VerifyException: it ends in another op.
+    """
     if not isinstance(body.block.last_op, YieldOp):
         raise VerifyException("expected a pebble.yield at the end of the body")
 
 
 def boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, SSAValue]]:
-    """Return the pairs of values outside and inside, after checking that there are as many of both."""
+    """Return the pairs of values outside and inside.
+
+    Raises:
+        VerifyException: there are more of one than of the other.
+    """
     if len(outer) != len(inner):
         raise VerifyException(f"{len(inner)} {word}s inside, {len(outer)} outside")
     return zip(outer, inner, strict=True)
 
 
 def verify_operands(op: Operation, body: Block) -> None:
-    """Check that an op uses values of its body, and constants from outside."""
+    """Check that an op uses values of its body, and constants from outside.
+
+    Raises:
+        VerifyException: it uses another value from outside.
+    """
     for operand in op.operands:
         owner = operand.owner
         outside = (owner if isinstance(owner, Block) else owner.parent) is not body

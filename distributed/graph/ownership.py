@@ -54,17 +54,17 @@ class Ownership:
         return value in self.required
 
     def own(self, value: SSAValue, part: int) -> NDArray[np.int64]:
-        """Return the features of a value that a part owns, ascending."""
+        """Return the features [owned] of a value that a part owns, ascending."""
         return np.flatnonzero(self.owners[value] == part)
 
     def sent(self, value: SSAValue, part: int) -> dict[int, NDArray[np.int64]]:
-        """Return the features of a cut value that a part sends, by the part that receives them, ascending."""
+        """Return the features [sent] of a cut value that a part sends, ascending, by the part that gets them."""
         own = self.owners[value] == part
         maps = {other: np.flatnonzero(self.required[value][other] & own) for other in range(self.part_count)}
         return {other: features for other, features in maps.items() if other != part and len(features)}
 
     def received(self, value: SSAValue, part: int) -> dict[int, NDArray[np.int64]]:
-        """Return the features of a cut value that a part receives, by the part that sends them, ascending."""
+        """Return the features [received] of a cut value that a part receives, ascending, by the part that sends."""
         needed, owners = np.flatnonzero(self.required[value][part]), self.owners[value]
         maps = {int(other): needed[owners[needed] == other] for other in np.unique(owners[needed])}
         return {other: features for other, features in maps.items() if other != part}

@@ -131,7 +131,7 @@ def _take_room(path: Path) -> None:
 
 
 def columns(features: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Return ascending features as a slice where they are neighbours: that is read and written faster."""
+    """Return ascending features [count] as a slice where they are neighbours: that is read and written faster."""
     if len(features) and int(features[-1]) - int(features[0]) + 1 == len(features):
         return slice(int(features[0]), int(features[-1]) + 1)
     return features

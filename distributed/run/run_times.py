@@ -20,7 +20,7 @@ from redpebble.distributed.run.partitioned_network import PartitionedNetwork
 
 
 def run_times(network: PartitionedNetwork, samples: int, seconds: float) -> NDArray[np.float64]:
-    """Return the seconds of runs of `samples` samples, after one that is not counted; `batch` cuts them evenly."""
+    """Return the seconds [runs] of runs of `samples` samples, the first not counted; `batch` cuts them evenly."""
     comm, rng = network.comm, np.random.default_rng(0)
     slices: list[NDArray[np.float32]] = []
     for entry in network.inputs:

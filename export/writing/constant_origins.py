@@ -37,7 +37,11 @@ class ConstantOrigin(NamedTuple):
 
 
 def origin_of(op: Constant, original: Original) -> ConstantOrigin:
-    """Find the original's constant by the name that `op` carries, or by its numbers when it carries none."""
+    """Find the original's constant by the name that `op` carries, or by its numbers when it carries none.
+
+    Raises:
+        ValueError: the op is no constant.
+    """
     array = constant_array(op.result)
     if array is None:
         raise ValueError(f"{op.name} is no constant")

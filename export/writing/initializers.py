@@ -44,7 +44,7 @@ class Initializers:
         return form is Form.TRANSPOSED or (form is Form.CHANGED and name in self._original.transposed_by_gemm)
 
     def add_part(self, value: SSAValue, part: str, array: NDArray[Any]) -> ir.Value:
-        """Return a new constant called after `value` and what it holds of it."""
+        """Return a new constant of the shape of `array`, called after `value` and what it holds of it."""
         return self._add(self._names.invent(f"{self._origins[value].name}.{part}"), array)
 
     def row(self, value: SSAValue) -> ir.Value:

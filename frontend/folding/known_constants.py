@@ -43,7 +43,7 @@ def sparse_matrix(value: onnx_ir.Value, ir_version: int) -> SparseTensor | None:
 
 
 def constant_array(value: onnx_ir.Value, ir_version: int) -> NDArray[np.generic] | None:
-    """Return the numbers of a constant (memory-mapped where they lie in a file of their own), or None.
+    """Return the array of a constant in its shape (memory-mapped where it lies in a file of its own), or None.
 
     A sparse matrix is made dense: who can do without its zeros asks for `sparse_matrix` first.
     """

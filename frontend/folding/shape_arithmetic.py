@@ -55,7 +55,7 @@ class ShapeQuery(NamedTuple):
 
 
 def shape_value_of_constant(array: NDArray[np.generic]) -> ShapeValue | None:
-    """Return the integers of a constant, or None when it holds something else."""
+    """Return the integers of a constant, a scalar or a list, or None when it holds something else."""
     if not np.issubdtype(array.dtype, np.integer) or array.ndim > 1 or array.size > LONGEST:
         return None
     return ShapeValue(tuple(Size.known(int(number)) for number in array.reshape(-1).tolist()), scalar=array.ndim == 0)

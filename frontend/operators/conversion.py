@@ -73,17 +73,17 @@ class Conversion:
         return self.input(index) is not None
 
     def any_constant(self, index: int) -> NDArray[np.generic] | None:
-        """Return the numbers of a constant input of any element type, else None."""
+        """Return the array of a constant input of any shape and element type, else None."""
         value = self.input(index)
         return None if value is None else self.scope.constant_of(value)
 
     def constant(self, index: int) -> NDArray[np.float32] | None:
-        """Return the numbers of an f32 constant input, else None."""
+        """Return the array of an f32 constant input of any shape, else None."""
         array = self.any_constant(index)
         return None if array is None or array.dtype != np.float32 else array.astype(np.float32, copy=False)
 
     def weight(self, index: int) -> NDArray[np.float32] | SparseTensor | None:
-        """Return the numbers of an f32 constant input, else None; a sparse matrix stays sparse."""
+        """Return the array of an f32 constant input of any shape, else None; a sparse matrix stays sparse."""
         value = self.input(index)
         sparse = None if value is None else self.scope.sparse_matrix_of(value)
         return self.constant(index) if sparse is None else sparse
@@ -142,7 +142,7 @@ class Conversion:
         return op
 
     def emit_constant(self, array: NDArray[np.float32], name: str, variant: str = "") -> SSAValue:
-        """Return a constant; `name` is the initializer it comes from, `variant` what was done to it.
+        """Return a constant of the shape of `array`; `name` is its initializer, `variant` what was done to it.
 
         The same name and variant give the same constant for the whole graph.
         """

@@ -25,6 +25,9 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     """Return x weight, weight x, or an attention.
 
     1-D operands are promoted, leading axes broadcast, as in numpy's matmul.
+
+    Raises:
+        NotCovered: neither operand is a constant, and this is no part of an attention.
     """
     weight = conversion.weight(1)
     if weight is not None:
@@ -132,7 +135,11 @@ def _cut(conversion: Conversion, rows: SSAValue, axis: int, count: int) -> Seque
 
 
 def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return alpha A B + beta C with A and B transposed or not; one of A and B is a constant."""
+    """Return alpha A B + beta C with A and B transposed or not; one of A and B is a constant.
+
+    Raises:
+        NotCovered: neither is a constant of rank 2, or the other one is of another rank.
+    """
     alpha, beta = np.float32(conversion.number("alpha", 1.0)), np.float32(conversion.number("beta", 1.0))
     weight = conversion.weight(1)
     right = weight is not None

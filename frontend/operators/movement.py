@@ -167,7 +167,11 @@ def _convert_dropout(conversion: Conversion) -> Sequence[SSAValue]:
 
 
 def refuse_further_outputs(conversion: Conversion) -> None:
-    """Refuse a node of which more than the first output is used."""
+    """Check that no output but the first one of a node is used.
+
+    Raises:
+        NotCovered: another output is used.
+    """
     for index, output in enumerate(conversion.node.outputs[1:], start=1):
         if output.uses() or output.is_graph_output():
             raise NotCovered(f"output {index} ({output.name}) is used, accepted is output 0 alone")

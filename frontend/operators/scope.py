@@ -93,7 +93,7 @@ class ValueScope:
         return self._values.get(value)
 
     def constant_of(self, value: onnx_ir.Value) -> NDArray[np.generic] | None:
-        """Return the numbers of a constant, or None for anything else."""
+        """Return the array of a constant of any shape, or None for anything else."""
         return constant_array(value, self._model.ir_version)
 
     def sparse_matrix_of(self, value: onnx_ir.Value) -> SparseTensor | None:

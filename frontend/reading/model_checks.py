@@ -1,4 +1,4 @@
-"""What must hold of a model before it is read: versions, names, order, and the tensors and files behind its weights."""
+"""Checks of a model before it is read: versions, names, order, and the tensors and files behind its weights."""
 
 import graphlib
 from collections.abc import Iterator, Mapping

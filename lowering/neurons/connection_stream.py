@@ -68,7 +68,7 @@ def working_rows(op: NetworkOp) -> WorkingRows:
 
 
 def pack_stream(op: NetworkOp) -> NDArray[np.uint32]:
-    """Return the stream of an op with steps."""
+    """Return the stream [words] of an op with steps."""
     return _Packing.of(op).stream()
 
 

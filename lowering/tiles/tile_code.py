@@ -129,7 +129,11 @@ class TileCode:
         return float_at(self.builder, self.pointer(value), self.builder.mul(feature, i64(self.width)))
 
     def pointer(self, value: SSAValue) -> ir.Value:
-        """Return the buffer of a value of the body, or the packed values of a constant."""
+        """Return the buffer of a value of the body, or the packed values of a constant.
+
+        Raises:
+            ValueError: the value is neither.
+        """
         if value in self.placed:
             return self.placed[value]
         if value in self.spans:

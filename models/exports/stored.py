@@ -55,7 +55,7 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
 
 
 def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int], seed: int = 0) -> dict[str, NDArray[np.generic]]:
-    """Return inputs for a model whose free axes have these sizes; a mask hides the end of every second row."""
+    """Return inputs by name, in the shapes that `sizes` gives free axes; a mask hides the end of every second row."""
     rng = np.random.default_rng(seed)
     feeds: dict[str, NDArray[np.generic]] = {}
     constants = {tensor.name for tensor in model.graph.initializer}

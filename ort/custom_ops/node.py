@@ -101,7 +101,7 @@ class OrtNode:
         return buffer.value.decode()
 
     def constants(self, first: int) -> list[NDArray[Any] | None]:
-        """Return the inputs from `first` on as arrays of their own, None for one that is no constant.
+        """Return copies of the inputs from `first` on, each in its shape, None for one that is no constant.
 
         Raises:
             ValueError: there is no input `first`, or numpy has no type for one of them.

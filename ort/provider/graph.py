@@ -138,7 +138,7 @@ class GraphReader:
         return self._names(GraphSlot.Node_GetNumOutputs, GraphSlot.Node_GetOutputs, node)
 
     def payload(self, node: int, name: str) -> NDArray[np.uint8] | None:
-        """Return a text attribute of an `OrtNode` as bytes at a cache line, None where it has none."""
+        """Return a text attribute of an `OrtNode` as [bytes] at a cache line, None where it has none."""
         for found, attribute in self._attributes(node):
             if found == name:
                 kind = self.functions.word(GraphSlot.OpAttr_GetType, attribute) & 0xFFFFFFFF

@@ -111,7 +111,11 @@ class NetworkBuilder:
         self.features[value] = self._new_neurons(self._shape(value))
 
     def add(self, op: Operation) -> None:
-        """Add what an op sums, activates or renumbers."""
+        """Add what an op sums, activates or renumbers.
+
+        Raises:
+            ValueError: results of the op are no neurons.
+        """
         match op:
             case LinearOp():
                 self._set(op.result, self._activated(self._linear(op), op.activation))

@@ -55,7 +55,7 @@ def set_weight(linear: LinearOp, weight: Weight) -> None:
 
 
 def set_bias(linear: LinearOp, bias: NDArray[np.float64]) -> None:
-    """Let the layer add `bias`, rounded to single precision; zeros are no bias."""
+    """Let the layer add `bias` [outputs], rounded to single precision; zeros are no bias."""
     operands = [linear.x, linear.weight]
     if np.any(bias != 0.0):
         constant = ConstantOp(bias.astype(np.float32))

@@ -120,7 +120,7 @@ def sealed_in(file: RawIOBase, name: str) -> "Sealed":
 
 
 def opened(data: NDArray[np.uint8], name: str) -> "Sealed":
-    """Return what `sealed` made, with nothing but its checksum looked at; `name` says where it is from.
+    """Return what `sealed` made of [bytes], with nothing but its checksum looked at; `name` says where it is from.
 
     Raises:
         ArtefactError: the data are damaged.

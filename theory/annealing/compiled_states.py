@@ -27,7 +27,7 @@ class BlockState(Protocol[_T_co]):
         ...
 
     def run(self, draws: NDArray[np.float64], temperature: float) -> None:
-        """Make one proposal for each row of draws."""
+        """Make one proposal for each row of draws [proposals, DRAWS], each from 0 to 1."""
         ...
 
     def best(self) -> _T_co:

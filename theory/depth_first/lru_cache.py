@@ -23,7 +23,7 @@ class RowTraffic(NamedTuple):
 
 
 def row_traffic(accesses: Rows, changed: NDArray[np.bool_], capacity: int) -> RowTraffic:
-    """Return the traffic of accesses to rows, of which some change the row, with a cache of `capacity` rows.
+    """Return the traffic of accesses to rows [accesses], `changed` by some, with a cache of `capacity` rows.
 
     Rows that are still in the cache at the end are not counted as written back.
     """

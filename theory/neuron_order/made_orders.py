@@ -98,7 +98,7 @@ def support_numbers(groups: NeuronGroups, rng: np.random.Generator) -> Indices:
 
 
 def spectral_numbers(groups: NeuronGroups, start: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return numbers that are, up to what is the same for all, as near as possible to the mean of the neighbours'.
+    """Return numbers [neurons] that are, up to what all share, as near as possible to the mean of the neighbours'.
 
     The power iteration for the second eigenvector of the random walk on the network, from the numbers `start`.
     """

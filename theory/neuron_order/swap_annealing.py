@@ -89,7 +89,7 @@ class PositionState:
         return max((view.price for view in self._views), default=1)
 
     def run(self, draws: NDArray[np.float64], temperature: float) -> None:
-        """Make one proposal for each row of draws; the order that they end with may be the best one so far."""
+        """Make one proposal for each row of draws [proposals, DRAWS]; the last order may be the best one so far."""
         self._cost += int(_propose(draws, temperature, self._order, self._tables))
         if self._cost < self._best_cost:
             self._best[:], self._best_cost = self._order, self._cost

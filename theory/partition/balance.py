@@ -12,7 +12,7 @@ from redpebble.theory.partition.partition import Owners
 
 
 def dealt_by_weight(weights: NDArray[np.int64], part_count: int) -> Owners:
-    """Return a part for each weight: from the heaviest on, the part that is lightest so far."""
+    """Return a part for each weight [weights]: from the heaviest on, the part that is lightest so far."""
     loads = [(0, part) for part in range(part_count)]
     heapify(loads)
     parts = np.zeros(len(weights), dtype=np.int32)
@@ -24,12 +24,12 @@ def dealt_by_weight(weights: NDArray[np.int64], part_count: int) -> Owners:
 
 
 def loads_of(weights: NDArray[np.int64], parts: Owners, part_count: int) -> NDArray[np.int64]:
-    """Return the weight of each part."""
+    """Return the weight of each part [parts], given weights [items] and the part of each."""
     return np.bincount(parts, weights=weights.astype(np.float64), minlength=part_count).astype(np.int64)
 
 
 def most_connections(weights: NDArray[np.int64], part_count: int, imbalance: float) -> int:
-    """Return how many connections a part may have, for the connections of each output.
+    """Return how many connections a part may have, for the connections [outputs] of each output.
 
     That is the mean and `imbalance` more of it; or, where outputs are too few or too heavy for that, the fullest part
     when they are dealt out by weight.

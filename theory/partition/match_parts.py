@@ -21,7 +21,7 @@ def match_parts(layer: LayerHypergraph, parts: Owners, input_owners: Owners, par
 
 
 def greedy_names(gains: NDArray[np.int64]) -> Owners:
-    """Return a name for each row, each column being a name once: the largest gain of all first, ties by number.
+    """Return a name [rows] for each row of `gains` [rows, rows], each column once: largest gain first, ties by number.
 
     Afterwards rows swap names while that gains something.
     """

@@ -62,7 +62,7 @@ class Partition:
         return len(self.owners) - 1
 
     def neurons(self, level: int, part: int) -> NDArray[np.int64]:
-        """The neurons of a level that a part owns, ascending."""
+        """The neurons [owned] of a level that a part owns, ascending."""
         return np.flatnonzero(self.owners[level] == part)
 
 
@@ -165,7 +165,7 @@ def dense_pattern(input_count: int, output_count: int) -> LayerPattern:
 
 
 def all_sent(width: int, part_count: int) -> NDArray[np.int64]:
-    """Return how many values each part sends to each other where every part needs all of a level cut into slices."""
+    """Return how many values parts send to each other [parts, parts] where all need all of a level cut into slices."""
     own = np.bincount(slices(width, part_count), minlength=part_count)
     sent = np.repeat(own[:, None], part_count, axis=1)
     np.fill_diagonal(sent, 0)
@@ -173,7 +173,7 @@ def all_sent(width: int, part_count: int) -> NDArray[np.int64]:
 
 
 def imbalance_of(connections: NDArray[np.int64]) -> float:
-    """Return by how much the fullest of the parts is above their mean: 0.03 is 3 %."""
+    """Return by how much the fullest of the parts [parts] is above their mean: 0.03 is 3 %."""
     total = int(connections.sum())
     return float(connections.max()) * len(connections) / total - 1 if total else 0.0
 

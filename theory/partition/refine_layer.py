@@ -79,7 +79,7 @@ class Rule(NamedTuple):
 
 @compiled
 def run_proposals(layer: Layer, rule: Rule, draws: NDArray[np.float64]) -> float:
-    """Make one proposal for each row of draws; return the change of the cost."""
+    """Make one proposal for each row of draws [proposals, DRAWS]; return the change of the cost."""
     total = 0.0
     seats = layer.seats
     for number in range(len(draws)):
@@ -113,7 +113,7 @@ def run_proposals(layer: Layer, rule: Rule, draws: NDArray[np.float64]) -> float
 
 @compiled
 def aim(layer: Layer, group: int, row: NDArray[np.float64]) -> int:
-    """Choose a part: any, or one that has to do with a net of the group already."""
+    """Choose a part by a row of draws [DRAWS]: any, or one that has to do with a net of the group already."""
     part_count = len(layer.seats.loads)
     part = int(row[3] * part_count)
     kind = int(row[1] * 4)
@@ -207,7 +207,7 @@ def own(layer: Layer, message_values: float, move: Move) -> float:
 
 @compiled
 def send(owned: NDArray[np.int32], sent: NDArray[np.int32], receiver: int, sign: int) -> int:
-    """Add the inputs of a net to what a part receives, or take them away; return the change of the messages."""
+    """Add the inputs of a net, `owned` [parts], to `sent` [parts, parts] or take them away; return the new messages."""
     change = 0
     for sender in range(len(owned)):
         if owned[sender] > 0 and sender != receiver:
@@ -217,7 +217,7 @@ def send(owned: NDArray[np.int32], sent: NDArray[np.int32], receiver: int, sign:
 
 @compiled
 def sends(users: NDArray[np.int32], sent: NDArray[np.int32], sender: int, sign: int) -> int:
-    """Add an input to what a part sends to those that use it, or take it away; return the change of the messages."""
+    """Add an input with `users` [parts] to `sent` [parts, parts], or take it away; return the new messages."""
     change = 0
     for receiver in range(len(users)):
         if users[receiver] > 0 and sender != receiver:
@@ -227,7 +227,7 @@ def sends(users: NDArray[np.int32], sent: NDArray[np.int32], sender: int, sign: 
 
 @compiled
 def step(sent: NDArray[np.int32], sender: int, receiver: int, values: int) -> int:
-    """Change how much is sent; return by how much that changes the number of messages."""
+    """Add values to what is `sent` [parts, parts]; return by how much that changes the number of messages."""
     before = 1 if sent[sender, receiver] > 0 else 0
     sent[sender, receiver] += values
     return (1 if sent[sender, receiver] > 0 else 0) - before

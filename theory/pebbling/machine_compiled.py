@@ -60,7 +60,7 @@ def count_transfers(network: NeuronGraph, order: NDArray[np.int64], memory: Memo
 def count_levels(
     network: NeuronGraph, order: NDArray[np.int64], memories: Sequence[Memory]
 ) -> tuple[TransferCount, ...]:
-    """Count for several memories, each as if it were the only one; the order is prepared once.
+    """Count an order [W] for several memories, each as if it were the only one; the order is prepared once.
 
     Raises:
         ValueError: as `count_transfers`.

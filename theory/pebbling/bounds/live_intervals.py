@@ -56,7 +56,7 @@ class IntervalGroup:
 
 
 def counted_connections(network: NeuronGraph) -> NDArray[np.int64]:
-    """Connections whose source is more than a bias, ids ascending."""
+    """Ids [counted] of connections whose source is more than a bias, ascending."""
     only_bias = (network.in_degrees == 0) & ~network.is_input
     return np.flatnonzero(~only_bias[network.sources]).astype(np.int64)
 

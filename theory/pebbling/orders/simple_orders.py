@@ -12,19 +12,19 @@ from redpebble.sparse.neuron_graph import NeuronGraph
 
 
 def pull_order(network: NeuronGraph) -> NDArray[np.int64]:
-    """Target by target in topological order, each with all its sources."""
+    """Order [W] of connections target by target in topological order, each with all its sources."""
     positions = topological_positions(network)
     return np.lexsort((positions[network.sources], positions[network.targets])).astype(np.int64)
 
 
 def push_order(network: NeuronGraph) -> NDArray[np.int64]:
-    """Source by source in topological order, each to all its targets."""
+    """Order [W] of connections source by source in topological order, each to all its targets."""
     positions = topological_positions(network)
     return np.lexsort((positions[network.targets], positions[network.sources])).astype(np.int64)
 
 
 def target_block_order(network: NeuronGraph, block_size: int) -> NDArray[np.int64]:
-    """Blocks of consecutive targets in topological order; in a block source by source, each to its targets there.
+    """Order [W] by blocks of consecutive targets in topological order; in a block source by source, to targets there.
 
     The sources come in the order of their first target in the block, so that targets finish one after another; a source
     that is a target of the same block comes after its own sources. With `block_size` M - 2 a block, a passing source
@@ -53,7 +53,7 @@ def target_block_order(network: NeuronGraph, block_size: int) -> NDArray[np.int6
 
 
 def depth_first_order(network: NeuronGraph) -> NDArray[np.int64]:
-    """From each output backwards: a source is computed when the first of its connections needs it, which then runs."""
+    """Order [W] from outputs backwards: a source is computed when the first connection needs it, which then runs."""
     order: list[int] = []
     started = np.zeros(network.neuron_count, dtype=np.bool_)
     # Neurons that reach no output come last.

@@ -97,11 +97,11 @@ class ConnectionBlocks:
             self._best = self._world.line.order.copy()
 
     def current(self) -> NDArray[np.int64]:
-        """The current order."""
+        """The current order [W]."""
         return self._world.line.order.astype(np.int64)
 
     def best(self) -> NDArray[np.int64]:
-        """The best order."""
+        """The best order [W]."""
         return self._best.astype(np.int64)
 
     def go_back(self) -> None:
@@ -128,7 +128,7 @@ class ConnectionBlocks:
 def anneal_connections(
     state: ConnectionBlocks, plan: AnnealingPlan, rng: np.random.Generator
 ) -> AnnealingResult[NDArray[np.int64]]:
-    """Anneal from a state's order; the state itself moves."""
+    """Anneal from a state's order [W]; the state itself moves."""
     return anneal_blocks(state, plan, rng)
 
 
@@ -156,7 +156,7 @@ def _no_checkpoints(count: int, slots: int) -> Kept:
 
 @compiled
 def run_moves(world: World, reach: Reach, temperature: float, draws: NDArray[np.float64]) -> None:
-    """Proposals at one temperature."""
+    """Make one proposal for each row of draws [proposals, DRAWS] at one temperature."""
     line = world.line
     for number in range(len(draws)):
         row = draws[number]

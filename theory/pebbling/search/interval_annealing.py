@@ -123,6 +123,6 @@ def run_swaps(intervals: Intervals, kept: Kept, reach: Reach, temperature: float
 
 @compiled
 def keep(orders: NDArray[np.int32], best: NDArray[np.int32]) -> None:
-    """Copy the current orders."""
+    """Copy the current orders [2, targets]."""
     for position in range(orders.shape[1]):
         best[0, position], best[1, position] = orders[0, position], orders[1, position]

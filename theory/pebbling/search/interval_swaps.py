@@ -66,7 +66,7 @@ class Times(NamedTuple):
 
 @compiled
 def choose_swap(intervals: Intervals, reach: Reach, draws: NDArray[np.float64]) -> Swap:
-    """The swap that the draws choose."""
+    """The swap that a row of draws [DRAWS] chooses."""
     if draws[0] < reach.aimed_share:
         return _aimed_swap(intervals, draws)
     kind = int(3 * (draws[0] - reach.aimed_share) / (1 - reach.aimed_share))

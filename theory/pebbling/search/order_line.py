@@ -41,7 +41,7 @@ class Move(NamedTuple):
 
 
 def line_of(network: NeuronGraph, order: NDArray[np.int64]) -> Line:
-    """The line of an order."""
+    """The line of an order [W]."""
     count = network.connection_count
     ends = np.stack((network.sources, network.targets), axis=1).astype(np.int32).reshape(-1)
     uses = (2 * order[:, None] + np.arange(2)).reshape(-1)

@@ -133,7 +133,7 @@ class Search:
         return min(moved, self._move_connections(longer, Phase(0.5, 1.0)), key=lambda candidate: candidate.cost)
 
     def _state(self, orders: TargetOrders) -> StabbingBlocks:
-        """Where targets have few sources, moves go further, and more of them aim."""
+        """The state; where targets have few sources, moves go further, and more of them aim."""
         far = self._degree() <= 8
         moves = StabbingMoves(max(1, orders.open_count // (1 if far else 2)), 0.3 if far else 0.1)
         return StabbingBlocks(self._network, orders, moves)

@@ -23,7 +23,7 @@ _EXPONENTS = (3.0, 2.0, 6.0)
 
 
 def start_orders(network: NeuronGraph, capacity: int) -> dict[str, NDArray[np.int64]]:
-    """Connection orders for a memory of `capacity` values, by name; without the slower ones for huge networks."""
+    """Connection orders [W] by name, for a memory of `capacity` values; without the slower ones for huge networks."""
     open_count = capacity - 2
     orders = {
         "pull": pull_order(network),
@@ -47,7 +47,7 @@ def rolling_targets(network: NeuronGraph, open_count: int) -> list[TargetOrders]
 
 
 def target_orders(network: NeuronGraph, order: NDArray[np.int64], open_count: int) -> TargetOrders:
-    """The targets by their first and by their last connection in an order.
+    """The targets by their first and by their last connection in an order [W].
 
     If more than `open_count` are open at once in the order, targets open as they close.
     """
