@@ -21,7 +21,7 @@ from redpebble.lowering.program import Program
 
 
 class ConstantPacking(NamedTuple):
-    """How arrays of a program are packed: of which op of the function (-1: of none), and how many they are."""
+    """Packing of arrays of a program: of which op of the function (-1: of none), and how many they are."""
 
     pack: Packing
     op: int

@@ -79,7 +79,7 @@ class OutputFile:
     path: Path
     shape: tuple[int, ...]
     token: str
-    """What tells this run from others into the same file; the same on all ranks."""
+    """Token that tells this run from others into the same file; the same on all ranks."""
 
     @property
     def temporary(self) -> Path:

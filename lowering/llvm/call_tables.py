@@ -38,7 +38,7 @@ Packing = Callable[[Operation | None], Sequence[NDArray[np.generic]]]
 
 
 class Recipe(NamedTuple):
-    """How some packed arrays are made, and of which op of the module; None where it takes none."""
+    """Recipe of packed arrays: the packing, and the op of the module that it takes, or None."""
 
     pack: Packing
     op: Operation | None
