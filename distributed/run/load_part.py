@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from redpebble.distributed.errors import PartError
+from redpebble.distributed.parts.check_part import check_part
 from redpebble.distributed.parts.part_file import Part, read_part
 from redpebble.distributed.parts.plan_file import PlanFile, read_plan
 from redpebble.distributed.run.agreement import agree, agree_on
@@ -31,7 +32,7 @@ def load_part(comm: "Intracomm", folder: Path) -> LoadedPart:
     try:
         plan, digest = read_plan(folder)
         loaded = _checked(plan, folder, comm.size, comm.rank)
-    except (PartError, OSError, ValueError, KeyError) as problem:
+    except (PartError, OSError, ValueError, TypeError, LookupError) as problem:
         error = " ".join(str(problem).split())
     agree(comm, error)
     agree_on(comm, digest[:12], f"the plan in {folder}")
@@ -54,4 +55,5 @@ def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
     part = read_part(path)
     if part.part_count != size or part.rank not in (rank, -1):
         raise PartError(f"{path} is part {part.rank} of {part.part_count}, expected part {rank} of {size}")
+    check_part(part, plan)
     return LoadedPart(plan, part, digest)

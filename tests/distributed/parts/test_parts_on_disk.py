@@ -1,7 +1,10 @@
 """A folder of parts: what is written is read back, complete or not at all, and what cannot be split is refused."""
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -9,9 +12,11 @@ import pytest
 
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.distributed.parts.check_part import check_part
 from redpebble.distributed.parts.module_text import module_of, put_constants, take_constants, text_of
 from redpebble.distributed.parts.part_file import PARTS_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
+from redpebble.distributed.parts.steps import Call, Receive, Send
 from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
 from redpebble.distributed.run.partitioned_network import RunOptions
@@ -170,3 +175,54 @@ def test_the_network_is_found_by_its_short_name() -> None:
     assert redpebble.distributed.PartitionedNetwork is PartitionedNetwork
     with pytest.raises(AttributeError, match=r"^module 'redpebble.distributed' has no attribute 'Network'$"):
         _ = getattr(redpebble.distributed, "Network")  # noqa: B009
+
+
+def with_step(part: Part, kind: type[Call | Send | Receive], change: Callable[[Any], Any]) -> Part:
+    """The part with its first step of a kind changed."""
+    index = next(index for index, step in enumerate(part.steps) if isinstance(step, kind))
+    return replace(part, steps=(*part.steps[:index], change(part.steps[index]), *part.steps[index + 1 :]))
+
+
+def with_rows(step: Send | Receive, place: int, row: int) -> Send | Receive:
+    rows = step.routes[0].rows.copy()
+    rows[place] = row
+    return replace(step, routes=(step.routes[0]._replace(rows=rows), *step.routes[1:]))
+
+
+HOSTILE: dict[str, tuple[Callable[[Part], Part], str]] = {
+    "row sent": (lambda part: with_step(part, Send, lambda step: with_rows(step, 0, 10**9)), "exchanges a row outside"),
+    "negative row": (lambda part: with_step(part, Send, lambda step: with_rows(step, 0, -(10**6))), "a row outside"),
+    "row received": (lambda part: with_step(part, Receive, lambda step: with_rows(step, -1, 10**9)), "a row outside"),
+    "order": (lambda part: with_step(part, Receive, lambda step: with_rows(step, 0, 0)), "do not follow each other"),
+    "buffer sent": (lambda part: with_step(part, Send, lambda step: replace(step, buffer=-1)), "names buffer -1 of"),
+    "rank": (
+        lambda part: with_step(part, Send, lambda s: replace(s, routes=(s.routes[0]._replace(rank=7),))),
+        "exchanges with rank 7, accepted are others below 2",
+    ),
+    "operand": (
+        lambda part: with_step(part, Call, lambda s: replace(s, operands=(s.operands[0]._replace(buffer=99),))),
+        "names buffer 99 of",
+    ),
+    "row of an operand": (
+        lambda part: with_step(part, Call, lambda s: replace(s, operands=(s.operands[0]._replace(row=-5),))),
+        "begins at row -5 of",
+    ),
+    "kind": (
+        lambda part: replace(part, buffers=(part.buffers[0]._replace(kind="none"),)),
+        "is of kind 'none', accepted",
+    ),
+    "port": (lambda part: replace(part, buffers=(part.buffers[0]._replace(kind="input", port=9),)), "is port 9"),
+    "features": (lambda part: replace(part, inputs=(part.inputs[0][::-1],)), "features that do not ascend from 0 on"),
+    "inputs": (lambda part: replace(part, inputs=()), "0 inputs, expected 1"),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_part_is_refused_before_it_runs(how: str, tmp_path: Path) -> None:
+    plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
+    part = read_part(tmp_path / "parts" / plan.parts[0].file)
+    check_part(part, plan)
+    change, message = HOSTILE[how]
+    with pytest.raises(PartError, match="the part is damaged: ") as refusal:
+        check_part(change(part), plan)
+    assert message in str(refusal.value)
