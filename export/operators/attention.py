@@ -8,6 +8,8 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.export.operators.normalization import SOFTMAX_OF_ONE_AXIS
 from redpebble.export.writing.node_builder import NodeBuilder
 
+ATTENTION = 23
+
 HEADS_FIRST = (0, 2, 1, 3)
 KEYS_LAST = (0, 2, 3, 1)
 SCORES_RANK = 4
@@ -16,6 +18,8 @@ SCORES_RANK = 4
 def emit_attention(op: AttentionOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Reshape and Transpose for each operand, MatMul, Add, Softmax, Where, MatMul, Transpose and Reshape."""
     heads, weighting = op.head_counts, op.weighting
+    if weighting.causal or heads.queries != heads.keys:
+        return (_by_operator(op, builder),)
     queries = builder.node("Mul", _heads(op.q, heads.queries, HEADS_FIRST, builder), builder.scalar(weighting.scale))
     scores = builder.node("MatMul", queries, _heads(op.k, heads.keys, KEYS_LAST, builder))
     if op.mask is not None:
@@ -27,6 +31,22 @@ def emit_attention(op: AttentionOp, builder: NodeBuilder) -> tuple[ir.Value]:
     result = builder.node("MatMul", weights, _heads(op.v, heads.keys, HEADS_FIRST, builder))
     rows = builder.node("Transpose", result, perm=HEADS_FIRST)
     return (builder.node("Reshape", rows, builder.integers([0, 0, heads.queries * op.value_size])),)
+
+
+def _by_operator(op: AttentionOp, builder: NodeBuilder) -> ir.Value:
+    """Return what the operator of opset 23 yields; nothing older is causal, or has queries that share keys."""
+    if builder.opset < ATTENTION or op.weighting.nan_as_zero:
+        raise ValueError(f"{op.name} is causal or grouped, which opset {builder.opset} has no form for")
+    heads, weighting = op.head_counts, op.weighting
+    inputs = [builder.operand(value) for value in op.operands]
+    return builder.node(
+        "Attention",
+        *inputs,
+        q_num_heads=heads.queries,
+        kv_num_heads=heads.keys,
+        scale=weighting.scale,
+        is_causal=int(weighting.causal),
+    )
 
 
 def _heads(value: SSAValue, heads: int, axes: tuple[int, ...], builder: NodeBuilder) -> ir.Value:

@@ -62,7 +62,7 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
         conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
         conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
     )
-    mask = None if scores.mask is None else _mask(conversion, conversion.tensor_of(scores.mask))
+    mask = None if scores.mask is None else mask_of(conversion, conversion.tensor_of(scores.mask))
     weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
     count = int(heads.coefficient)
     result = conversion.emit(AttentionOp(operands, mask, Heads(count, count), weighting)).result
@@ -87,7 +87,7 @@ def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicSha
     return heads, heads * key_size, heads * value_size
 
 
-def _mask(conversion: Conversion, mask: SSAValue) -> SSAValue:
+def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:
     """Return a mask with four axes."""
     sizes = conversion.sizes(mask)
     if len(sizes) > MASK_RANK or sizes[-1:] in ((), (ONE,)):

@@ -5,6 +5,7 @@ from typing import Final
 from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.frontend.operators.conversion import Converter
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
+from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
@@ -15,6 +16,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         ("", "Gemm"): convert_gemm,
         ("", "MatMul"): convert_matmul,
         **ELEMENTWISE_CONVERTERS,
+        **FUSED_ATTENTION_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
         **SLICING_CONVERTERS,

@@ -51,8 +51,10 @@ class Encoder:
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
-    def _node(self, operator: str, inputs: list[str], output: str, **attributes: object) -> str:
-        self.nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
+    def _node(self, operator: str, inputs: list[str], output: str, **attributes: int | tuple[int, ...]) -> str:
+        node = helper.make_node(operator, inputs, [output], name=output)
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+        self.nodes.append(node)
         return output
 
     def _linear(self, x: str, name: str, outputs: int, rng: np.random.Generator) -> str:
