@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAYERS := bench dialect distributed export foundation frontend kernels lowering models ort passes runtime sparse theory tools tuning verification
 
-.PHONY: help demo test test-slow check bench bench-extra format zoo-extra clean types
+.PHONY: help demo docs test test-slow check bench bench-extra format zoo-extra clean types
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,10 @@ format: $(VENV)/installed ## let ruff mend and format the code
 
 demo: $(VENV)/installed ## optimize, check and measure a network that was really trained and pruned
 	$(BIN)/python -m redpebble.tools.demo
+
+docs: types ## build the documentation into build/site; links and references are checked
+	$(BIN)/python -m redpebble.tools.reference docs/reference
+	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 bench: $(VENV)/installed ## measure kernels, layers, networks, calls; writes build/bench.json, prints the targets
 	$(BIN)/python -m redpebble.bench.full_bench -o build/bench.json $(BENCH)

@@ -1,0 +1,226 @@
+"""Real networks in onnxruntime with our kernels and without, as a table and a picture of README and documentation.
+
+`python -m redpebble.bench.suites.real_networks` measures the graphs that torch's exporter wrote of published
+architectures, in their published widths, with random weights of which 90 % are zeros; `--write` puts the table into
+README.md and docs/index.md, and draws docs/pictures/real-networks.svg. Sessions take turns in one process.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import typer
+from matplotlib.figure import Figure
+
+import redpebble
+from redpebble.bench.measure.machine import describe_machine
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.bench.results.console import console
+from redpebble.bench.results.target_table import with_table
+from redpebble.foundation.atomic_files import replacing, write_text
+from redpebble.models.exports.stored import random_feeds, stored_export
+
+PAGES: Final = (Path("README.md"), Path("docs/index.md"))
+PICTURE: Final = Path("docs/pictures/real-networks.svg")
+BATCHES: Final = (1, 8)
+TOLERANCE: Final = 1e-4
+"""Largest error of an output, as a share of its largest value: no time of a wrong result is shown."""
+
+UNSTEADY: Final = 1.3
+"""Median over minimum from which on others disturbed a measurement."""
+
+
+class RealNetwork(NamedTuple):
+    """A stored export, and what it is for a reader."""
+
+    export: str
+    title: str
+    sequence: int = 128
+    past: int = 0
+
+
+NETWORKS: Final = (
+    RealNetwork("tabnet_base.dynamo", "TabNet"),
+    RealNetwork("dlrm_base.dynamo", "DLRM, recommendation"),
+    RealNetwork("mixer_small.dynamo", "MLP-Mixer S/16"),
+    RealNetwork("gpt2_base.dynamo", "GPT-2, next token after 127", sequence=1, past=127),
+    RealNetwork("minilm_size.dynamo", "MiniLM, 128 tokens"),
+    RealNetwork("bert_base.dynamo", "BERT, 128 tokens"),
+    RealNetwork("distilbert_base.dynamo", "DistilBERT, 128 tokens"),
+    RealNetwork("t5_small.classic", "T5 encoder, 128 tokens"),
+    RealNetwork("ft_transformer_base.dynamo", "FT-Transformer"),
+    RealNetwork("deit_tiny.dynamo", "DeiT-Ti, images of 224 x 224"),
+    RealNetwork("whisper_tiny.dynamo", "Whisper encoder, tiny"),
+    RealNetwork("convnext_tiny.dynamo", "ConvNeXt-T"),
+    RealNetwork("lstm_base.dynamo", "LSTM"),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The times of a network in both sessions, in us, and the bytes of both files."""
+
+    title: str
+    batch: int
+    threads: int
+    original_us: float
+    ours_us: float
+    steady: bool
+    original_bytes: int
+    our_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the original."""
+        return self.original_us / self.ours_us
+
+
+def measure(network: RealNetwork, threads: int, seconds: float, sparsity: float) -> Iterator[Measured]:
+    """Yield a row for each batch, of the fastest rounds.
+
+    Raises:
+        ValueError: a result differs from onnxruntime's.
+    """
+    proto = stored_export(network.export, sparsity)
+    optimized = redpebble.optimize(proto, target="ort").model
+    content = proto.SerializeToString()
+    sessions = {
+        "original": onnxruntime.InferenceSession(content, _options(threads), providers=["CPUExecutionProvider"]),
+        "ours": redpebble.session(optimized, _options(threads)),
+    }
+    our_bytes = onnx_ir.to_proto(optimized).ByteSize()
+    for batch in BATCHES:
+        feeds = random_feeds(proto, _sizes(proto, network, batch))
+        _check(network, *(one.run(None, feeds) for one in sessions.values()))
+        calls = {name: lambda one=one, feeds=feeds: one.run(None, feeds) for name, one in sessions.items()}
+        times = interleave(calls, Budget(seconds))
+        steady = all(time.median_us < UNSTEADY * time.min_us for time in times.values())
+        original, ours = (times[name].min_us for name in ("original", "ours"))
+        yield Measured(network.title, batch, threads, original, ours, steady, len(content), our_bytes)
+
+
+def _options(threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # threads that spin while the other session's turn is on would take its cores
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.log_severity_level = 3
+    return options
+
+
+def _sizes(proto: onnx.ModelProto, network: RealNetwork, batch: int) -> dict[str, int]:
+    known = {"batch": batch, "sequence": network.sequence, "past": network.past}
+    known["total"] = network.sequence + network.past
+    names = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim}
+    return {name: known[name] for name in names if name}
+
+
+def _check(network: RealNetwork, original: Sequence[object], ours: Sequence[object]) -> None:
+    for expected, found in zip(original, ours, strict=True):
+        scale = float(np.abs(np.asarray(expected)).max(initial=1e-30))
+        error = float(np.abs(np.asarray(expected) - np.asarray(found)).max(initial=0.0)) / scale
+        if error > TOLERANCE:
+            raise ValueError(f"{network.title} differs from onnxruntime by {error:.1e}, accepted is {TOLERANCE:.0e}")
+
+
+def table(rows: Sequence[Measured]) -> list[str]:
+    """Return the lines of the table; a star marks what others disturbed."""
+    heads = [f"batch {batch}" for batch in BATCHES]
+    lines = [f"| network | {' | '.join(heads)} | file |", f"|---|{'---|' * (len(heads) + 1)}"]
+    for title in dict.fromkeys(row.title for row in rows):
+        of_title = {row.batch: row for row in rows if row.title == title}
+        cells = [_cell(of_title[batch]) for batch in BATCHES]
+        one = of_title[BATCHES[0]]
+        sizes = f"{one.original_bytes / 1e6:.1f} -> {one.our_bytes / 1e6:.1f} MB"
+        lines.append(f"| {title} | {' | '.join(cells)} | {sizes} |")
+    return [*lines, "", _note(rows)]
+
+
+def _cell(row: Measured) -> str:
+    return f"**{row.ratio:.1f}x** ({_ms(row.original_us)} -> {_ms(row.ours_us)} ms){'' if row.steady else ' *'}"
+
+
+def _ms(microseconds: float) -> str:
+    milliseconds = microseconds / 1e3
+    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+
+
+def _note(rows: Sequence[Measured]) -> str:
+    machine, threads = describe_machine(), rows[0].threads
+    where = f"{machine['model']}, {threads} thread{'s' if threads > 1 else ''}, onnxruntime {onnxruntime.__version__}"
+    disturbed = "" if all(row.steady for row in rows) else " * others used the machine meanwhile."
+    return f"90 % of the weights of linear layers are zeros; {where}; fastest rounds.{disturbed}"
+
+
+def picture(rows: Sequence[Measured]) -> Figure:
+    """Return a bar for each network and batch: how many times as fast as onnxruntime."""
+    titles = [*dict.fromkeys(row.title for row in rows)][::-1]
+    figure = Figure(figsize=(8, 0.5 + 0.45 * len(titles)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, (batch, color) in enumerate(zip(BATCHES, ("#3b4cc0", "#e9a03b"), strict=True)):
+        of_batch = {row.title: row.ratio for row in rows if row.batch == batch}
+        heights = [titles.index(title) + 0.2 - 0.4 * place for title in of_batch]
+        bars = axes.barh(heights, [*of_batch.values()], 0.38, color=color, label=f"batch {batch}")
+        axes.bar_label(bars, [f"{ratio:.1f}x" for ratio in of_batch.values()], padding=3, fontsize=8)
+    axes.axvline(1.0, color="#777777", lw=1, ls="--")
+    axes.set_yticks(range(len(titles)), titles)
+    axes.set_xlabel("times as fast as onnxruntime, 90 % zeros")
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Exports to measure, such as bert_base; else all.")] = None,
+    *,
+    threads: Annotated[int, typer.Option(help="Threads of both sessions.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Measuring time for each network and batch.")] = 3.0,
+    sparsity: Annotated[float, typer.Option(help="Share of zeros in the weights.")] = 0.9,
+    result: Annotated[Path | None, typer.Option(help="Rows that -o wrote, instead of measuring.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows as JSON, too.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Change README, documentation and picture.")] = False,
+) -> None:
+    """Measure real networks, print the table, and put it where users read it."""
+    rows: list[Measured] = []
+    if result is not None:
+        rows = [Measured(**row) for row in json.loads(result.read_text(encoding="utf-8"))["rows"]]
+    for network in NETWORKS:
+        if result is None and (not names or network.export.partition(".")[0] in names):
+            rows += measure(network, threads, seconds, sparsity)
+            print(
+                *(f"{row.title}, batch {row.batch}: {row.ratio:.2f}x" for row in rows[-2:]), sep="; ", file=sys.stderr
+            )
+            if output is not None:  # after each network: a long measurement may be ended
+                content = {"machine": describe_machine(), "rows": [asdict(row) for row in rows]}
+                write_text(output, json.dumps(content, indent=2) + "\n")
+    rows = by_ratio(rows)
+    lines = table(rows)
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    if write:
+        publish(rows, lines)
+
+
+def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
+    """Return rows with the network that gains most first."""
+    best = {title: max(row.ratio for row in rows if row.title == title) for title in {row.title for row in rows}}
+    return sorted(rows, key=lambda row: (-best[row.title], row.title, row.batch))
+
+
+def publish(rows: Sequence[Measured], lines: Sequence[str]) -> None:
+    """Put the table into the pages, and draw the picture."""
+    for page in PAGES:
+        write_text(page, with_table(page.read_text(encoding="utf-8"), "results", lines))
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(PICTURE) as file:
+        picture(rows).savefig(file, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    typer.run(main)
