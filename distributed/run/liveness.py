@@ -69,6 +69,10 @@ def _with_handlers(handler: Handler) -> dict[signal.Signals, Handler]:
     return {number: signal.signal(number, handler) for number in END_SIGNALS}
 
 
+def _pass(number: int, frame: FrameType | None) -> None:
+    """Ignore a signal, which the thread that watches reads."""
+
+
 def _restore(handlers: Mapping[signal.Signals, Handler]) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -150,7 +154,7 @@ class Watch:
         self._sent: list[tuple[Request, object]] = []
         self._ended = False
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._handlers = _with_handlers(lambda *_: None)
+        self._handlers = _with_handlers(_pass)
         self._wake_before = signal.set_wakeup_fd(self._wake) if self._handlers else -1
         self._thread.start()
 

@@ -24,7 +24,8 @@ def widen(model: onnx_ir.Model) -> bool:
     bodies = [*graphs, *(function.graph for function in model.functions.values())]
     if not any(_holds_halves(graph) for graph in bodies):
         return False
-    kept = {value: value.dtype for value in (*model.graph.inputs, *model.graph.outputs) if value.dtype in HALVES}
+    edges = (*model.graph.inputs, *model.graph.outputs)
+    kept = {value: value.dtype for value in edges if value.dtype is not None and value.dtype in HALVES}
     for graph in bodies:
         for value in (*graph.inputs, *graph.initializers.values()):
             _widen_value(value)
@@ -69,7 +70,7 @@ def _widen_node(node: onnx_ir.Node) -> None:
             node.attributes[name] = onnx_ir.AttrInt64(name, int(onnx_ir.DataType.FLOAT))
 
 
-def _cast_inputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataType | None]) -> None:
+def _cast_inputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataType]) -> None:
     """Let what reads an input of half precision read its cast."""
     for value in graph.inputs:
         if value not in kept or value.is_initializer():
@@ -78,10 +79,10 @@ def _cast_inputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataTyp
         value.replace_all_uses_with(cast.outputs[0])
         cast.replace_input_with(0, value)
         graph.insert_before(graph[0], cast) if len(graph) else graph.append(cast)
-        value.dtype = kept[value]
+        value.type = onnx_ir.TensorType(kept[value])
 
 
-def _cast_outputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataType | None]) -> None:
+def _cast_outputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataType]) -> None:
     """Give outputs the type that they had."""
     for index, value in enumerate(graph.outputs):
         kind = kept.get(value)

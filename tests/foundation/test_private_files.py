@@ -1,7 +1,6 @@
 """Files of the cache are used only where nobody else can have written them."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,9 +51,9 @@ def test_what_others_may_write_is_refused(file: Path, mode: int) -> None:
 
 
 @as_root
-@pytest.mark.parametrize("of", [lambda file: file, lambda file: file.parent], ids=["file", "folder"])
-def test_what_belongs_to_others_is_refused(file: Path, of: Callable[[Path], Path]) -> None:
-    os.chown(of(file), NOBODY, NOBODY)
+@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
+def test_what_belongs_to_others_is_refused(file: Path, is_folder: bool) -> None:
+    os.chown(file.parent if is_folder else file, NOBODY, NOBODY)
     with pytest.raises(UntrustedFileError, match=f"belongs to user {NOBODY}, accepted are 0 and root"):
         read_private(file)
 

@@ -49,7 +49,7 @@ def test_every_value_inside_is_float32_and_the_edges_stay(kind: str) -> None:
     edges = {*model.graph.inputs, *model.graph.outputs}
     inside = [value for graph in model.graphs() for node in graph for value in node.outputs if value not in edges]
     assert not any(value.dtype in HALVES for value in (*inside, *model.graph.initializers.values()))
-    onnx.checker.check_model(onnx_ir.to_proto(model), full_check=True)
+    onnx.checker.check_model(onnx_ir.to_proto(model), full_check=True)  # pyright: ignore[reportUnknownMemberType]
 
 
 def test_a_model_in_float32_is_left_alone() -> None:
