@@ -188,24 +188,24 @@ def write_library(model: Source, path: Path) -> None:
     for node in read_model(model).graph:
         if node.domain != DOMAIN:
             continue
-        attributes, constants = _as_handed_over(node)
-        digests = variants.setdefault(node.op_type, {})
+        op_type, attributes, constants = written(node)
+        digests = variants.setdefault(op_type, {})
         digest = str(attributes.get("digest", ""))
         if digest not in digests:
             digests[digest] = {
-                level: compile_network(node.op_type, attributes, constants, level_target(level)) for level in LEVELS
+                level: compile_network(op_type, attributes, constants, level_target(level)) for level in LEVELS
             }
     image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name)
     with replacing(path) as file:
         file.write(image)
 
 
-def _as_handed_over(node: onnx_ir.Node) -> tuple[Attributes, Constants]:
-    """Return attributes and constants of a node as our library gives them to `compile_network`."""
+def written(node: onnx_ir.Node) -> tuple[str, Attributes, Constants]:
+    """Return type, attributes and constants of a node as our library gives them to `compile_network`."""
     attributes: dict[str, str | int] = {}
     for name, attribute in node.attributes.items():
         is_text = attribute.type == onnx_ir.AttributeType.STRING
         attributes[name] = attribute.as_string() if is_text else attribute.as_int()
     values = node.inputs[int(attributes.get("activations", 0)) :]
     tensors = [None if value is None else value.const_value for value in values]
-    return attributes, [None if tensor is None else tensor.numpy() for tensor in tensors]
+    return node.op_type, attributes, [None if tensor is None else tensor.numpy() for tensor in tensors]

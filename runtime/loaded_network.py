@@ -1,12 +1,11 @@
 """The code of a network in this process, with the table by which a host knows it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.calls.network_table import SplitCosts, network_table, symbols_of
+from redpebble.lowering.calls.network_table import SAME_PLACES, Places, SplitCosts, network_table, symbols_of
 from redpebble.lowering.program import Program
 from redpebble.runtime.jit import MachineCode, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
@@ -22,16 +21,14 @@ class LoadedNetwork:
     code: MachineCode
 
 
-def load_network(
-    program: Program, image: bytes, costs: SplitCosts, output_places: Sequence[int] | None = None
-) -> LoadedNetwork:
+def load_network(program: Program, image: bytes, costs: SplitCosts, node_places: Places = SAME_PLACES) -> LoadedNetwork:
     """Load the object file that was made from `program`, for a host whose threads cost so much.
 
     Raises:
         ValueError: an axis of an input has no plain size.
     """
     symbols = symbols_of(program, "")
-    words = network_table(program, symbols, costs, output_places)
+    words = network_table(program, symbols, costs, node_places)
     tiled = [step.tiled for step in program.steps if step.tiled is not None]
     shared = [tiles.shared for tiles in tiled if tiles.shared is not None]
     arities = {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (7, 4))

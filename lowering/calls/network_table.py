@@ -38,6 +38,16 @@ IN_PROCESS: Final = SplitCosts(1500, 1 << 40, 0)
 IN_ONNXRUNTIME: Final = SplitCosts(4000, 64, 60_000)
 
 
+class Places(NamedTuple):
+    """Which inputs and outputs of a host's node are those of the network: None for as many in the same order."""
+
+    inputs: Sequence[int] | None = None
+    outputs: Sequence[int] | None = None
+
+
+SAME_PLACES: Final = Places()
+
+
 class Pointer(NamedTuple):
     """A 64-bit word that holds the address of `symbol` plus `addend`."""
 
@@ -76,16 +86,13 @@ def symbols_of(program: Program, name: str) -> Symbols:
     return Symbols(f"{name}table", name, tuple(f"{name}constant{index}" for index in range(count)))
 
 
-def network_table(
-    program: Program, symbols: Symbols, costs: SplitCosts, output_places: Sequence[int] | None = None
-) -> WordTable:
-    """Return the table of a network for a host, whose outputs stand at `output_places`, or in the network's order.
+def network_table(program: Program, symbols: Symbols, costs: SplitCosts, places: Places = SAME_PLACES) -> WordTable:
+    """Return the table of a network for a host, whose node has inputs and outputs at `places`.
 
     Raises:
         ValueError: an axis of an input has no plain size.
     """
-    places = range(len(program.outputs)) if output_places is None else output_places
-    return _TableBuilder(program, symbols, costs, tuple(places)).table()
+    return _TableBuilder(program, symbols, costs, places).table()
 
 
 @dataclass
@@ -95,7 +102,7 @@ class _TableBuilder:
     program: Program
     symbols: Symbols
     costs: SplitCosts
-    output_places: tuple[int, ...]
+    places: Places
     names: list[str] = field(default_factory=list[str])
     """Names of the sizes that the inputs' shapes give."""
     expressions: list[Size] = field(default_factory=list[Size])
@@ -137,7 +144,8 @@ class _TableBuilder:
             Header.TemporaryTable: [word for place in temporaries for word in place],
             Header.AreaTable: [word for area in areas for word in area],
             Header.Constants: [Pointer(name) for name in self.symbols.constants],
-            Header.OutputPlaces: self.output_places,
+            Header.OutputPlaces: _places(self.places.outputs, len(program.outputs)),
+            Header.InputPlaces: _places(self.places.inputs, len(program.inputs)),
         }
         return self._joined(header, widths, tables)
 
@@ -221,6 +229,10 @@ class _TableBuilder:
             bytes_each = plan.total if _is_multiple(members[0]) else FLOAT_BYTES
             areas.append((self._expression(unit), bytes_each))
         return places, areas
+
+
+def _places(stated: Sequence[int] | None, count: int) -> Sequence[int]:
+    return range(count) if stated is None else stated
 
 
 def _width_words(step: ProgramStep) -> list[int]:

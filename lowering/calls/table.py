@@ -44,6 +44,8 @@ class Header(IntEnum):
     """Nanoseconds that the host's threads take to begin and to be done."""
     PieceRows = 20
     """Most rows of a piece that a thread takes at once, unless one tile has more."""
+    InputPlaces = 21
+    """For each input which one of the node it is."""
 
 
 class Step(IntEnum):

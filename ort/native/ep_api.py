@@ -11,11 +11,16 @@ EP_VERSION: Final = 23
 """The first onnxruntime, 1.23, in which a provider can compile nodes; what we say we were made for."""
 
 
+WARNING: Final = 2
+"""`ORT_LOGGING_LEVEL_WARNING`."""
+
+
 class GraphSlot(IntEnum):
     """Index of a function in `OrtApi`: those that describe a graph to a provider."""
 
     CastTypeInfoToTensorInfo = 55
     GetOnnxTypeFromTypeInfo = 56
+    Logger_LogMessage = 247
     GetValueInfoName = 289
     GetValueInfoTypeInfo = 290
     HardwareDevice_Type = 307

@@ -54,13 +54,13 @@ def is_context(node: GraphNode) -> bool:
     return node.operator == OPERATOR and _text(node, "source") == EP_NAME
 
 
-def attached(network: onnx_ir.Model) -> bytes:
+def attached(network: onnx.ModelProto) -> bytes:
     """Return a network as bytes: their size, and the compressed model."""
-    content = onnx_ir.to_proto(network).SerializeToString()
+    content = network.SerializeToString()
     return len(content).to_bytes(SIZE_BYTES, "little") + zlib.compress(content, 1)
 
 
-def detached(name: str, attachment: bytes) -> onnx_ir.Model:
+def detached(name: str, attachment: bytes) -> onnx.ModelProto:
     """Return the network that `attached` made bytes of.
 
     Raises:
@@ -71,7 +71,7 @@ def detached(name: str, attachment: bytes) -> onnx_ir.Model:
         if not 0 < size <= MOST_BYTES:
             raise ValueError(f"{size} bytes")
         content = zlib.decompressobj().decompress(attachment[SIZE_BYTES:], size)
-        return onnx_ir.from_proto(onnx.ModelProto.FromString(content))
+        return onnx.ModelProto.FromString(content)
     except (ValueError, zlib.error, DecodeError) as error:
         raise ValueError(f"{name} holds no network: {error}") from error
 
@@ -176,7 +176,7 @@ class ContextWriter:
             words += [ctypes.addressof(array), len(array)]
         return editor.word(EditorSlot.CreateNode, *words)  # which owns the attributes from then on
 
-    def payload(self, name: str, graph: int, artefact: Artefact, network: onnx_ir.Model) -> bytes:
+    def payload(self, name: str, graph: int, artefact: Artefact, network: onnx.ModelProto) -> bytes:
         """Return what a node is to hold: all of it, or the name of the file that was written."""
         if self.settings.embeds:
             return b"".join(sealed(artefact, attached(network)))

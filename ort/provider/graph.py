@@ -1,7 +1,7 @@
 """A graph as onnxruntime shows it to an execution provider, and the models that are made of it or of a part of it."""
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -271,49 +271,3 @@ class GraphReader:
         content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
         content.flags.writeable = False
         return content.view(dtype).reshape(shape)
-
-
-def part_of(graph: OrtGraph, inputs: Collection[str], outputs: Collection[str]) -> tuple[GraphNode, ...] | None:
-    """Return the nodes that compute `outputs` from `inputs`, in order; None where they cannot become one node.
-
-    They can if nothing else is read, nothing but `outputs` is read from outside, and no path leaves and comes back.
-    """
-    producer = {name: node for node in graph.nodes for name in node.outputs if name}
-    members: set[int] = set()
-    open_names = [*outputs]
-    while open_names:
-        name = open_names.pop()
-        if name in inputs or name in graph.constants or not name:
-            continue
-        node = producer.get(name)
-        if node is None:
-            return None
-        if node.handle not in members:
-            members.add(node.handle)
-            open_names += node.inputs
-    chosen = tuple(node for node in graph.nodes if node.handle in members)
-    made = {name for node in chosen for name in node.outputs if name}
-    read = {name for node in graph.nodes if node.handle not in members for name in node.inputs}
-    if made & {*read, *graph.outputs} != {*outputs} or _comes_back(graph, members, made):
-        return None
-    return chosen
-
-
-def in_order(nodes: Sequence[GraphNode], inputs: Collection[str], outputs: Collection[str]) -> Boundary:
-    """Return inputs and outputs as onnxruntime is likely to order them: as the nodes read and write them, by number."""
-    nodes = sorted(nodes, key=lambda node: node.number)
-    read = dict.fromkeys(name for node in nodes for name in node.inputs if name in inputs)
-    written = dict.fromkeys(name for node in nodes for name in node.outputs if name in outputs)
-    return tuple(read), tuple(written)
-
-
-def _comes_back(graph: OrtGraph, members: Collection[int], made: Collection[str]) -> bool:
-    """Return whether a node outside stands between two of `members`; nodes are in order."""
-    tainted: set[str] = set()
-    for node in graph.nodes:
-        if node.handle in members:
-            if tainted.intersection(node.inputs):
-                return True
-        elif tainted.intersection(node.inputs) or {*made}.intersection(node.inputs):
-            tainted.update(filter(None, node.outputs))
-    return False

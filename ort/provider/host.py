@@ -25,7 +25,7 @@ from redpebble.ort.native.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCT
 from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text, is_context
 from redpebble.ort.provider.graph import GraphNode, GraphReader
 from redpebble.ort.provider.networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
-from redpebble.ort.provider.runtime import Runtime, put_word, runtime_of, word_at
+from redpebble.ort.provider.runtime import Runtime, put_word, runtime_of, warn, word_at
 from redpebble.ort.provider.settings import read_settings
 from redpebble.runtime.loaded_network import LoadedNetwork, load_network
 from redpebble.runtime.memory import address_of
@@ -161,10 +161,10 @@ class ProviderHost:
             Ep.ReleaseNodeComputeInfos: "ep_release_infos",
             Ep.GetCompiledModelCompatibilityInfo: "ep_compatibility",
         }
-        *_, options, _, place = arguments
+        *_, options, logger, place = arguments
         settings = read_settings(self._known.functions, options)
         ep = self._struct(EP_WORDS, functions)
-        self._sessions[ep] = EpSession(settings, {})
+        self._sessions[ep] = EpSession(settings, logger)
         put_word(place, ep)
 
     def _release(self, factory: int, ep: int) -> None:
@@ -190,9 +190,13 @@ class ProviderHost:
         for node in seen.nodes:
             if is_context(node):
                 self._take(support, [node])
-        for network in networks_of(self._asked, seen):
-            self._sessions[ep].artefacts[network.boundary] = network.artefact
+        session = self._sessions[ep]
+        networks = networks_of(self._asked, seen, anew=session.settings.writes_context)
+        for network in networks.taken:
+            session.networks[frozenset(network.planned.boundary[1])] = network
             self._take(support, network.nodes)
+        for line in networks.given_up:
+            warn(self._known.functions, session.logger, line)
 
     def _take(self, support: int, nodes: Sequence[GraphNode]) -> None:
         handles = (ctypes.c_uint64 * len(nodes))(*(node.handle for node in nodes))
@@ -207,10 +211,10 @@ class ProviderHost:
             for index in range(count or 0)
         ]
         codes = code_of(self._asked, session, jobs)
-        networks = [load_network(*code.artefact, IN_ONNXRUNTIME, code.output_places) for code in codes]
+        networks = [load_network(*code.artefact, IN_ONNXRUNTIME, code.places) for code in codes]
         written: list[int] = []
         if session.settings.writes_context:
-            written = [context_of(session, job, code.artefact) for job, code in zip(jobs, codes, strict=True)]
+            written = [context_of(session, job) for job in jobs]
         # all or none: onnxruntime gives nothing back where this fails
         for index, network in enumerate(networks):
             put_word(infos, self._compute_info(network), index)

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
+import onnx
 import onnx_ir
 
+from redpebble.frontend.errors import ModelError
+from redpebble.lowering.calls.network_table import Places
 from redpebble.ort.provider.context_nodes import (
     ContextReader,
     ContextWriter,
@@ -17,9 +20,20 @@ from redpebble.ort.provider.context_nodes import (
     is_context,
 )
 from redpebble.ort.provider.digest import graph_digest
-from redpebble.ort.provider.graph import Boundary, GraphNode, GraphReader, OrtGraph, in_order, part_of
+from redpebble.ort.provider.graph import Boundary, GraphNode, GraphReader, OrtGraph
+from redpebble.ort.provider.graph_parts import NotOneNodeError, part_of
 from redpebble.ort.provider.settings import EpSettings
 from redpebble.runtime.store.artefact import Artefact, Sealed
+
+NetworkModel = Callable[[], onnx.ModelProto]
+"""Makes a network as a model of its own, with the inputs and outputs of its boundary under other names."""
+
+
+class Found(NamedTuple):
+    """A network that is predicted to gain."""
+
+    boundary: Boundary
+    model: NetworkModel
 
 
 class Planned(NamedTuple):
@@ -30,25 +44,37 @@ class Planned(NamedTuple):
     key: str
 
 
+class Plan(NamedTuple):
+    """What becomes of a graph: its networks, and a line for each one that stays with onnxruntime all the same."""
+
+    networks: Sequence[Planned] = ()
+    given_up: Sequence[str] = ()
+
+
 class Compiler(Protocol):
     """A compiler for the provider: where sparse networks lie in a model, and native code for one."""
 
-    def recall(self, digest: bytes) -> list[Planned] | None:
-        """Return the networks of a graph that was seen before, None where it was not."""
+    def recall(self, digest: bytes) -> Plan | None:
+        """Return the plan of a graph that was seen before, None where it was not."""
         ...
 
-    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
-        """Keep the networks of a graph."""
+    def remember(self, digest: bytes, plan: Plan) -> None:
+        """Keep the plan of a graph."""
         ...
 
-    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
-        """Return inputs and outputs of the networks that are predicted to gain."""
+    def networks(self, model: onnx_ir.Model) -> list[Found]:
+        """Return the networks that are predicted to gain.
+
+        Raises:
+            ModelError: the model is not read.
+        """
         ...
 
-    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+    def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
         """Return native code for the network that `digest` tells from others, and `model` gives; and its key.
 
-        None for a network that is not covered.
+        Raises:
+            ModelError: the network is not covered.
         """
         ...
 
@@ -58,12 +84,22 @@ class Compiler(Protocol):
         ...
 
 
+class Network(NamedTuple):
+    """A network of a graph: its nodes, and what was planned; its model where that is at hand."""
+
+    nodes: tuple[GraphNode, ...]
+    planned: Planned
+    model: NetworkModel | None = None
+
+
 @dataclass(frozen=True)
 class EpSession:
-    """The provider in one session: what was asked of it, and the code of the nodes that it has taken."""
+    """The provider in one session: what was asked of it, onnxruntime's logger, and the nodes that it has taken."""
 
     settings: EpSettings
-    artefacts: dict[Boundary, Artefact]
+    logger: int = 0
+    networks: dict[frozenset[str], Network] = field(default_factory=dict[frozenset[str], Network])
+    """By the names of their outputs, which no other node has."""
 
 
 @dataclass(frozen=True)
@@ -81,81 +117,72 @@ class FusedNode:
 
     @cached_property
     def boundary(self) -> Boundary:
-        """Inputs without constants, and outputs."""
+        """Inputs without constants, and outputs; also inputs that its network has no use for."""
         inputs, outputs = self.reader.inputs(self.node), self.reader.outputs(self.node)
         return tuple(name for name in inputs if name not in self.reader.constants), outputs
 
     @cached_property
-    def _seen(self) -> OrtGraph:
-        return self.reader.graph(self.graph)
-
-    @property
     def context(self) -> GraphNode | None:
         """The one node of the graph, where that is one of ours."""
-        return next((node for node in self._seen.nodes if is_context(node)), None)
-
-    def digest(self, threads: int) -> bytes:
-        """Return what tells the network from others."""
-        return graph_digest(self._seen, threads) + repr(self.boundary).encode()
-
-    def model(self) -> onnx_ir.Model:
-        """Return the nodes as a model of their own."""
-        return self._seen.part(self._seen.nodes, *self.boundary)
+        return next((node for node in self.reader.graph(self.graph).nodes if is_context(node)), None)
 
 
-class Network(NamedTuple):
-    """A network of a graph: its boundary, its nodes, its native code, and the name under which that is found again."""
+class Networks(NamedTuple):
+    """The networks of a graph, and a line for each one that stays with onnxruntime all the same."""
 
-    boundary: Boundary
-    nodes: tuple[GraphNode, ...]
-    artefact: Artefact
-    key: str
+    taken: Sequence[Network]
+    given_up: Sequence[str]
 
 
-def networks_of(compiler: Compiler, seen: OrtGraph) -> list[Network]:
-    """Return the networks of a graph, as they were planned before if it was seen before."""
+def networks_of(compiler: Compiler, seen: OrtGraph, *, anew: bool = False) -> Networks:
+    """Return the networks of a graph, as they were planned before if it was seen before and not `anew`."""
     if any(map(is_context, seen.nodes)):
-        return []  # what became no network then is none now
+        return Networks((), ())  # what became no network then is none now
     digest = graph_digest(seen, compiler.cpus)
-    found = _recalled(compiler.recall(digest), seen)
+    found = None if anew else _recalled(compiler.recall(digest), seen)
     if found is None:
         found = _planned(compiler, seen, digest)
-        compiler.remember(digest, [Planned(one.boundary, one.artefact, one.key) for one in found])
+        compiler.remember(digest, Plan([one.planned for one in found.taken], found.given_up))
     return found
 
 
-def _recalled(planned: Sequence[Planned] | None, seen: OrtGraph) -> list[Network] | None:
-    found: list[Network] = []
-    for one in planned or []:
-        nodes = part_of(seen, *one.boundary)
-        if nodes is None:
-            return None
-        found.append(Network(one.boundary, nodes, one.artefact, one.key))
-    return None if planned is None else found
+def _recalled(plan: Plan | None, seen: OrtGraph) -> Networks | None:
+    if plan is None:
+        return None
+    try:
+        taken = [Network(part_of(seen, *one.boundary), one) for one in plan.networks]
+    except NotOneNodeError:
+        return None
+    return Networks(taken, plan.given_up)
 
 
-def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes) -> list[Network]:
-    found: list[Network] = []
-    taken: set[int] = set()
-    for inputs, outputs in compiler.networks(seen.model()):
-        nodes = part_of(seen, inputs, outputs)
-        if nodes is None or taken.intersection(node.handle for node in nodes):
+def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes) -> Networks:
+    taken: list[Network] = []
+    given_up: list[str] = []
+    members: set[int] = set()
+    try:
+        networks = compiler.networks(seen.model())
+    except ModelError as error:
+        return Networks((), [f"all of the model stays with onnxruntime: {error}"])
+    for boundary, model in networks:
+        try:
+            nodes = part_of(seen, *boundary)
+            if members.intersection(node.handle for node in nodes):
+                raise NotOneNodeError("another network has some of its nodes")
+            key, artefact = compiler.compile(digest + repr(boundary).encode(), model)
+        except (ModelError, NotOneNodeError) as error:
+            given_up.append(f"the sparse network that gives {', '.join(boundary[1])} stays with onnxruntime: {error}")
             continue
-        boundary = in_order(nodes, inputs, outputs)
-        compiled = compiler.compile(digest + repr(boundary).encode(), partial(seen.part, nodes, *boundary))
-        if compiled is None:
-            continue
-        key, artefact = compiled
-        found.append(Network(boundary, nodes, artefact, key))
-        taken.update(node.handle for node in nodes)
-    return found
+        taken.append(Network(nodes, Planned(boundary, artefact, key), model))
+        members.update(node.handle for node in nodes)
+    return Networks(taken, given_up)
 
 
 class Code(NamedTuple):
-    """The code of a node, and which of the node's outputs are those of the network."""
+    """The code of a node, and which of the node's inputs and outputs are those of the network."""
 
     artefact: Artefact
-    output_places: tuple[int, ...]
+    places: Places
 
 
 def code_of(compiler: Compiler, session: EpSession, jobs: Sequence[FusedNode]) -> list[Code]:
@@ -163,6 +190,7 @@ def code_of(compiler: Compiler, session: EpSession, jobs: Sequence[FusedNode]) -
 
     Raises:
         ValueError: a node is not covered, or what it holds cannot be used.
+        ModelError: the network that a node holds is not covered.
     """
     with ThreadPoolExecutor(compiler.cpus) as pool:
         # checksums of many megabytes, which threads can look at together
@@ -172,7 +200,7 @@ def code_of(compiler: Compiler, session: EpSession, jobs: Sequence[FusedNode]) -
 
 def _held(session: EpSession, job: FusedNode) -> Sealed | None:
     """Return what an EPContext node holds; None for other nodes."""
-    node = None if job.boundary in session.artefacts else job.context
+    node = None if _network(session, job) is not None else job.context
     if node is None:
         return None
     if session.settings.writes_context:
@@ -180,32 +208,40 @@ def _held(session: EpSession, job: FusedNode) -> Sealed | None:
     return ContextReader(job.reader, session.settings).open(node, job.graph)
 
 
+def _network(session: EpSession, job: FusedNode) -> Network | None:
+    return session.networks.get(frozenset(job.boundary[1]))
+
+
 def _code_of(compiler: Compiler, session: EpSession, job: FusedNode, held: Sealed | None) -> Code:
-    """Return the code of a fused node; of an EPContext node its own where that is trusted and fits, else made anew.
-
-    Inputs and outputs may stand in an order of onnxruntime's own, for which there is no code yet.
-    """
-    artefact = session.artefacts.get(job.boundary)
-    if artefact is None and held is not None and session.settings.trusts_code:
-        artefact = fitting(held)
-    if artefact is None:
-        compiled = _compiled_anew(compiler, job, held)
-        if compiled is None:
-            raise ValueError(f"nodes that give {', '.join(job.boundary[1])} are not covered")
-        artefact = compiled[1]
-    inputs, outputs = job.boundary if held is None or job.context is None else job.context.boundary
-    check_boundary(job.name, job.boundary, (inputs, outputs), artefact)
-    return Code(artefact, tuple(map(job.boundary[1].index, outputs)))
+    """Return the code of a fused node; of an EPContext node its own where that is trusted and fits, else made anew."""
+    network = _network(session, job)
+    if network is not None:
+        artefact, boundary = network.planned.artefact, network.planned.boundary
+    elif held is not None and job.context is not None:
+        boundary = job.context.boundary
+        artefact = (fitting(held) if session.settings.trusts_code else None) or _compiled_anew(compiler, held)
+        check_boundary(job.name, job.boundary, boundary, artefact)
+    else:
+        raise ValueError(f"nodes that give {', '.join(job.boundary[1])} are not covered")
+    found_inputs, found_outputs = job.boundary
+    inputs, outputs = boundary
+    return Code(artefact, Places(tuple(map(found_inputs.index, inputs)), tuple(map(found_outputs.index, outputs))))
 
 
-def _compiled_anew(compiler: Compiler, job: FusedNode, held: Sealed | None) -> tuple[str, Artefact] | None:
-    if held is None:
-        return compiler.compile(job.digest(compiler.cpus), job.model)
+def _compiled_anew(compiler: Compiler, held: Sealed) -> Artefact:
     content = held.attachment.tobytes()
-    return compiler.compile(content, partial(detached, held.name, content))
+    return compiler.compile(content, partial(detached, held.name, content))[1]
 
 
-def context_of(session: EpSession, job: FusedNode, artefact: Artefact) -> int:
-    """Return an EPContext node for a network."""
+def context_of(session: EpSession, job: FusedNode) -> int:
+    """Return an EPContext node for a network.
+
+    Raises:
+        ValueError: the node holds none that was planned in this session.
+    """
+    network = _network(session, job)
+    if network is None or network.model is None:
+        raise ValueError(f"node {job.name!r} has no network to write")
     writer = ContextWriter(job.reader.functions, session.settings)
-    return writer.node(job.name, job.boundary, writer.payload(job.name, job.graph, artefact, job.model()))
+    payload = writer.payload(job.name, job.graph, network.planned.artefact, network.model())
+    return writer.node(job.name, network.planned.boundary, payload)

@@ -11,7 +11,6 @@ session = onnxruntime.InferenceSession("model.onnx", options)
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.metadata import version
@@ -27,17 +26,19 @@ from xdsl.ir import BlockArgument, SSAValue
 from redpebble.compiler import extracted, native_code
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
+from redpebble.export.export_model import export_model
+from redpebble.export.sparse_networks.node_and_function import DOMAIN, FUNCTIONS_SINCE
+from redpebble.export.writing.compact_weights import SINCE
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private
-from redpebble.frontend.errors import ModelError
 from redpebble.options import Options
 from redpebble.ort.elf.linker import Code, generic_object, link
 from redpebble.ort.elf.loading import loaded
 from redpebble.ort.native.ep_api import EP_VERSION
 from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
-from redpebble.ort.provider.graph import Boundary
 from redpebble.ort.provider.host import ProviderHost, provider_host
-from redpebble.ort.provider.networks import Planned
+from redpebble.ort.provider.networks import Found, NetworkModel, Plan, Planned
+from redpebble.ort.session import network_model, written
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -59,54 +60,56 @@ class SparseNetworkCompiler:
         """Number of threads that onnxruntime may give to a node."""
         return usable_threads()
 
-    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
-        """Return inputs and outputs of the networks that are predicted to gain; none of a model that is not read."""
-        try:
-            return boundaries_of(extracted(model, Options("optimize")).imported.module)
-        except ModelError:
-            return []
+    def networks(self, model: onnx_ir.Model) -> list[Found]:
+        """Return the networks that are predicted to gain.
 
-    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+        Raises:
+            ModelError: the model is not read.
+        """
+        imported = extracted(model, Options("optimize")).imported
+        return found_networks(imported.module, imported.model)
+
+    def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
         """Return native code for the network that `digest` tells from others, and `model` gives; and its key.
 
-        None for a network that is not covered.
+        Raises:
+            ModelError: the network is not covered.
         """
         key, folder = self._key(hashlib.sha256(digest).digest(), "network"), default_folder()
         artefact = load(folder, key)
         if artefact is None:
-            try:
-                artefact = native_code(onnx_ir.to_proto(model()), Options(threads=self.cpus), cache=False)
-            except ModelError:
-                return None
+            artefact = native_code(model(), Options(threads=self.cpus), cache=False)
             store(folder, key, artefact)
         return key, artefact
 
-    def recall(self, digest: bytes) -> list[Planned] | None:
-        """Return the networks of a graph that was seen before, None where it was not, or some code is gone."""
+    def recall(self, digest: bytes) -> Plan | None:
+        """Return the plan of a graph that was seen before, None where it was not, or some code is gone."""
         try:
-            entries = json.loads(read_private(self._plan(digest)))
+            content = json.loads(read_private(self._plan(digest)))
+            entries, given_up = content["networks"], [str(line) for line in content["given_up"]]
             boundaries = [(tuple(inputs), tuple(outputs)) for inputs, outputs, _ in entries]
             keys = [str(key) for *_, key in entries]
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, KeyError):
             return None
         with ThreadPoolExecutor(self.cpus) as pool:
             # checksums of many megabytes, which threads can look at together
             artefacts = list(pool.map(partial(load, default_folder()), keys))
         found: list[Planned] = []
         for boundary, artefact, key in zip(boundaries, artefacts, keys, strict=True):
-            if artefact is None or _names(artefact) != boundary:
+            if artefact is None or _sizes(artefact) != (len(boundary[0]), len(boundary[1])):
                 return None
             found.append(Planned(boundary, artefact, key))
-        return found
+        return Plan(found, given_up)
 
-    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
-        """Keep the networks of a graph; a folder that cannot be written to is no error."""
-        entries = [(*one.boundary, one.key) for one in networks]
+    def remember(self, digest: bytes, plan: Plan) -> None:
+        """Keep the plan of a graph; a folder that cannot be written to is no error."""
+        networks = [(*one.boundary, one.key) for one in plan.networks]
+        content = {"networks": networks, "given_up": [*plan.given_up]}
         path = self._plan(digest)
         try:
             private_folder(path.parent)
             with replacing(path, private=True) as file:
-                file.write(json.dumps(entries).encode())
+                file.write(json.dumps(content).encode())
         except OSError:
             return
 
@@ -117,15 +120,22 @@ class SparseNetworkCompiler:
         return cache_key(digest, host_target(), f"provider {what} threads={self.cpus}")
 
 
-def _names(artefact: Artefact) -> Boundary:
-    program = artefact.program
-    return tuple(tensor.name for tensor in program.inputs), tuple(tensor.name for tensor in program.outputs)
+def _sizes(artefact: Artefact) -> tuple[int, int]:
+    return len(artefact.program.inputs), len(artefact.program.outputs)
 
 
-def boundaries_of(module: ModuleOp) -> list[Boundary]:
-    """Return the names of inputs and outputs of the sparse networks of a module."""
-    networks = [op for op in module.walk() if isinstance(op, SparseNetworkOp)]
-    return [(tuple(map(_name, op.operands)), tuple(map(_name, op.results))) for op in networks]
+def found_networks(module: ModuleOp, imported: onnx_ir.Model) -> list[Found]:
+    """Return the sparse networks of a module that `imported` became."""
+    model = imported.clone()
+    # whatever the versions of the model: only the bodies of the networks are used of what is written here
+    model.ir_version = max(model.ir_version, FUNCTIONS_SINCE)
+    model.opset_imports[""] = max(model.opset_imports.get("", 0), SINCE)
+    nodes = [node for node in export_model(module, model).graph if node.domain == DOMAIN]
+    ops = [op for op in module.walk() if isinstance(op, SparseNetworkOp)]
+    return [
+        Found((tuple(map(_name, op.inputs)), tuple(map(_name, op.outputs))), partial(network_model, *written(node)))
+        for op, node in zip(ops, nodes, strict=True)
+    ]
 
 
 def _name(value: SSAValue) -> str:

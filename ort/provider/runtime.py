@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from redpebble.ort.custom_ops.node import OrtFunctions
 from redpebble.ort.native.api import SHAPE_VERSION, Slot
-from redpebble.ort.native.ep_api import EP_VERSION, GraphSlot
+from redpebble.ort.native.ep_api import EP_VERSION, WARNING, GraphSlot
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ def word_at(address: int, index: int = 0) -> int:
 def put_word(address: int, value: int, index: int = 0) -> None:
     """Write a word."""
     ctypes.c_uint64.from_address(address + 8 * index).value = value
+
+
+def warn(functions: OrtFunctions, logger: int, line: str) -> None:
+    """Give a line to a logger of onnxruntime as a warning, which it shows unless a session asks for less."""
+    text, place = f"redpebble: {line}".encode(), (__file__.encode(), 0, b"redpebble")
+    functions.call(GraphSlot.Logger_LogMessage, logger, WARNING, text, *place)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.frontend.import_model import import_model
 from redpebble.options import Options
-from redpebble.ort.provider.graph import Boundary
-from redpebble.ort.provider.register import SparseNetworkCompiler, boundaries_of, host, minor_version, register
+from redpebble.ort.provider.networks import Found
+from redpebble.ort.provider.register import SparseNetworkCompiler, found_networks, host, minor_version, register
 from redpebble.pipeline import run_stages
 from redpebble.runtime.store.cache import default_folder
 from tests.end_to_end.agreement import assert_close_for_float32
@@ -41,12 +41,13 @@ Session = onnxruntime.InferenceSession
 class Eager(SparseNetworkCompiler):
     """A compiler that takes every sparse layer, however small: none of these would gain."""
 
-    def networks(self, model: ir.Model) -> list[Boundary]:
-        module = import_model(model, foreign="keep").module
+    def networks(self, model: ir.Model) -> list[Found]:
+        imported = import_model(model, foreign="keep")
+        module = imported.module
         run_stages(module, Options("optimize"), until="choose")
         prefer_sparse_kernels(module)
         run_stages(module, Options("optimize"), after="choose", until="extract")
-        return boundaries_of(module)
+        return found_networks(module, imported.model)
 
 
 class Fuzz(NamedTuple):

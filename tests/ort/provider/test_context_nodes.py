@@ -4,19 +4,18 @@ import gc
 import importlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import onnx
-import onnx_ir
 import onnxruntime
 import pytest
 
 from redpebble.ort.native.ep_api import Compatibility
 from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text
-from redpebble.ort.provider.networks import Planned
+from redpebble.ort.provider.networks import NetworkModel, Plan
 from redpebble.ort.provider.register import SparseNetworkCompiler, host, minor_version, register, unregister
 from redpebble.runtime.store.artefact import MAGIC, NUMBERS, PROLOGUE_BYTES, Artefact
 from tests.ort.provider_models import UNCOVERED, assert_equal_runs, feeds, model, options, plain_session
@@ -30,14 +29,14 @@ class Counting(SparseNetworkCompiler):
     def __init__(self) -> None:
         self.count = 0
 
-    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+    def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
         self.count += 1
         return super().compile(digest, model)
 
-    def recall(self, digest: bytes) -> list[Planned] | None:
+    def recall(self, digest: bytes) -> Plan | None:
         return None
 
-    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
+    def remember(self, digest: bytes, plan: Plan) -> None:
         pass
 
 

@@ -3,7 +3,7 @@
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ import onnx_ir
 import onnxruntime
 import pytest
 
+from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.ort.native.ep_library import EP_NAME
-from redpebble.ort.provider.graph import Boundary
-from redpebble.ort.provider.networks import Planned
+from redpebble.ort.provider.networks import Found, NetworkModel, Plan
 from redpebble.ort.provider.register import (
     SparseNetworkCompiler,
     host,
@@ -127,10 +127,10 @@ def test_a_wrong_size_is_an_error_of_onnxruntime() -> None:
 class Forgetful(SparseNetworkCompiler):
     """A compiler that plans every graph anew, and keeps no plan for others."""
 
-    def recall(self, digest: bytes) -> list[Planned] | None:
+    def recall(self, digest: bytes) -> Plan | None:
         return None
 
-    def remember(self, digest: bytes, networks: Sequence[Planned]) -> None:
+    def remember(self, digest: bytes, plan: Plan) -> None:
         pass
 
 
@@ -140,10 +140,10 @@ class Refusing(Forgetful):
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
 
-    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
+    def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
         if self._fails:
             raise RuntimeError("no\nmemory")
-        return None
+        raise UnsupportedModelError("node 'm1': too large")
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -155,12 +155,75 @@ def test_a_network_that_is_not_compiled_stays_with_onnxruntime(*, fails: bool) -
     assert_equal_runs(session, plain_session(model(MLP)), feeds(7))
 
 
+def test_each_network_that_is_given_up_is_one_warning_of_onnxruntime(capfd: pytest.CaptureFixture[str]) -> None:
+    register()
+    host().open(Refusing(fails=False), minor_version(onnxruntime.__version__))
+    made = options()
+    made.log_severity_level = 2
+    made.add_provider_for_devices(register(), {})
+    onnxruntime.InferenceSession(model(UNCOVERED).SerializeToString(), made)
+    shown = [line for line in capfd.readouterr().err.splitlines() if "redpebble: " in line]
+    assert len(shown) == 2
+    assert all("stays with onnxruntime: node 'm1': too large" in line for line in shown)
+    assert "the sparse network that gives y " in shown[1]
+
+
+class Remembering(Refusing):
+    """A compiler that has seen every graph before."""
+
+    def recall(self, digest: bytes) -> Plan | None:
+        return Plan((), ["the sparse network that gives y stays with onnxruntime: it did before"])
+
+
+def test_a_network_that_was_given_up_before_is_a_warning_again(capfd: pytest.CaptureFixture[str]) -> None:
+    register()
+    host().open(Remembering(fails=True), minor_version(onnxruntime.__version__))
+    made = options()
+    made.log_severity_level = 2
+    made.add_provider_for_devices(register(), {})
+    onnxruntime.InferenceSession(model(MLP).SerializeToString(), made)
+    assert capfd.readouterr().err.count("stays with onnxruntime: it did before") == 1
+
+
+SIZES_AT_RUN_TIME = f"""
+<ir_version: 8, opset_import: ["" : 17]>
+exported (float[n, s, {WIDTH}] x) => (float[n, s, {OUTPUTS}] y, int64[3] sizes)
+{{
+    m0 = MatMul (x, w0)
+    sizes = Shape (x)
+    first = Constant <value_ints: ints = [0]> ()
+    second = Constant <value_ints: ints = [1]> ()
+    n = Gather (sizes, first)
+    s = Gather (sizes, second)
+    rest = Constant <value_ints: ints = [-1]> ()
+    flat = Concat <axis: int = 0> (rest, width)
+    rows = Reshape (m0, flat)
+    m1 = Gemm (rows, w1, b1)
+    r1 = Relu (m1)
+    back = Concat <axis: int = 0> (n, s, rest)
+    h = Reshape (r1, back)
+    y = MatMul (h, w2)
+}}
+"""
+"""What exporters write of a layer on the last axis: sizes are worked out at run time, and also read by others."""
+
+
+def test_weights_say_the_sizes_that_onnxruntime_does_not_know() -> None:
+    proto = model(SIZES_AT_RUN_TIME)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([HIDDEN], np.int64), "width"))
+    ours, plain = provider_session(proto), plain_session(proto)
+    assert host().network_count == 3
+    for n, s in ((1, 1), (2, 5), (7, 3)):
+        x = np.random.default_rng(n).standard_normal((n, s, WIDTH)).astype(np.float32)
+        assert_equal_runs(ours, plain, {"x": x})
+
+
 class Damaging(Forgetful):
     """A compiler whose code cannot be loaded."""
 
-    def compile(self, digest: bytes, model: Callable[[], onnx_ir.Model]) -> tuple[str, Artefact] | None:
-        compiled = super().compile(digest, model)
-        return None if compiled is None else (compiled[0], compiled[1]._replace(image=b""))
+    def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
+        key, artefact = super().compile(digest, model)
+        return key, artefact._replace(image=b"")
 
 
 def test_an_exception_is_an_error_of_onnxruntime() -> None:
@@ -176,7 +239,7 @@ class Recording(Forgetful):
     def __init__(self) -> None:
         self.shown: list[bytes] = []
 
-    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+    def networks(self, model: onnx_ir.Model) -> list[Found]:
         self.shown.append(onnx_ir.to_proto(model).SerializeToString())
         return []
 
@@ -230,7 +293,7 @@ class Watching(SparseNetworkCompiler):
     def __init__(self) -> None:
         self.planned = 0
 
-    def networks(self, model: onnx_ir.Model) -> list[Boundary]:
+    def networks(self, model: onnx_ir.Model) -> list[Found]:
         self.planned += 1
         return super().networks(model)
 
@@ -251,7 +314,8 @@ def test_a_graph_that_was_seen_before_is_not_planned_again(tmp_path: Path, monke
         assert_equal_runs(session, plain_session(one), feeds(7))
         del session
         gc.collect()
-    for damage in (b"", b"[", b"[[1, 2]]", b'[[["x"], ["r0"], "no such key"]]'):
+    lost = b'{"given_up": [], "networks": [[["x"], ["r0"], "no such key"]]}'
+    for damage in (b"", b"[", b"[[1, 2]]", b"{}", lost):
         for file in tmp_path.rglob("*.plan"):
             file.write_bytes(damage)
         watching.planned = 0

@@ -1,0 +1,102 @@
+"""Parts of a graph that can become one node of ours.
+
+A network says what it reads and what it yields. The nodes between, which it replaces, may read more: sizes of tensors
+that exporters work out at run time, and that the network knows. Such values are inputs that it has no use for.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from redpebble.foundation.errors import RedpebbleError
+from redpebble.ort.provider.graph import GraphNode, OrtGraph
+
+LAYERS: Final = frozenset({"Attention", "Conv", "Gemm", "LayerNormalization", "MatMul", "Softmax"})
+"""Operators that are not to be computed twice: once beside the network, for others, and once inside."""
+
+
+class NotOneNodeError(RedpebbleError):
+    """Nodes that compute a network cannot become one node; the message says why."""
+
+
+def part_of(graph: OrtGraph, inputs: Collection[str], outputs: Collection[str]) -> tuple[GraphNode, ...]:
+    """Return the nodes that one node takes the place of which computes `outputs` from `inputs`, in order.
+
+    Nothing but `outputs` is read from outside, and no path leaves and comes back. Nodes that others need as well, such
+    as those that work out sizes, stay outside.
+
+    Raises:
+        NotOneNodeError: there are no such nodes.
+    """
+    producers = {name: node for node in graph.nodes for name in node.outputs if name}
+    known = {*producers, *graph.inputs}
+    if not {*outputs} <= producers.keys() or not {*inputs} <= known:
+        raise NotOneNodeError("a value at its edge is none of the model")
+    members = {node.handle for node in _behind(outputs, producers, inputs)}
+    while shared := _shared(graph, members, outputs):
+        node, value = shared
+        gone = [one for one in _behind([value], producers, inputs) if one.handle in members]
+        layer = next((one for one in gone if one.operator[1] in LAYERS), None)
+        if layer is not None or any(name in outputs for one in gone for name in one.outputs):
+            raise NotOneNodeError(f"value {value} inside is read by node {node.name or node.operator[1]!r} outside")
+        members.difference_update(one.handle for one in gone)
+    chosen = tuple(node for node in graph.nodes if node.handle in members)
+    _check_edge(graph, chosen, inputs, outputs)
+    _check_paths(graph, chosen)
+    return chosen
+
+
+def _check_edge(
+    graph: OrtGraph, members: Sequence[GraphNode], inputs: Collection[str], outputs: Collection[str]
+) -> None:
+    """Check that nodes read all inputs, and yield no output of the graph that is none of theirs.
+
+    Raises:
+        NotOneNodeError: they do not.
+    """
+    read = {name for node in members for name in node.inputs}
+    made = {name for node in members for name in node.outputs}
+    if unread := {*inputs} - read:
+        raise NotOneNodeError(f"value {min(unread)} is read by none of its nodes")
+    if yielded := made.intersection(graph.outputs) - {*outputs}:
+        raise NotOneNodeError(f"value {min(yielded)} inside is an output of the model")
+
+
+def _behind(names: Collection[str], producers: Mapping[str, GraphNode], inputs: Collection[str]) -> Iterator[GraphNode]:
+    """Yield the nodes that work out some values, from `inputs` and from what no node yields."""
+    seen: set[int] = set()
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        node = None if name in inputs else producers.get(name)
+        if node is None or node.handle in seen:
+            continue
+        seen.add(node.handle)
+        waiting += node.inputs
+        yield node
+
+
+def _shared(graph: OrtGraph, members: Collection[int], outputs: Collection[str]) -> tuple[GraphNode, str] | None:
+    """Return a node outside, and a value of `members` that it reads without being one of `outputs`."""
+    made = {name for node in graph.nodes if node.handle in members for name in node.outputs if name} - {*outputs}
+    for node in graph.nodes:
+        if node.handle not in members:
+            for name in made.intersection(node.inputs):
+                return node, name
+    return None
+
+
+def _check_paths(graph: OrtGraph, members: Sequence[GraphNode]) -> None:
+    """Check that no node outside stands between two of `members`; nodes are in order.
+
+    Raises:
+        NotOneNodeError: one does.
+    """
+    handles = {node.handle for node in members}
+    made = {name for node in members for name in node.outputs if name}
+    behind: set[str] = set()
+    for node in graph.nodes:
+        if node.handle not in handles:
+            if behind.intersection(node.inputs) or made.intersection(node.inputs):
+                behind.update(filter(None, node.outputs))
+        elif crossing := behind.intersection(node.inputs):
+            raise NotOneNodeError(f"value {min(crossing)} comes back from outside")
