@@ -1,24 +1,21 @@
 """Models with sparse networks inside onnxruntime: native code for their nodes, from what the model file holds."""
 
-import base64
 import hashlib
 import mmap
 import os
 import tempfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import onnx
 import onnx_ir
 import onnxruntime
-from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
 
 from redpebble.compiler import native_code, optimize
 from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
+from redpebble.export.sparse_networks.node_content import Attributes, Constants, network_model, written
 from redpebble.foundation.atomic_files import replacing
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
@@ -30,40 +27,8 @@ from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.runtime.threads import usable_threads
 
-Attributes = Mapping[str, str | int]
-Constants = Sequence[NDArray[Any] | None]
-
-MOST_BYTES: Final = 1 << 28
-"""Bytes of a node's network, which holds no weights."""
-
 OPTIONS: Final = "sparse network"
 """The salt that sets the code of a node apart in the cache from that of a model."""
-
-
-def network_model(op_type: str, attributes: Attributes, constants: Constants) -> onnx.ModelProto:
-    """Return what a node computes as a model of its own; `constants` are its inputs behind the activations.
-
-    Raises:
-        ValueError: the node is not one that this version wrote, or was changed since.
-    """
-    text = str(attributes.get("network", ""))
-    try:
-        unpacking = zlib.decompressobj()
-        content = unpacking.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
-        if not unpacking.eof:
-            raise ValueError(f"cut short, or more than {MOST_BYTES} bytes")
-        model = onnx.ModelProto.FromString(content)
-    except (ValueError, zlib.error, DecodeError) as error:
-        raise ValueError(f"{op_type}: the network is damaged") from error
-    count = int(attributes.get("activations", 0))
-    names = [value.name for value in model.graph.input[count:]]
-    if len(names) != len(constants):
-        raise ValueError(f"{op_type}: {len(constants)} constants, the network has {len(names)}")
-    del model.graph.input[count:]
-    for name, array in zip(names, constants, strict=True):
-        if array is not None:
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    return model
 
 
 def checked_digest(op_type: str, attributes: Attributes, constants: Constants) -> bytes:
@@ -198,14 +163,3 @@ def write_library(model: Source, path: Path) -> None:
     image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name)
     with replacing(path) as file:
         file.write(image)
-
-
-def written(node: onnx_ir.Node) -> tuple[str, Attributes, Constants]:
-    """Return type, attributes and constants of a node as our library gives them to `compile_network`."""
-    attributes: dict[str, str | int] = {}
-    for name, attribute in node.attributes.items():
-        is_text = attribute.type == onnx_ir.AttributeType.STRING
-        attributes[name] = attribute.as_string() if is_text else attribute.as_int()
-    values = node.inputs[int(attributes.get("activations", 0)) :]
-    tensors = [None if value is None else value.const_value for value in values]
-    return node.op_type, attributes, [None if tensor is None else tensor.numpy() for tensor in tensors]

@@ -99,7 +99,7 @@ class EpSession:
     settings: EpSettings
     logger: int = 0
     networks: dict[frozenset[str], Network] = field(default_factory=dict[frozenset[str], Network])
-    """By the names of their outputs, which no other node has."""
+    """Networks taken, by the names of their outputs, which no other node has."""
 
 
 @dataclass(frozen=True)

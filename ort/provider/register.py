@@ -28,6 +28,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, FUNCTIONS_SINCE
+from redpebble.export.sparse_networks.node_content import network_model, written
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private
@@ -38,7 +39,6 @@ from redpebble.ort.native.ep_api import EP_VERSION
 from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
 from redpebble.ort.provider.host import ProviderHost, provider_host
 from redpebble.ort.provider.networks import Found, NetworkModel, Plan, Planned
-from redpebble.ort.session import network_model, written
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store

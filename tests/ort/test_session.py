@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 import redpebble
 from redpebble.export.save_model import save_model
+from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.models.zoo import build
-from redpebble.ort.session import checked_digest, holds_networks, network_model, write_library
+from redpebble.ort.session import checked_digest, holds_networks, write_library
 from redpebble.verification.oracle import Oracle
 from tests.support.sparse_network_models import attributes_of, constants_of, network_nodes
 
