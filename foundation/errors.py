@@ -9,6 +9,7 @@
     ├── UntrustedFileError           others can write to it; a PermissionError       redpebble.foundation.private_files
     ├── ElfError                     an object file cannot be linked; a ValueError   redpebble.ort.elf.object_file
     ├── OrtError                     onnxruntime refused a call of its C interface   redpebble.ort.custom_ops.node
+    ├── NotOneNodeError              nodes cannot become one for the provider        redpebble.ort.provider.graph_parts
     ├── PartError                    parts, or the ranks that run them, do not fit   redpebble.distributed.errors
     ├── PeerError                    a library to compare with cannot be measured    redpebble.bench.cases.errors
     └── NotAChainError               a model is more than a chain of layers          redpebble.bench.cases.errors
