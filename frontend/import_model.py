@@ -10,7 +10,7 @@ translate           a node at a time, by the table of converters          transl
 ```
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Literal, NamedTuple
 
 import onnx_ir
@@ -34,6 +34,8 @@ class Imported(NamedTuple):
     model: onnx_ir.Model
     expanded: frozenset[str]
     """Names of nodes whose values are moved for the sake of a layer."""
+    reasons: Mapping[int, str]
+    """Position of a node that stays -> what is not accepted of it."""
     widened: bool
     """Whether `model` computes in float32 what the source computes in half precision."""
 
@@ -64,7 +66,7 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
         translated = translate(model, keep_foreign=keep_foreign, whole=whole)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
-            return Imported(translated.module, model, translated.expanded, widened)
+            return Imported(translated.module, model, translated.expanded, translated.reasons, widened)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted
 

@@ -43,6 +43,8 @@ class Translated(NamedTuple):
     module: ModuleOp
     constants: frozenset[str]
     expanded: frozenset[str]
+    reasons: Mapping[int, str]
+    """Position of a node that stays -> what is not accepted of it."""
 
 
 def translate(model: onnx_ir.Model, *, keep_foreign: bool, whole: Set[str] | None = None) -> Translated:
@@ -71,8 +73,10 @@ class _Translation:
         self._keep_foreign = keep_foreign
         self._whole = whole
         self._expanded: set[str] = set()
+        self._reasons: dict[int, str] = {}
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
-        self._scope = ValueScope(model, trust_declarations=not keep_foreign)
+        shapes = {name: found.shape for name, found in self._inferred.items() if found.shape is not None}
+        self._scope = ValueScope(model, shapes, trust_declarations=not keep_foreign)
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []
         self._kept: dict[onnx_ir.Node, ForeignOp] = {}
@@ -97,6 +101,7 @@ class _Translation:
             self._convert(node)
         except NotCovered as reason:
             if self._keep_foreign:
+                self._reasons[position] = str(reason).removeprefix(": ").strip()
                 self._keep(position, node, is_shape_value=is_shape_value)
             else:
                 own = UnsupportedModelError(f"{self._label(position, node)}{reason}")
@@ -111,7 +116,8 @@ class _Translation:
         """Emit what the table's converter makes of a node, or nothing at all."""
         converter = CONVERTERS.get((node.domain, node.op_type))
         if converter is None or node.op_identifier() in self._model.functions:
-            raise NotCovered(f" is not covered, accepted are {accepted_operators()}")
+            accepted = "" if self._keep_foreign else f", accepted are {accepted_operators()}"
+            raise NotCovered(f" is not covered{accepted}")
         for value in filter(None, node.inputs):
             if self._may_be_overridden(value):
                 raise NotCovered(f": initializer {value.name} is a graph input, too, accepted is one that is none")
@@ -212,7 +218,7 @@ class _Translation:
         module.verify()
         constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
         names = frozenset(value_name(op.result) for op in constants)
-        return Translated(module, names, frozenset(self._expanded))
+        return Translated(module, names, frozenset(self._expanded), self._reasons)
 
     def _drop_unread(self) -> None:
         """Drop what nothing reads any more: ops of ours, shapes that are known, and nodes that another one replaces."""

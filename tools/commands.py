@@ -33,6 +33,7 @@ from redpebble.tools.tables import (
     layer_tables,
     machine_line,
     network_table,
+    placement_table,
     print_layers,
     split_table,
     summary_table,
@@ -133,13 +134,16 @@ def _show_optimized(
         console.print(split_table(result.splits))
     if result.networks:
         console.print(network_table(result.networks))
-    elif result.obstacle:
+    if result.placement is not None and result.placement.multiply_adds:
+        console.print(placement_table(result.placement))
+    if result.obstacle:
         console.print(f"standard operators alone: {result.obstacle}", highlight=False)
     if request.files.report is not None:
         content = {"modified": result.modified, "before": before, "after": after, "obstacle": result.obstacle}
         layers, outputs = [asdict(layer) for layer in result.report], [asdict(one) for one in comparisons]
         networks, splits = [asdict(network) for network in result.networks], [asdict(split) for split in result.splits]
         content |= {"layers": layers, "networks": networks, "splits": splits, "outputs": outputs}
+        content["placement"] = None if result.placement is None else asdict(result.placement)
         _write_json(request.files.report, content)
 
 

@@ -1,6 +1,7 @@
 """Tables of results on a terminal."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from rich.console import Group
 from rich.table import Table
@@ -9,7 +10,9 @@ from redpebble.bench.results.console import console
 from redpebble.dialect.reports.layer_report import LayerReport, Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.dialect.reports.split_report import SplitReport
+from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.machine import Machine
+from redpebble.placement import Placement
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
 from redpebble.tools.explain.layer_tables import (
@@ -52,6 +55,19 @@ def network_table(networks: Sequence[NetworkReport]) -> Table:
         sizes = (str(network.operators), str(network.layers), f"{network.connections:,}", f"{network.density:.3f}")
         table.add_row(network.name, *sizes, network.reason)
     return table
+
+
+def placement_table(placement: Placement) -> Group:
+    """Return how much of the work was taken, and a line for each kind of node that stayed."""
+    bound = "none" if placement.bound == inf else f"{placement.bound:.1f}x"
+    shares = (
+        f"taken: {placement.share:.1%} of {placement.multiply_adds:,} multiply-adds, {placement.linear_share:.1%} of "
+        f"those with weights; bound by what stays: {bound} (batch 1, other free axes {LONG})"
+    )
+    table = _table("stays", "nodes", "multiply-adds", "why")
+    for line in placement.stayed:
+        table.add_row(line.operator, str(line.nodes), f"{line.multiply_adds:,}", line.reason)
+    return Group(shares, table) if placement.stayed else Group(shares)
 
 
 def split_table(splits: Sequence[SplitReport]) -> Table:

@@ -20,7 +20,8 @@ def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
     x = conversion.tensor(0)
     target = conversion.shape_value(1)
     if target is not None and not target.scalar:
-        return [conversion.reshape(x, _reshaped(conversion, conversion.sizes(x), target))]
+        sizes = _reshaped(conversion, conversion.sizes(x), target)
+        return [conversion.reshape(x, conversion.scope.with_numbers(conversion.node.outputs[0], sizes))]
     output = conversion.node.outputs[0]
     declared = conversion.scope.declared_sizes(output)
     if declared is None:

@@ -1,5 +1,6 @@
 """Facts of the values of a graph while its nodes are translated one after the other."""
 
+from collections.abc import Mapping
 from math import inf
 
 import numpy as np
@@ -12,7 +13,7 @@ from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
-from redpebble.frontend.folding.known_sizes import SizeTable
+from redpebble.frontend.folding.known_sizes import SizeTable, is_known
 from redpebble.frontend.folding.shape_arithmetic import (
     ShapeQuery,
     ShapeValue,
@@ -26,8 +27,12 @@ from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 class ValueScope:
     """The values that are defined so far."""
 
-    def __init__(self, model: onnx_ir.Model, *, trust_declarations: bool) -> None:
+    def __init__(
+        self, model: onnx_ir.Model, inferred: Mapping[str, onnx_ir.Shape], *, trust_declarations: bool
+    ) -> None:
+        """Start without values; `inferred` are the shapes that others say of values, by name."""
         self._model = model
+        self._inferred = inferred
         self._trust_declarations = trust_declarations
         self._values: dict[onnx_ir.Value, SSAValue] = {}
         self._refusals: dict[onnx_ir.Value, ModelError] = {}
@@ -116,6 +121,16 @@ class ValueScope:
     def declared_sizes(self, value: onnx_ir.Value) -> SymbolicShape | None:
         """Return the sizes that the model states, where they are to be trusted."""
         return self.named_sizes(value.shape) if self._trust_declarations else None
+
+    def with_numbers(self, value: onnx_ir.Value, sizes: SymbolicShape) -> SymbolicShape:
+        """Return the sizes of a value, with numbers where only others know them: a weight behind it, for example."""
+        shape = self._inferred.get(value.name or "")
+        if shape is None or len(shape) != len(sizes):
+            return sizes
+        pairs = zip(sizes, shape, strict=True)
+        return tuple(
+            Size.known(number) if not is_known(size) and isinstance(number, int) else size for size, number in pairs
+        )
 
     def sizes_of(self, value: SSAValue) -> SymbolicShape:
         """Return the sizes of an f32 tensor."""

@@ -29,6 +29,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.options import Options
 from redpebble.pipeline import build, check_skipped, run_stages
+from redpebble.placement import Placement, placement_of
 from redpebble.runtime.code_memory import code_memory
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.memory import return_free_memory
@@ -172,6 +173,8 @@ class Optimized:
     """The sparse networks, which only the target `ort` has."""
     obstacle: str = ""
     """The reason why there is no sparse network though the target was `ort`; empty otherwise."""
+    placement: Placement | None = None
+    """The place where the work lies; None for a model of which nothing is known."""
     splits: tuple[SplitReport, ...] = ()
     """The layers that are computed in groups without connections between them; `report` has them as they were."""
 
@@ -218,9 +221,10 @@ def _optimized(source: Source, options: Options) -> Optimized:
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
+    placement = placement_of(module, imported)
     if imported.widened and not networks:
         # float32 takes twice the room, and would do no good
-        return Optimized(read_model(source), report=report, obstacle=obstacle)
+        return Optimized(read_model(source), report=report, obstacle=obstacle, placement=placement)
     run_stages(module, options, after="extract")
     return Optimized(
         model=export_model(module, imported.model),
@@ -229,6 +233,7 @@ def _optimized(source: Source, options: Options) -> Optimized:
         modified=not module.is_structurally_equivalent(before),
         networks=networks,
         obstacle=obstacle,
+        placement=placement,
         splits=split_reports(module),
     )
 

@@ -1,0 +1,113 @@
+"""The work of every node of a model, in multiply-adds, for given sizes of its inputs' free axes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import onnx_ir
+
+from redpebble.frontend.folding.fold_sizes import fold_sizes
+from redpebble.frontend.folding.fold_weights import fold_constants
+from redpebble.frontend.folding.known_constants import is_constant
+from redpebble.frontend.operators.shape_inference import infer_types
+
+LONG: Final = 128
+"""Size of a free axis that is not the first one: a length."""
+
+
+class NodeWork(NamedTuple):
+    """What a node multiplies and adds."""
+
+    multiply_adds: int
+    is_linear: bool
+    """Whether one side is a constant: such a layer may have a pruned weight."""
+
+
+Shape = Sequence[int]
+Count = Callable[[Sequence[Shape], Shape], int]
+
+
+def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
+    """Return the work of the nodes that multiply matrices, by the name of their first output.
+
+    The first free axis of an input has size 1, any other one `LONG`. What has sizes that depend on values, and what
+    lies in subgraphs and functions, is left out.
+    """
+    model = _with_numbers(model)
+    shapes = _shapes(model)
+    while fold_sizes(model, shapes):
+        fold_constants(model, keep_foreign=True, kept=frozenset())
+        shapes = _shapes(model)
+    found: dict[str, NodeWork] = {}
+    for node in model.graph:
+        count = COUNTS.get(node.op_type)
+        output = _numbers(shapes.get(node.outputs[0].name or "")) if node.outputs else None
+        if count is None or output is None:
+            continue
+        inputs = [_numbers(shapes.get(value.name or "")) if value is not None else () for value in node.inputs]
+        known = [shape for shape in inputs if shape is not None]
+        if len(known) == len(inputs):
+            constant = any(value is not None and is_constant(value, model.ir_version) for value in node.inputs[:2])
+            found[node.outputs[0].name or ""] = NodeWork(count(known, output), constant)
+    return found
+
+
+def _with_numbers(model: onnx_ir.Model) -> onnx_ir.Model:
+    copy = model.clone()
+    for value in copy.graph.inputs:
+        if value.shape is not None and not value.is_initializer():
+            free = (1 if axis == 0 else LONG for axis in range(len(value.shape)))
+            sizes = [size if isinstance(size, int) else chosen for size, chosen in zip(value.shape, free, strict=True)]
+            value.shape = onnx_ir.Shape(sizes)
+    return copy
+
+
+def _shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:
+    shapes = {name: found.shape for name, found in infer_types(model, trusted=False).items() if found.shape is not None}
+    held = {name: value.const_value for name, value in model.graph.initializers.items()}
+    return shapes | {name: onnx_ir.Shape(tensor.shape.numpy()) for name, tensor in held.items() if tensor is not None}
+
+
+def _numbers(shape: onnx_ir.Shape | None) -> Shape | None:
+    sizes = [] if shape is None else [size for size in shape if isinstance(size, int)]
+    return sizes if shape is not None and len(sizes) == len(shape) else None
+
+
+def _matmul(inputs: Sequence[Shape], output: Shape) -> int:
+    return prod(output) * inputs[0][-1]
+
+
+def _gemm(inputs: Sequence[Shape], output: Shape) -> int:
+    # one side holds rows times inner, whichever way it lies
+    return prod(output) * (prod(inputs[0]) // max(1, output[0]))
+
+
+def _conv(inputs: Sequence[Shape], output: Shape) -> int:
+    return prod(output) * prod(inputs[1][1:])
+
+
+def _transposed_conv(inputs: Sequence[Shape], output: Shape) -> int:
+    del output
+    return prod(inputs[0]) * prod(inputs[1][1:])
+
+
+def _recurrent(inputs: Sequence[Shape], output: Shape) -> int:
+    del output
+    return prod(inputs[0][:2]) * (prod(inputs[1]) + prod(inputs[2]))
+
+
+COUNTS: Final[Mapping[str, Count]] = MappingProxyType(
+    {
+        "Conv": _conv,
+        "ConvInteger": _conv,
+        "ConvTranspose": _transposed_conv,
+        "GRU": _recurrent,
+        "Gemm": _gemm,
+        "LSTM": _recurrent,
+        "MatMul": _matmul,
+        "MatMulInteger": _matmul,
+        "RNN": _recurrent,
+    }
+)
+"""Operator -> its multiply-adds, from the shapes of its inputs and of its first output."""

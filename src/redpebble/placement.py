@@ -1,0 +1,112 @@
+"""Where the work of a model lies after `optimize`: in sparse networks, or with the runtime, and why there."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+
+import onnx_ir
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.provenance import node_name
+from redpebble.frontend.import_model import Imported
+from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
+
+
+@dataclass(frozen=True)
+class Stayed:
+    """Nodes of one operator that stay with the runtime for one reason."""
+
+    operator: str
+    nodes: int
+    multiply_adds: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The work of a model, and how much of it sparse networks have taken.
+
+    Work is counted before pruning, for a batch of 1 and 128 of every other free axis.
+    """
+
+    multiply_adds: int
+    taken: int
+    linear: int
+    """What constant weights multiply, of `multiply_adds`."""
+    linear_taken: int
+    stayed: tuple[Stayed, ...]
+    """What multiplies and was not taken, most work first."""
+
+    @property
+    def share(self) -> float:
+        """The share of the work that was taken; 1 where there is no work."""
+        return self.taken / self.multiply_adds if self.multiply_adds else 1.0
+
+    @property
+    def linear_share(self) -> float:
+        """The share of the work of linear layers that was taken; 1 where there is none."""
+        return self.linear_taken / self.linear if self.linear else 1.0
+
+    @property
+    def bound(self) -> float:
+        """Amdahl's bound: the speed-up if what was taken took no time, and all work took the same time each."""
+        left = self.multiply_adds - self.taken
+        return self.multiply_adds / left if left else inf
+
+
+def placement_of(module: ModuleOp, imported: Imported) -> Placement:
+    """Return where the work lies of a module that has been through the stage `extract`."""
+    nodes = list(imported.model.graph)
+    work = work_of_nodes(imported.model)
+    stayed: dict[tuple[str, str], list[NodeWork]] = {}
+    for place, reason in dict(_left(module, imported)).items():
+        done = _work(nodes[place], work)
+        if done is not None:
+            stayed.setdefault((nodes[place].op_type, reason), []).append(done)
+    lines = [Stayed(operator, len(done), _sum(done), reason) for (operator, reason), done in stayed.items()]
+    left = list(chain.from_iterable(stayed.values()))
+    total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
+    return Placement(
+        total,
+        total - _sum(left),
+        linear,
+        linear - _sum(filter(_is_linear, left)),
+        tuple(sorted(lines, key=lambda line: -line.multiply_adds)),
+    )
+
+
+def _sum(work: Iterable[NodeWork]) -> int:
+    return sum(done.multiply_adds for done in work)
+
+
+def _is_linear(work: NodeWork) -> bool:
+    return work.is_linear
+
+
+def _work(node: onnx_ir.Node, work: Mapping[str, NodeWork]) -> NodeWork | None:
+    return work.get(node.outputs[0].name or "") if node.outputs else None
+
+
+def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
+    """Yield the nodes that are outside of sparse networks, by position, and why."""
+    places = {node.name: place for place, node in enumerate(imported.model.graph) if node.name}
+    for op in module.walk():
+        if isinstance(op, ForeignOp):
+            place = op.position.value.data
+            yield place, imported.reasons.get(place, "")
+        elif isinstance(op, LinearOp | AttentionOp) and not isinstance(op.parent_op(), SparseNetworkOp):
+            place = places.get(node_name(op))
+            if place is not None:
+                yield place, _reason(op)
+
+
+def _reason(op: Operation) -> str:
+    if isinstance(op, LinearOp) and op.kernel is not None:
+        return op.kernel.reason.data
+    return "no sparse network reads or feeds it"
