@@ -22,7 +22,7 @@ from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
-from redpebble.frontend.errors import UnsupportedModelError, within_limits
+from redpebble.frontend.errors import ModelError, UnsupportedModelError, reading, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
@@ -221,7 +221,7 @@ def _optimized(source: Source, options: Options) -> Optimized:
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
-    placement = placement_of(module, imported)
+    placement = _placement(module, imported)
     if imported.widened and not networks:
         # float32 takes twice the room, and would do no good
         return Optimized(read_model(source), report=report, obstacle=obstacle, placement=placement)
@@ -236,6 +236,14 @@ def _optimized(source: Source, options: Options) -> Optimized:
         placement=placement,
         splits=split_reports(module),
     )
+
+
+def _placement(module: ModuleOp, imported: Imported) -> Placement | None:
+    try:
+        with reading():
+            return placement_of(module, imported)
+    except ModelError:
+        return None  # what only a report would say refuses no model
 
 
 class Extracted(NamedTuple):
