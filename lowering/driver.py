@@ -23,6 +23,7 @@ from redpebble.lowering.attention.step import (
     attention_rows,
     attention_scratch_bytes,
     attention_tiles,
+    sizes_taken_as_equal,
 )
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
@@ -193,9 +194,11 @@ class Lowering:
         return self.constants.pointers(builder, constants, key)[0]
 
     def _assumed_equal(self) -> list[tuple[Size, Size]]:
-        """Return the pairs of different sizes that elementwise ops outside tiles take to be the same."""
+        """Return the pairs of different sizes that attention, and arithmetic outside tiles, take to be the same."""
         pairs: list[tuple[Size, Size]] = []
         for op in self.func.body.block.ops:
+            if isinstance(op, AttentionOp):
+                pairs += sizes_taken_as_equal(op, self.shapes)
             if not isinstance(op, BinaryOp):
                 continue
             left, right = self.shapes[op.left], self.shapes[op.right]

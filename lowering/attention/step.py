@@ -5,6 +5,7 @@ its range of them: rows B heads S stand for N blocks, and those from `begin` to 
 ceil(begin N / rows) to ceil(end N / rows). So all blocks are whole, and none is done twice.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.attention import AttentionOp
-from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.attention.block import BlockArguments, query_block
 from redpebble.lowering.attention.form import WIDTHS, AttentionForm, Places
@@ -30,6 +31,15 @@ def attention_rows(op: AttentionOp, sizes: SizeTable) -> Size:
     """Return the rows of the step: queries of all heads of all samples."""
     samples, queries, _ = sizes.shapes[op.q]
     return samples * queries * Size.known(op.head_counts.queries)
+
+
+def sizes_taken_as_equal(op: AttentionOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[tuple[Size, Size]]:
+    """Return pairs of sizes that have to be the same in a call: those of samples and of keys."""
+    (samples, *_), (key_samples, keys, _), (value_samples, values, _) = (shapes[value] for value in (op.q, op.k, op.v))
+    pairs = [(samples, key_samples), (samples, value_samples), (keys, values)]
+    if op.mask is not None:
+        pairs.append((keys, shapes[op.mask][3]))
+    return [(first, second) for first, second in pairs if first != second]
 
 
 def attention_tiles() -> TiledRows:
@@ -132,15 +142,16 @@ class AttentionStep:
         builder, mask = self.builder, self.op.mask
         if mask is None:
             return ir.Constant(POINTER, None), i64(0)
-        sizes = [self._value(size) for size in self.sizes.shapes[mask]]
-        _, heads, queries, keys = sizes
+        _, heads, queries, keys = sizes = [self._value(size) for size in self.sizes.shapes[mask]]
         head_stride = builder.mul(queries, keys)
         strides = (builder.mul(heads, head_stride), head_stride, keys)
-        # an axis of size 1 stands for all indices
-        own = [
-            builder.select(builder.icmp_signed("==", size, i64(1)), i64(0), stride)
-            for size, stride in zip(sizes, strides, strict=False)
-        ]
+        counts = [self._value(size) for size in self.sizes.shapes[self.op.q][:2]]
+        expected = (counts[0], i64(self.op.head_counts.queries), counts[1])
+        # an axis of size 1 stands for all indices; nothing is read behind one of another size that does not fit
+        own: list[ir.Value] = []
+        for size, count, stride in zip(sizes, expected, strides, strict=False):
+            is_one, fits = builder.icmp_signed("==", size, i64(1)), builder.icmp_signed("==", size, count)
+            own.append(builder.select(builder.and_(fits, builder.not_(is_one)), stride, i64(0)))
         offset: ir.Value = i64(0)
         for index, stride in zip((sample, head, query), own, strict=True):
             offset = builder.add(offset, builder.mul(index, stride))

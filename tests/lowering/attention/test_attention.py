@@ -194,3 +194,16 @@ def test_threads_change_no_bit(threads: int) -> None:
     for samples, length in ((1, 197), (5, 33), (2, 64), (9, 3)):
         arrays = operands(sizes, samples, length, length)
         np.testing.assert_array_equal(one.run(None, feeds(arrays))[0], several.run(None, feeds(arrays))[0])
+
+
+def test_sizes_that_do_not_fit_are_refused_and_nothing_else_is_read() -> None:
+    sizes, weighting = (2, 2, 8, 8), Weighting(0.25)
+    net = network(next(iter(HERE.values())), sizes, weighting, (DYNAMIC, 1))
+    arrays = operands(sizes, 3, 7, 7)
+    with pytest.raises(ValueError, match="size d1 is 7 and size d3 is 6"):
+        net.run(None, feeds(arrays, np.zeros((3, 1, 7, 6), np.float32)))
+    # a mask with too few rows is as one of a single row, whatever lies behind it
+    mask = np.zeros((3, 1, 2, 7), np.float32)
+    check(net, sizes, weighting, arrays, mask[:, :, :1])
+    (result,) = net.run(None, feeds(arrays, mask))
+    np.testing.assert_allclose(result, expected(sizes, weighting, arrays), rtol=2e-5, atol=3e-6)
