@@ -33,7 +33,7 @@ demo: $(VENV)/installed ## optimize, check and measure a network that was really
 
 docs: types ## build the documentation into build/site; links and references are checked
 	$(BIN)/python -m redpebble.tools.reference docs/reference
-	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(VENV)/installed ## measure kernels, layers, networks, calls; writes build/bench.json, prints the targets
 	$(BIN)/python -m redpebble.bench.full_bench -o build/bench.json $(BENCH)
