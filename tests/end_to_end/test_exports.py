@@ -24,10 +24,10 @@ class Expected(NamedTuple):
 
 
 SMALL: Final[Mapping[str, Expected]] = {
-    "bert": Expected(2, 12),
+    "bert": Expected(1, 12),
     "convnext": Expected(2, 4),
     "deit": Expected(1, 12),
-    "distilbert": Expected(2, 12),
+    "distilbert": Expected(1, 12),
     "dlrm": Expected(1, 3),
     "ft_transformer": Expected(2, 13),
     "gpt2": Expected(6, 9),
