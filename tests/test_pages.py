@@ -175,5 +175,10 @@ def test_ops_that_pages_show_exist() -> None:
                 assert all(name in known for name in re.findall(r"\bpebble\.\w+", block.code)), page.name
 
 
+def test_the_picture_of_speedups_is_the_measured_one() -> None:
+    shown, drawn = ROOT / "docs" / "pictures" / "speedup.svg", ROOT / "bench" / "plots" / "speedup.svg"
+    assert shown.read_bytes() == drawn.read_bytes(), f"copy {drawn} to {shown}"
+
+
 def test_nothing_of_this_machine_is_told() -> None:
     assert not [page.name for page in PAGES if os.path.expanduser("~") + "/" in page.read_text(encoding="utf-8")]

@@ -9,9 +9,11 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
 import onnx
 import onnx_ir
@@ -23,6 +25,7 @@ import redpebble
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, interleave
 from redpebble.bench.results.console import console
+from redpebble.bench.results.plots import STYLE
 from redpebble.bench.results.target_table import with_table
 from redpebble.foundation.atomic_files import replacing, write_text
 from redpebble.models.exports.stored import random_feeds, stored_export
@@ -99,7 +102,7 @@ def measure(network: RealNetwork, threads: int, seconds: float, sparsity: float)
     for batch in BATCHES:
         feeds = random_feeds(proto, _sizes(proto, network, batch))
         _check(network, *(one.run(None, feeds) for one in sessions.values()))
-        calls = {name: lambda one=one, feeds=feeds: one.run(None, feeds) for name, one in sessions.items()}
+        calls = {name: partial(one.run, None, feeds) for name, one in sessions.items()}
         times = interleave(calls, Budget(seconds))
         steady = all(time.median_us < UNSTEADY * time.min_us for time in times.values())
         original, ours = (times[name].min_us for name in ("original", "ours"))
@@ -172,8 +175,7 @@ def picture(rows: Sequence[Measured]) -> Figure:
     axes.axvline(1.0, color="#777777", lw=1, ls="--")
     axes.set_yticks(range(len(titles)), titles)
     axes.set_xlabel("times as fast as onnxruntime, 90 % zeros")
-    axes.legend(loc="lower right", frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower right")
     return figure
 
 
@@ -218,7 +220,7 @@ def publish(rows: Sequence[Measured], lines: Sequence[str]) -> None:
     for page in PAGES:
         write_text(page, with_table(page.read_text(encoding="utf-8"), "results", lines))
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(PICTURE) as file:
+    with mpl.rc_context(STYLE), replacing(PICTURE) as file:
         picture(rows).savefig(file, format="svg", metadata={"Date": None})
 
 

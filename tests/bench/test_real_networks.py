@@ -1,0 +1,35 @@
+"""The table of real networks: what gains most stands first, and what others disturbed is marked."""
+
+from pathlib import Path
+
+import pytest
+
+from redpebble.bench.suites import real_networks
+from redpebble.bench.suites.real_networks import BATCHES, Measured, by_ratio, publish, table
+
+
+def rows_of(title: str, ratio: float, *, steady: bool = True) -> list[Measured]:
+    return [Measured(title, batch, 1, 2000.0 * ratio, 2000.0, steady, 4_000_000, 1_000_000) for batch in BATCHES]
+
+
+ROWS = by_ratio([*rows_of("slow", 1.5), *rows_of("fast", 4.0, steady=False)])
+
+
+def test_what_gains_most_stands_first_and_disturbed_times_have_a_star() -> None:
+    lines = table(ROWS)
+    assert lines[2] == "| fast | **4.0x** (8 -> 2 ms) * | **4.0x** (8 -> 2 ms) * | 4.0 -> 1.0 MB |"
+    assert lines[3] == "| slow | **1.5x** (3 -> 2 ms) | **1.5x** (3 -> 2 ms) | 4.0 -> 1.0 MB |"
+    assert lines[-1].endswith("* others used the machine meanwhile.")
+
+
+def test_pages_and_picture_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, picture = tmp_path / "page.md", tmp_path / "pictures" / "bars.svg"
+    page.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
+    monkeypatch.setattr(real_networks, "PAGES", (page,))
+    monkeypatch.setattr(real_networks, "PICTURE", picture)
+    publish(ROWS, table(ROWS))
+    text = page.read_text()
+    assert "old" not in text
+    assert "| fast |" in text
+    assert text.endswith("<!-- results: end -->\nafter\n")
+    assert "fast" in picture.read_text()
