@@ -139,7 +139,12 @@ def _show_optimized(
     if result.obstacle:
         console.print(f"standard operators alone: {result.obstacle}", highlight=False)
     if request.files.report is not None:
-        content = {"modified": result.modified, "before": before, "after": after, "obstacle": result.obstacle}
+        content: dict[str, object] = {
+            "modified": result.modified,
+            "before": before,
+            "after": after,
+            "obstacle": result.obstacle,
+        }
         layers, outputs = [asdict(layer) for layer in result.report], [asdict(one) for one in comparisons]
         networks, splits = [asdict(network) for network in result.networks], [asdict(split) for split in result.splits]
         content |= {"layers": layers, "networks": networks, "splits": splits, "outputs": outputs}

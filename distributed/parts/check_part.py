@@ -51,7 +51,7 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
     buffer = _buffer(where, part.buffers, step.buffer)
     _expect(buffer.port < 0, f"{where} exchanges buffer {step.buffer}, which is no block")
     for route in step.routes:
-        other = isinstance(route.rank, int) and 0 <= route.rank < part.part_count and route.rank != part.rank
+        other = _is_below(route.rank, part.part_count) and route.rank != part.rank
         _expect(other, f"{where} exchanges with rank {route.rank}, accepted are others below {part.part_count}")
         rows = route.rows
         _expect(rows.ndim == 1 and len(rows) > 0, f"{where} exchanges no rows")
@@ -64,11 +64,11 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
 def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:
     _expect(buffer.kind in KINDS, f"{where} is of kind {buffer.kind!r}, accepted are {', '.join(KINDS)}")
     count = buffer.features
-    _expect(isinstance(count, int) and 0 < count <= MOST_FEATURES, f"{where} has {count} features")
+    _expect(count != 0 and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")
     if buffer.kind not in ("input", "output"):
         _expect(buffer.port == -1, f"{where} is port {buffer.port}, expected -1")
         return
-    _expect(isinstance(buffer.port, int) and 0 <= buffer.port < len(ports), f"{where} is port {buffer.port}")
+    _expect(_is_below(buffer.port, len(ports)), f"{where} is port {buffer.port}")
     own = len(ports[buffer.port])
     _expect(count == own, f"{where} has {count} features, its port {own}")
 
@@ -79,8 +79,13 @@ def _check_features(where: str, rows: Indices) -> None:
 
 
 def _buffer(where: str, buffers: Sequence[Buffer], number: int) -> Buffer:
-    _expect(isinstance(number, int) and 0 <= number < len(buffers), f"{where} names buffer {number} of {len(buffers)}")
+    _expect(_is_below(number, len(buffers)), f"{where} names buffer {number} of {len(buffers)}")
     return buffers[number]
+
+
+def _is_below(number: object, end: int) -> bool:
+    """Whether what a file has in the place of a number is one from 0 up to `end`."""
+    return isinstance(number, int) and 0 <= number < end
 
 
 def _expect(condition: bool, problem: str) -> None:
