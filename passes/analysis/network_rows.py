@@ -61,7 +61,8 @@ class NetworkRows:
         known: dict[Operation, Size] = {}
         for op in ops:
             operands = dynamic_operands(op)
-            if not operands or any(operand not in self.shapes for operand in operands):
+            # values of other types than float have no shape here, as what a foreign op yields
+            if not operands or any(value not in self.shapes for value in (*operands, *op.results)):
                 continue
             # movement continues the graph that its operand is in, whatever the last axis of its result is
             producers = [

@@ -212,3 +212,31 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, command, saved(COMPACT, tmp_path), *options) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+PARTLY_COVERED = """
+<ir_version: 8, opset_import: ["" : 17]>
+partly (float[n, 12] x) => (float[n, 8] y, int64[2, k] places)
+{
+    h = MatMul (x, w)
+    places = NonZero (h)
+    sums = CumSum (h, axis)
+    y = MatMul (sums, v)
+}
+"""
+
+
+def test_models_that_are_covered_in_part_are_explained_and_scheduled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proto, rng = onnx.parser.parse_model(PARTLY_COVERED), np.random.default_rng(0)
+    for name, shape in (("w", (12, 20)), ("v", (20, 8))):
+        weight = rng.standard_normal(shape) * (rng.random(shape) < 0.3)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float32), name))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "axis"))
+    model = tmp_path / "partly.onnx"
+    onnx.save(proto, model)
+    assert run(monkeypatch, "explain", model, "--memory", 16, "--seconds", 0) == 0
+    assert "2 graphs of neurons; no connections are: " in capsys.readouterr().out
+    assert run(monkeypatch, "schedule", model, "--memory", 16, "--seconds", 0, "--save", tmp_path / "o.npz") == 0
+    assert "2 graphs of neurons" in capsys.readouterr().out
