@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,22 @@ import onnx_ir
 from rich.progress import track
 
 from redpebble.bench.results.console import console
-from redpebble.bench.results.tables import bench_table
+from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
-from redpebble.compiler import compile as compile_model
 from redpebble.dialect.reports.layer_report import module_report
 from redpebble.export.save_model import save_model
 from redpebble.foundation.atomic_files import write_text
-from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import level_target
-from redpebble.ort.session import holds_networks, session, write_library
-from redpebble.pipeline import build
+from redpebble.ort.session import write_library
+from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import write_artefact
 from redpebble.runtime.store.cache import default_folder
+from redpebble.tools.checking import compare_native
+from redpebble.tools.explain.commands import last_stage
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.tables import (
     comparison_table,
@@ -40,7 +40,7 @@ from redpebble.tools.tables import (
 )
 from redpebble.tuning.machines import calibrate
 from redpebble.tuning.measure_kernels import Tuning
-from redpebble.verification.compare import CheckPlan, Feeds, agree, compare_runs
+from redpebble.verification.compare import CheckPlan, agree, compare_runs
 from redpebble.verification.oracle import Comparison, Oracle
 
 
@@ -111,7 +111,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if plan.runs:
         comparisons = compare_runs(plan, original, Oracle(request.source).run, Oracle(result.model).run)
         if result.networks:
-            comparisons += _compare_native(plan, request.source, original, result.model)
+            comparisons += compare_native(plan, request.source, original, result.model)
         console.print(comparison_table(comparisons))
         if not agree(comparisons):
             console.print(f"{files.model} is not written: the optimized model differs", highlight=False)
@@ -152,37 +152,6 @@ def _show_optimized(
         _write_json(request.files.report, content)
 
 
-def check_model(model: Path, against: Path | None, plan: CheckPlan, report: Path | None) -> bool:
-    """Compare our native code, or `against` in onnxruntime, with `model` in onnxruntime; return whether they agree.
-
-    Where `against` holds sparse networks, it runs as it is, and once more with our library registered.
-    """
-    read_model(model)  # says more about a broken file than onnxruntime does
-    oracle = Oracle(model)
-    if against is not None:
-        actual = Oracle(against).run
-    else:
-        network = compile_model(model)
-
-        def actual(feeds: Feeds) -> Sequence[Any]:
-            return network.run(oracle.output_names, feeds)
-
-    comparisons = compare_runs(plan, read_model(model), oracle.run, actual)
-    if against is not None and holds_networks(against):
-        comparisons += _compare_native(plan, model, read_model(model), against)
-    console.print(comparison_table(comparisons))
-    if report is not None:
-        _write_json(report, {"outputs": [asdict(one) for one in comparisons]})
-    return agree(comparisons)
-
-
-def _compare_native(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
-    """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
-    native = Oracle.of(lambda: session(networks))
-    comparisons = compare_runs(plan, original, Oracle(path).run, native.run)
-    return [replace(one, name=f"{one.name}, native") for one in comparisons]
-
-
 def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     """Measure and show a line for each engine, batch and number of threads."""
     loaded = load_model(model, plan)
@@ -192,6 +161,8 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     measured = bench_model(loaded, plan)
     rows = list(track(measured, "measuring", total, console=console, transient=True, disable=not console.is_terminal))
     console.print(bench_table(rows))
+    if line := disturbed_line(rows):
+        console.print(line, highlight=False)
     if report is not None:
         _write_json(report, bench_report(rows))
 
@@ -200,13 +171,16 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
     """Measure this machine, then the kernels of a model; show what was found.
 
     Raises:
-        ModelError: the model is unreadable, or something in it is not covered.
+        ModelError: the model is unreadable.
         ValueError: the seconds are negative.
     """
     folder = default_folder()
+    module = None if model is None else build(model, Options(), until="simplify", foreign="keep")
     console.print(machine_line(calibrate(folder)), highlight=False)
-    if model is not None:
-        print_layers(module_report(build(model, Options(tuning=Tuning.on(host_target(), folder, seconds)))))
+    if module is not None:
+        options = Options(tuning=Tuning.on(host_target(), folder, seconds))
+        run_stages(module, options, after="simplify", until=last_stage(module))
+        print_layers(module_report(module))
 
 
 def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:

@@ -17,7 +17,7 @@ import typer
 import redpebble
 from redpebble.tools.cache_cli import cache_app
 from redpebble.tools.distributed_cli import partition, run, simulate
-from redpebble.tools.option_texts import numbers, shapes, words
+from redpebble.tools.option_texts import numbers, shapes, sizes, words
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,6 +58,14 @@ ReportPath = Annotated[Path | None, typer.Option("--report", metavar="FILE", hel
 InputShapes = Annotated[
     list[str] | None,
     typer.Option("--input-shape", metavar="NAME:N,N", help="Shape of an input, instead of one made from the batch."),
+]
+
+
+Dims = Annotated[
+    list[str] | None, typer.Option("--dim", metavar="NAME=N", help="Size of a dimension; may be given again.")
+]
+InputFile = Annotated[
+    Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Inputs by name, instead of random ones.")
 ]
 
 
@@ -113,6 +121,8 @@ def optimize(
     atol: Atol = 1e-5,
     skip_passes: SkipPasses = "",
     input_shape: InputShapes = None,
+    dim: Dims = None,
+    inputs: InputFile = None,
     save_as_external_data: Annotated[bool, typer.Option(help="Weights go to a file beside the model.")] = False,
     report: ReportPath = None,
     seed: Seed = 0,
@@ -132,9 +142,11 @@ def optimize(
     from redpebble.tools.commands import OptimizeRequest, OutputFiles, optimize_model
     from redpebble.tools.inspection import Inspection
     from redpebble.verification.compare import CheckPlan
+    from redpebble.verification.input_choice import InputChoice
     from redpebble.verification.oracle import Tolerance
 
-    plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), shapes(input_shape))
+    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
+    plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), choice)
     files = OutputFiles(output, save_as_external_data or None, report, library)
     networks = target is not OptimizeTarget.PORTABLE
     request = OptimizeRequest(
@@ -156,17 +168,27 @@ def check(
     rtol: Rtol = 1e-4,
     atol: Atol = 1e-5,
     input_shape: InputShapes = None,
+    dim: Dims = None,
+    inputs: InputFile = None,
+    way: Annotated[
+        str, typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; the first that covers it.")
+    ] = "",
     report: ReportPath = None,
 ) -> None:
     """Compare with onnxruntime on random inputs; exit code 1 when an output differs."""
-    from redpebble.tools.commands import check_model
+    from redpebble.tools.checking import check_against, check_model
     from redpebble.verification.compare import CheckPlan
+    from redpebble.verification.input_choice import InputChoice
     from redpebble.verification.oracle import Tolerance
 
     if runs < 1:
         raise ValueError(f"{runs} runs compare nothing, expected 1 or more")
-    plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), shapes(input_shape))
-    raise typer.Exit(0 if check_model(model, against, plan, report) else 1)
+    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
+    plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), choice)
+    agrees = (
+        check_model(model, plan, words(way), report) if against is None else check_against(model, against, plan, report)
+    )
+    raise typer.Exit(0 if agrees else 1)
 
 
 @app.command()
@@ -175,18 +197,27 @@ def bench(
     batch: Batches = "1,32,128",
     threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
     against: Annotated[
-        str, typer.Option(metavar="A,B", help="Engines to compare with: onnxruntime, scipy, mkl, torch.")
+        str,
+        typer.Option(metavar="A,B", help="Engines beside: session, provider, onnxruntime, scipy, mkl, torch."),
     ] = "onnxruntime",
     seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
+    input_shape: InputShapes = None,
+    dim: Dims = None,
+    inputs: InputFile = None,
     report: ReportPath = None,
 ) -> None:
-    """Measure our native code and other engines in turn; medians, and ratios to onnxruntime."""
+    """Measure our native code and other engines in turn; medians, and ratios to onnxruntime.
+
+    Models that onnxruntime runs and our code covers in part are measured as redpebble.session runs them.
+    """
     from redpebble.bench.measure.measuring import Budget
     from redpebble.bench.suites.model_bench import BenchPlan
     from redpebble.tools.commands import bench_and_print
+    from redpebble.verification.input_choice import InputChoice
 
     engines = ("redpebble", *words(against))
-    bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds)), report)
+    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
+    bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds), choice), report)
 
 
 @app.command("compile")

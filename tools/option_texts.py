@@ -12,6 +12,21 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words(text))
 
 
+def sizes(options: list[str] | None) -> dict[str, int]:
+    """Return the sizes that options such as `past=5` name.
+
+    Raises:
+        ValueError: an option has no name or no number.
+    """
+    named: dict[str, int] = {}
+    for option in options or ():
+        name, equals, size = option.rpartition("=")
+        if not equals or not name or not size.isdigit():
+            raise ValueError(f"cannot read size {option!r}, accepted is NAME=N such as past=5")
+        named[name] = int(size)
+    return named
+
+
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a list such as `a,b`."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

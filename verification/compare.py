@@ -1,17 +1,16 @@
 """Comparing two ways to run a model on random inputs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.verification.feeds import inputs_for
+from redpebble.verification.input_choice import Feeds, InputChoice
 from redpebble.verification.oracle import Comparison, Tolerance, compare, worst
 
-Feeds = Mapping[str, NDArray[Any]]
 Run = Callable[[Feeds], Sequence[Any]]
 
 
@@ -23,7 +22,7 @@ class CheckPlan:
     runs: int
     seed: int
     tolerance: Tolerance
-    shapes: Mapping[str, Sequence[int]]
+    inputs: InputChoice = field(default_factory=InputChoice)
 
     def __post_init__(self) -> None:
         if self.runs < 0:
@@ -31,12 +30,16 @@ class CheckPlan:
         if not self.batches or min(self.batches) < 1:
             raise ValueError(f"batches are {', '.join(map(str, self.batches)) or 'none'}, expected 1 or more each")
 
-    def feeds(self, model: onnx_ir.Model) -> Iterator[dict[str, NDArray[Any]]]:
-        """Yield inputs by name, in the model's shapes; the same for the same seed."""
+    def feeds(self, model: onnx_ir.Model) -> Iterator[Feeds]:
+        """Yield inputs by name, in the model's shapes, the same for the same seed; or once those in a file."""
+        given = self.inputs.given(model)
+        if given is not None:
+            yield given
+            return
         rng = np.random.default_rng(self.seed)
         for batch in self.batches:
             for _ in range(self.runs):
-                yield inputs_for(model, batch, rng, self.shapes)
+                yield self.inputs.random(model, batch, rng)
 
 
 def compare_runs(plan: CheckPlan, model: onnx_ir.Model, expected: Run, actual: Run) -> list[Comparison]:

@@ -22,7 +22,11 @@ _SAME_VALUES: Final = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Sque
 
 
 def inputs_for(
-    model: ir.Model, batch: int, rng: np.random.Generator, shapes: Mapping[str, Sequence[int]] | None = None
+    model: ir.Model,
+    batch: int,
+    rng: np.random.Generator,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Random feeds for the inputs of a model that have no initializer, by name.
 
@@ -34,10 +38,11 @@ def inputs_for(
         batch: size of a first dimension that is symbolic; the same symbol has the same size everywhere.
         rng: source of randomness.
         shapes: whole shapes for inputs by name, instead of the rules above.
+        dims: sizes of symbolic dimensions by name, instead of the batch and the size of all others.
 
     Raises:
         ValueError: an input that is no tensor, has no type, or no known rank and no entry in `shapes`; an entry in
-            `shapes` that names no input; a negative batch.
+            `shapes` that names no input; one in `dims` that names no dimension; a negative batch or size.
     """
     if batch < 0:
         raise ValueError(f"batch is {batch}, accepted: 0 or more")
@@ -47,7 +52,7 @@ def inputs_for(
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
         raise ValueError(f"shape given for {unknown!r}, accepted: {', '.join(names)}")
-    sizes = _symbol_sizes(inputs, batch)
+    sizes = _symbol_sizes(inputs, batch) | _checked(inputs, dims or {})
     return {
         name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)
         for name, value in zip(names, inputs, strict=True)
@@ -58,6 +63,18 @@ def _symbol_sizes(inputs: Sequence[ir.Value], batch: int) -> dict[str, int]:
     """Symbol -> size; a symbol that leads any input is a batch, wherever else it stands."""
     firsts = [value.shape[0] for value in inputs if value.shape is not None and len(value.shape) > 0]
     return {dim.value: batch for dim in firsts if isinstance(dim, ir.SymbolicDim) and dim.value is not None}
+
+
+def _checked(inputs: Sequence[ir.Value], dims: Mapping[str, int]) -> dict[str, int]:
+    shapes = [value.shape for value in inputs if value.shape is not None]
+    symbols = dict.fromkeys(dim.value for shape in shapes for dim in shape if isinstance(dim, ir.SymbolicDim))
+    known = [symbol for symbol in symbols if symbol is not None]
+    for name, size in dims.items():
+        if name not in known:
+            raise ValueError(f"size given for dimension {name!r}, accepted: {', '.join(known) or 'none'}")
+        if size < 0:
+            raise ValueError(f"dimension {name!r} is {size}, accepted: 0 or more")
+    return dict(dims)
 
 
 def _shape(value: ir.Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:

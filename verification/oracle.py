@@ -86,13 +86,19 @@ class Oracle:
             raise OracleError(_one_line(error)) from error
 
 
-def _loaded(model: str | os.PathLike[str] | onnx_ir.Model, threads: int) -> onnxruntime.InferenceSession:
+def session_options(threads: int) -> onnxruntime.SessionOptions:
+    """Return options of a session on so many threads, which says nothing and leaves the cores alone between calls."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     # idle threads that spin would take a core from whoever is measured next
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    return options
+
+
+def _loaded(model: str | os.PathLike[str] | onnx_ir.Model, threads: int) -> onnxruntime.InferenceSession:
+    options = session_options(threads)
     if not isinstance(model, onnx_ir.Model):
         return _session(Path(model), options)
     with tempfile.TemporaryDirectory() as folder:

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+import onnxruntime
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.bench.cases.errors import NotAChainError, PeerError
+from redpebble.bench.cases.errors import NotAChainError, NotCoveredError, PeerError
 from redpebble.bench.engines.chain import chain_of
 from redpebble.bench.engines.peers import PEERS, Peer
 from redpebble.bench.measure.measuring import Call
-from redpebble.verification.oracle import Oracle
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.import_model import import_model
+from redpebble.verification.oracle import Oracle, session_options
 
 Feeds = Mapping[str, NDArray[Any]]
 ModelPath = str | os.PathLike[str]
@@ -35,19 +38,53 @@ class Engine(Protocol):
         Raises:
             PeerError: the engine is not installed.
             NotAChainError: the engine runs chains of linear layers only.
+            NotCoveredError: the engine does not run all of the model.
         """
         ...
 
 
 class Redpebble:
-    """Our native code."""
+    """Our native code, for models that are covered from end to end."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        try:
+            import_model(model, foreign="refuse")
+        except UnsupportedModelError as error:
+            raise NotCoveredError(f"{str(error).partition(', accepted are ')[0]}; redpebble.session runs it") from error
+
+        def call(feeds: Feeds, threads: int) -> Call:
+            network = redpebble.compile(model, threads=threads)
+            return lambda: network.run(None, feeds)
+
+        return call
+
+
+class Session:
+    """onnxruntime with our kernels inside, as `redpebble.session` makes it."""
 
     settle_seconds = 1e-3
 
     def load(self, model: ModelPath) -> Loaded:
         def call(feeds: Feeds, threads: int) -> Call:
-            network = redpebble.compile(model, threads=threads)
-            return lambda: network.run(None, feeds)
+            session, inputs = redpebble.session(model, session_options(threads)), dict(feeds)
+            return lambda: session.run(None, inputs)
+
+        return call
+
+
+class Provider:
+    """onnxruntime with our execution provider, which `redpebble.register` adds to it."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            options = session_options(threads)
+            options.add_provider_for_devices(redpebble.register(), {})
+            session, inputs = onnxruntime.InferenceSession(os.fspath(model), options), dict(feeds)
+            return lambda: session.run(None, inputs)
 
         return call
 
@@ -59,8 +96,9 @@ class Onnxruntime:
 
     def load(self, model: ModelPath) -> Loaded:
         def call(feeds: Feeds, threads: int) -> Call:
-            session, inputs = Oracle(model, threads).session, dict(feeds)
-            return lambda: session.run(None, inputs)
+            oracle, inputs = Oracle(model, threads), dict(feeds)
+            oracle.run(inputs)  # what is wrong with the inputs is said in one line
+            return lambda: oracle.session.run(None, inputs)
 
         return call
 
@@ -88,6 +126,8 @@ class ChainEngine:
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
     {
         "redpebble": Redpebble(),
+        "session": Session(),
+        "provider": Provider(),
         "onnxruntime": Onnxruntime(),
         "scipy": ChainEngine(PEERS["scipy"], 0.0),
         "mkl": ChainEngine(PEERS["mkl"], 3e-3),
@@ -112,6 +152,6 @@ def load_engines(
     for name in names:
         try:
             loaded[name] = engines[name].load(model)
-        except (PeerError, NotAChainError) as error:
+        except (PeerError, NotAChainError, NotCoveredError) as error:
             skipped.append(f"{name} is left out: {error}")
     return loaded, skipped

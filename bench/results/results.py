@@ -19,6 +19,10 @@ BOUND, BOUND_BASELINE = "redpebble bound", "onnxruntime bound"
 """Both with arrays that are bound once; a batch of one only."""
 
 
+DISTURBED = 1.3
+"""Ratio of a median to the fastest call from which on something else must have used the machine."""
+
+
 @dataclass(frozen=True)
 class BenchRow:
     """One engine on one model: microseconds a call, and the ratio of onnxruntime's median to its own."""
@@ -30,6 +34,11 @@ class BenchRow:
     median_us: float
     min_us: float
     speedup_vs_onnxruntime: float
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether half of the calls took so much longer than the fastest that the median says little."""
+        return self.median_us > DISTURBED * self.min_us
 
 
 @dataclass(frozen=True)

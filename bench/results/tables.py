@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
-from redpebble.bench.results.results import BenchRow, Row
+from redpebble.bench.results.results import DISTURBED, BenchRow, Row
 
 
 def layer_lines(rows: Sequence[Row]) -> Table:
@@ -45,9 +45,17 @@ def _words(row: Row) -> str:
 def bench_table(rows: Iterable[BenchRow]) -> Table:
     """Return a line for each engine, batch and number of threads."""
     table = Table(box=None, header_style="bold")
-    for header in ("batch", "threads", "engine", "median us", "min us", "against onnxruntime"):
-        table.add_column(header, justify="left" if header == "engine" else "right")
+    for header in ("batch", "threads", "engine", "median us", "min us", "against onnxruntime", ""):
+        table.add_column(header, justify="left" if header in {"engine", ""} else "right")
     for row in rows:
         times = (f"{row.median_us:.1f}", f"{row.min_us:.1f}", f"{row.speedup_vs_onnxruntime:.2f}x")
-        table.add_row(str(row.batch), str(row.threads), row.engine, *times)
+        table.add_row(str(row.batch), str(row.threads), row.engine, *times, "disturbed" if row.is_disturbed else "")
     return table
+
+
+def disturbed_line(rows: Iterable[BenchRow]) -> str:
+    """Return what to make of rows that were disturbed, empty where none was."""
+    count = sum(row.is_disturbed for row in rows)
+    if not count:
+        return ""
+    return f"{count} disturbed: the median is over {DISTURBED} times the minimum, so compare minima or measure again"

@@ -4,9 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Final
 
 from redpebble.bench.engines.aligned import aligned
 from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
@@ -14,7 +12,11 @@ from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, interleave
 from redpebble.bench.results.results import BASELINE, BenchRow
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.verification.feeds import inputs_for
+from redpebble.verification.input_choice import InputChoice
+
+OURS: Final = "redpebble"
+IN_PART: Final = "session"
+"""The engine that runs models which are covered in part."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,9 @@ class BenchPlan:
 
     batches: Sequence[int] = (1, 32, 128)
     threads: Sequence[int] = (1,)
-    engines: Sequence[str] = ("redpebble",)
+    engines: Sequence[str] = (OURS,)
     budget: Budget = field(default_factory=Budget)
+    inputs: InputChoice = field(default_factory=InputChoice)
 
     def __post_init__(self) -> None:
         for name, values in (("batches", self.batches), ("threads", self.threads)):
@@ -49,14 +52,16 @@ def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:
     """
     read_model(path)  # says more about a broken file than the engines do
     engines, skipped = load_engines(tuple(dict.fromkeys([*plan.engines, BASELINE])), path)
+    if OURS in plan.engines and OURS not in engines and not {IN_PART, "provider"} & {*engines}:
+        engines = {IN_PART: ENGINES[IN_PART].load(path), **engines}
     return LoadedModel(Path(path), engines, skipped)
 
 
 def bench_model(model: LoadedModel, plan: BenchPlan) -> Iterator[BenchRow]:
     """Yield a row for each engine, batch and number of threads; onnxruntime is always measured in the same rounds."""
     graph = read_model(model.path)
-    for batch in plan.batches:
-        feeds = {name: aligned(array) for name, array in inputs_for(graph, batch, np.random.default_rng(0)).items()}
+    for batch, made in plan.inputs.of_batches(graph, plan.batches):
+        feeds = {name: aligned(array) for name, array in made.items()}
         for threads in plan.threads:
             calls = {name: loaded(feeds, threads) for name, loaded in model.engines.items()}
             timings = interleave(calls, plan.budget, settle_seconds(calls, threads))

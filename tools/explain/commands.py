@@ -74,11 +74,15 @@ def native_report(module: ModuleOp, options: Options) -> Report:
     """
     known = options.tuning or Tuning.recalled(host_target(), default_folder())
     prepared = module.clone()
-    is_covered = not any(isinstance(op, ForeignOp) for op in prepared.walk())
-    run_stages(prepared, replace(options, tuning=known), after="simplify", until="" if is_covered else "choose")
+    run_stages(prepared, replace(options, tuning=known), after="simplify", until=last_stage(prepared))
     measure_chosen(prepared, replace(known, seconds=MEASURING_SECONDS))
     measure_groups(prepared, known.target)
     return module_report(prepared)
+
+
+def last_stage(module: ModuleOp) -> str:
+    """Return the stage up to which a module can go to native code: the choice of kernels where ops are foreign."""
+    return "choose" if any(isinstance(op, ForeignOp) for op in module.walk()) else ""
 
 
 def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path) -> None:

@@ -1,0 +1,129 @@
+"""`check`, `bench` and `tune` take every model that onnxruntime runs, with inputs that suit it."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from redpebble.bench.results.results import BenchRow
+from redpebble.bench.results.tables import bench_table, disturbed_line
+from redpebble.tools import main as cli
+
+Run = Callable[..., tuple[int, str, str]]
+
+PARTLY_COVERED = """
+<ir_version: 8, opset_import: ["" : 17]>
+partly (float[n, past, 64] x) => (float[n, past, 48] y)
+{
+    m = MatMul (x, w)
+    h = Relu (m)
+    sums = CumSum (h, axis)
+    y = MatMul (sums, v)
+}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    proto, rng = onnx.parser.parse_model(PARTLY_COVERED), np.random.default_rng(0)
+    for name, shape in (("w", (64, 128)), ("v", (128, 48))):
+        weight = rng.standard_normal(shape) * (rng.random(shape) < 0.05)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float32), name))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "axis"))
+    path = tmp_path / "partly.onnx"
+    onnx.save(proto, path)
+    return path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def called(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return code, " ".join(captured.out.split()), captured.err
+
+    return called
+
+
+def test_a_model_that_is_covered_in_part_is_checked_as_a_session_runs_it(run: Run, model: Path, tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    code, shown, _ = run("check", model, "--batch", 3, "--runs", 1, "--dim", "past=5", "--report", report)
+    assert code == 0
+    assert "redpebble.session is checked: node " in shown
+    assert "operator CumSum (ai.onnx 17) is not covered" in shown
+    assert [one["name"] for one in json.loads(report.read_text())["outputs"]] == ["y, session"]
+
+
+def test_each_way_is_checked_that_is_named(run: Run, model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "feeds.npz", x=np.random.default_rng(1).standard_normal((2, 3, 64)).astype(np.float32))
+    ways = ("--way", "session,provider", "--inputs", tmp_path / "feeds.npz")
+    code, shown, _ = run("check", model, *ways)
+    assert (code, "y, session" in shown, "y, provider" in shown) == (0, True, True)
+    assert run("check", model, "--way", "compile")[0] == 2
+    assert "unknown way 'gpu', accepted are compile, session, provider" in run("check", model, "--way", "gpu")[2]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("--dim", "length=5"), "size given for dimension 'length', accepted: n, past"),
+        (("--dim", "past"), "cannot read size 'past', accepted is NAME=N such as past=5"),
+        (("--inputs", "other.npz"), "other.npz holds z, accepted is an .npz with x"),
+        (("--inputs", "broken.npz"), "broken.npz holds no arrays: "),
+        (("--inputs", "wrong.npz"), "onnxruntime: "),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_in_one_line(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(model.parent)
+    np.savez("other.npz", z=np.zeros(3))
+    np.savez("wrong.npz", x=np.zeros((2, 2, 63), np.float32))
+    Path("broken.npz").write_bytes(b"PK\x03\x04")
+    for command in (("check", "--runs", "1"), ("bench", "--seconds", "0")):
+        code, _, error = run(command[0], model, *command[1:], *words)
+        assert code == 2
+        assert error.startswith(f"error: {message}")
+        assert error.count("\n") == 1
+
+
+def test_a_model_that_is_covered_in_part_is_measured_as_a_session_runs_it(
+    run: Run, model: Path, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "feeds.npz", x=np.zeros((3, 4, 64), np.float32))
+    report = tmp_path / "r.json"
+    words = ("--seconds", 0, "--inputs", tmp_path / "feeds.npz", "--against", "provider", "--report", report)
+    code, shown, _ = run("bench", model, *words)
+    assert code == 0
+    assert "operator CumSum (ai.onnx 17) is not covered; redpebble.session runs it" in shown
+    rows = json.loads(report.read_text())["rows"]
+    assert [(row["engine"], row["batch"]) for row in rows] == [("provider", 3), ("onnxruntime", 3)]
+    assert run("bench", model, "--seconds", 0, "--batch", 1, "--report", report)[0] == 0
+    assert [row["engine"] for row in json.loads(report.read_text())["rows"]] == ["session", "onnxruntime"]
+
+
+@pytest.mark.slow
+def test_a_model_that_is_covered_in_part_is_tuned(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    code, shown, _ = run("tune", model, "--seconds", 0.5)
+    assert code == 0
+    assert "compact_walk" in shown or "narrow_blocks" in shown or "count_blocks" in shown
+
+
+def test_rows_whose_median_says_little_are_marked() -> None:
+    quiet, loud = (BenchRow("m", "redpebble", 1, 1, median, 100.0, 2.0) for median in (129.0, 131.0))
+    assert (quiet.is_disturbed, loud.is_disturbed) == (False, True)
+    assert [*bench_table([quiet, loud]).columns[-1].cells] == ["", "disturbed"]
+    assert disturbed_line([quiet]) == ""
+    assert disturbed_line([quiet, loud]).startswith("1 disturbed: the median is over 1.3 times the minimum")

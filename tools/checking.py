@@ -1,0 +1,119 @@
+"""The command `check`: what we make of a model against onnxruntime, on random inputs or given ones."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import onnx_ir
+import onnxruntime
+
+from redpebble.bench.results.console import console
+from redpebble.compiler import compile as compile_model
+from redpebble.foundation.atomic_files import write_text
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.import_model import Source
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.ort.provider.register import register
+from redpebble.ort.session import holds_networks, session
+from redpebble.tools.tables import comparison_table
+from redpebble.verification.compare import CheckPlan, Run, agree, compare_runs
+from redpebble.verification.input_choice import Feeds
+from redpebble.verification.oracle import Comparison, Oracle, session_options
+
+Making = Callable[[Path, Sequence[str]], Run]
+"""Makes of a model, whose outputs have these names, what runs it in our way."""
+
+
+def _compiled(model: Path, outputs: Sequence[str]) -> Run:
+    network = compile_model(model)
+
+    def run(feeds: Feeds) -> Sequence[Any]:
+        return network.run(outputs, feeds)
+
+    return run
+
+
+def _in_session(model: Path, outputs: Sequence[str]) -> Run:
+    del outputs
+    return Oracle.of(lambda: session(model, session_options(1))).run
+
+
+def _with_provider(model: Path, outputs: Sequence[str]) -> Run:
+    del outputs
+
+    def made() -> onnxruntime.InferenceSession:
+        options = session_options(1)
+        options.add_provider_for_devices(register(), {})
+        return onnxruntime.InferenceSession(str(model), options)
+
+    return Oracle.of(made).run
+
+
+WAYS: Final[Mapping[str, Making]] = MappingProxyType(
+    {"compile": _compiled, "session": _in_session, "provider": _with_provider}
+)
+"""The ways in which we run a model, by the call that a user makes."""
+
+
+def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path | None) -> bool:
+    """Compare each of our ways to run a model with onnxruntime; return whether all agree.
+
+    Where none is named it is `compile`, or `session` for a model that is not covered from end to end.
+
+    Raises:
+        ModelError: the model is unreadable, or not covered by a way that was named.
+        ValueError: there is no such way.
+    """
+    for way in ways:
+        if way not in WAYS:
+            raise ValueError(f"unknown way {way!r}, accepted are {', '.join(WAYS)}")
+    original = read_model(model)  # says more about a broken file than onnxruntime does
+    oracle = Oracle(model)
+    made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
+    comparisons: list[Comparison] = []
+    for way, run in made.items():
+        found = compare_runs(plan, original, oracle.run, run)
+        comparisons += [replace(one, name=f"{one.name}, {way}") if way != "compile" else one for one in found]
+    return _shown(comparisons, report)
+
+
+def _first_that_covers(model: Path, oracle: Oracle) -> dict[str, Run]:
+    try:
+        return {"compile": _compiled(model, oracle.output_names)}
+    except UnsupportedModelError as error:
+        reason = str(error).partition(", accepted are ")[0]
+        console.print(f"not covered from end to end, so redpebble.session is checked: {reason}", highlight=False)
+        return {"session": _in_session(model, oracle.output_names)}
+
+
+def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | None) -> bool:
+    """Compare two models in onnxruntime; return whether they agree.
+
+    Where `against` holds sparse networks, it runs as it is, and once more with our library registered.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    original = read_model(model)
+    comparisons = compare_runs(plan, original, Oracle(model).run, Oracle(against).run)
+    if holds_networks(against):
+        comparisons += compare_native(plan, model, original, against)
+    return _shown(comparisons, report)
+
+
+def compare_native(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
+    """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
+    native = Oracle.of(lambda: session(networks))
+    comparisons = compare_runs(plan, original, Oracle(path).run, native.run)
+    return [replace(one, name=f"{one.name}, native") for one in comparisons]
+
+
+def _shown(comparisons: Sequence[Comparison], report: Path | None) -> bool:
+    console.print(comparison_table(comparisons))
+    if report is not None:
+        content = {"outputs": [asdict(one) for one in comparisons]}
+        write_text(report, json.dumps(content, indent=2) + "\n")
+    return agree(comparisons)

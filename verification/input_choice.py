@@ -1,0 +1,74 @@
+"""Choices about the inputs that a model is checked or measured with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import onnx_ir
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
+
+from redpebble.verification.feeds import inputs_for
+
+Feeds = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class InputChoice:
+    """Whole shapes of inputs by name, sizes of dimensions by name, or the inputs themselves from a file."""
+
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    file: Path | None = None
+    """An .npz with an array for each input, by its name; then nothing is random."""
+
+    def given(self, model: onnx_ir.Model) -> Feeds | None:
+        """Return the inputs in the file, None where there is no file.
+
+        Raises:
+            ValueError: the file is no .npz, or its names are not those of the model's inputs.
+            OSError: the file cannot be read.
+        """
+        if self.file is None:
+            return None
+        names = [value.name or "" for value in model.graph.inputs if value.name not in model.graph.initializers]
+        arrays = _arrays(self.file)
+        if sorted(arrays) != sorted(names):
+            held = ", ".join(sorted(arrays)) or "none"
+            raise ValueError(f"{self.file} holds {held}, accepted is an .npz with {', '.join(names)}")
+        return arrays
+
+    def random(self, model: onnx_ir.Model, batch: int, rng: np.random.Generator) -> Feeds:
+        """Return random inputs for a batch.
+
+        Raises:
+            ValueError: a name is none of the model's, or an input cannot be made.
+        """
+        return inputs_for(model, batch, rng, self.shapes, self.dims)
+
+    def of_batches(self, model: onnx_ir.Model, batches: Sequence[int], seed: int = 0) -> Iterator[tuple[int, Feeds]]:
+        """Yield a batch and its inputs: random ones for each of `batches`, or those in the file alone."""
+        given = self.given(model)
+        if given is not None:
+            yield max((len(array) for array in given.values() if array.ndim), default=1), given
+            return
+        for batch in batches:
+            yield batch, self.random(model, batch, np.random.default_rng(seed))
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an .npz by name, none of another kind of file.
+
+    Raises:
+        ValueError: the file cannot be understood.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as content:
+        try:
+            loaded = np.load(content, allow_pickle=False)
+            return {name: loaded[name] for name in loaded.files} if isinstance(loaded, NpzFile) else {}
+        except (ValueError, EOFError, BadZipFile) as error:
+            raise ValueError(f"{path} holds no arrays: {error}") from error
