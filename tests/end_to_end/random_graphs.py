@@ -1,5 +1,6 @@
 """A strategy for random ONNX models of which every node is covered natively."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +37,9 @@ class DrawnModel(NamedTuple):
 
 
 @st.composite
-def models(draw: st.DrawFn) -> DrawnModel:
+def models(draw: st.DrawFn, opsets: Sequence[int] = OPSETS) -> DrawnModel:
     """Models of one to three inputs, up to 12 layers with fan-out and skip connections, several outputs."""
-    opset = OPSETS[draw(st.integers(0, len(OPSETS) - 1))]
+    opset = opsets[draw(st.integers(0, len(opsets) - 1))]
     draft = GraphDraft(draw, opset, np.random.default_rng(draw(st.integers(0, 2**16))))
     _draw_inputs(draft)
     current = draft.values[0]

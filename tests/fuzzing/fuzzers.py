@@ -1,0 +1,14 @@
+"""All fuzzers. A new one is a file with its record, and a line here."""
+
+import numpy as np
+
+import redpebble
+from tests.fuzzing import damaged_models, random_masks, random_models
+
+FUZZERS = (random_models.MODELS, damaged_models.MODELS, random_masks.LAYERS, random_masks.NETWORKS)
+
+
+def warm_up() -> None:
+    """Load what every case needs, so that their processes begin with it; no threads are started."""
+    arrays = [np.eye(40, dtype=np.float32), np.ones(40, dtype=np.float32)]
+    redpebble.compile(random_masks.perceptron(arrays), cache=False).run(None, {"x": arrays[0]})

@@ -1,0 +1,55 @@
+"""The fuzzers run, find faults that are planted, and what they saved can be run again."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzzing.fuzzers import FUZZERS
+from tests.fuzzing.random_masks import LAYERS
+from tests.fuzzing.runs import Run, replay
+
+ROOT = Path(__file__).parents[2]
+
+
+def fuzz(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.fuzzing", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_lost_bias_is_found_and_its_case_can_be_run_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = Run([LAYERS], tmp_path, "lost-bias")
+    run.go_on(60, 2, 1)
+    assert run.wrong == 1
+    (case,) = tmp_path.iterdir()
+    assert f"replay {case}" in capfd.readouterr().out
+    assert json.loads((case / "case.json").read_text()) == {"fuzzer": "kernels", "seed": 2}
+    assert not replay(case).problem
+    assert "values are wrong" in replay(case, "lost-bias").problem
+
+
+FOUND = (
+    ("lost-bias", "kernels"),
+    ("lost-bias", "masks"),
+    ("lost-bias", "graphs"),
+    ("wrong-index", "kernels"),
+    ("wrong-index", "masks"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "fuzzer"), FOUND)
+def test_a_fault_is_found(fault: str, fuzzer: str, tmp_path: Path) -> None:
+    run = Run([one for one in FUZZERS if one.name == fuzzer], tmp_path, fault)
+    run.go_on(300, 1, 30)
+    assert run.wrong
+
+
+@pytest.mark.slow
+def test_all_fuzzers_find_nothing_and_say_what_they_did(tmp_path: Path) -> None:
+    found = fuzz("180", "--folder", tmp_path)
+    assert found.returncode == 0, found.stdout + found.stderr
+    for fuzzer in FUZZERS:
+        assert f"\n{fuzzer.name} " in found.stdout
