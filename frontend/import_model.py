@@ -11,7 +11,7 @@ translate           a node at a time, by the table of converters          transl
 """
 
 from collections.abc import Mapping, Set
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +25,10 @@ from redpebble.frontend.reading.model_source import Source, inline_functions, re
 from redpebble.frontend.translation import translate
 
 __all__ = ["Imported", "Source", "import_model"]
+
+
+MOST_ROUNDS: Final = 16
+"""Times that sizes are inferred for others to become known: each takes a walk through the model."""
 
 
 class Imported(NamedTuple):
@@ -61,7 +65,7 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
     check_operators(original)
     kept: frozenset[str] = frozenset()
     while True:
-        model = original.clone()
+        model = original.clone() if keep_foreign else original
         grown = _fold(model, keep_foreign=keep_foreign, kept=kept)
         translated = translate(model, keep_foreign=keep_foreign, whole=whole)
         wasted = grown - translated.constants - kept
@@ -74,7 +78,10 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
 def _fold(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> frozenset[str]:
     """Fold constants and known sizes, in place, until nothing changes; return the names of constants that grew."""
     grown = fold_constants(model, keep_foreign=keep_foreign, kept=kept)
-    while any(node.op_type in READING_SIZES for node in model.graph) and fold_sizes(model, _shapes(model)):
+    for _ in range(MOST_ROUNDS):
+        reads_sizes = any(node.op_type in READING_SIZES for node in model.graph)
+        if not reads_sizes or not fold_sizes(model, _shapes(model)):
+            break
         grown |= fold_constants(model, keep_foreign=keep_foreign, kept=kept)
     return grown
 

@@ -9,7 +9,7 @@ import onnx_ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.transforms.dead_code_elimination import dce, is_trivially_dead
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.attention import AttentionOp
@@ -214,7 +214,6 @@ class _Translation:
             res_attrs=ArrayAttr([_described(value, with_dims=False) for value in self._model.graph.outputs]),
         )
         module = ModuleOp([function])
-        dce(module)
         module.verify()
         constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
         names = frozenset(value_name(op.result) for op in constants)

@@ -1,8 +1,6 @@
 """Run passes one after the other, and hold each to the contract: the module verifies, definitions stand before uses."""
 
 from collections.abc import Callable, Sequence
-from itertools import islice
-from typing import Final
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
@@ -11,12 +9,10 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
 from redpebble.dialect.pebble import Pebble
-from redpebble.passes.analysis.dominance import check_def_before_use
+from redpebble.passes.changed_ops import VerifiedOps
 
 DIALECTS = (Builtin, Func, Pebble)
 """The dialects of a module of ours."""
-
-MANY_OPS: Final = 4000
 
 
 def context() -> Context:
@@ -35,19 +31,17 @@ def run_passes(
 ) -> None:
     """Apply `passes` to `module` in order; `on_pass` gets each pass and the module it left, known to be sound.
 
-    A module of very many ops is checked at the end alone: to check it takes longer than most passes do.
+    The module is sound as it comes; behind each pass the ops that it changed are verified.
 
     Raises:
         PassFailedException: a pass refuses the module or leaves it broken; names the pass and those that ran before.
     """
     done: list[str] = []
-    is_large = sum(1 for _ in islice(module.walk(), MANY_OPS)) == MANY_OPS
+    verified = VerifiedOps(module)
     for current in passes:
         try:
             current.apply(ctx, module)
-            if not is_large or on_pass is not None or current is passes[-1]:
-                module.verify()
-                check_def_before_use(module)
+            verified.verify_changed()
         except DiagnosticException as error:
             raise PassFailedException(_failure(current.name, error, done)) from error
         done.append(current.name)

@@ -88,21 +88,34 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _skeleton(model: onnx_ir.Model) -> onnx.ModelProto:
     """Return the model with large initializers as inputs, so that it stays small whatever the weights."""
+    calls = call_tree(model)
+    # inference follows every single call
+    is_deep = calls.depth > DEEPEST or calls.node_count > MOST_NODES
+    large = [name for name, value in model.graph.initializers.items() if _is_large(value)]
+    if not is_deep and not large:
+        return onnx_ir.to_proto(model)
     copy = model.clone()
-    calls = call_tree(copy)
-    if calls.depth > DEEPEST or calls.node_count > MOST_NODES:
-        # inference follows every single call
+    if is_deep:
         copy.functions.clear()
-    for value in list(copy.graph.initializers.values()):
-        tensor = value.const_value
-        if tensor is None or tensor.nbytes < LARGE:
-            continue
-        sizes = tensor.shape.numpy()
-        # inference would keep a symbol of a hundred bytes for each integer of a long list
-        is_long = len(sizes) == 1 and sizes[0] > LONGEST and tensor.dtype.is_integer()
-        value.dtype, value.shape = tensor.dtype, onnx_ir.Shape([None] if is_long else sizes)
-        del copy.graph.initializers[value.name or ""]
-        value.const_value = None
-        if not value.is_graph_input():
-            copy.graph.inputs.append(value)
+    for name in large:
+        _become_input(copy.graph, copy.graph.initializers[name])
     return onnx_ir.to_proto(copy)
+
+
+def _is_large(value: onnx_ir.Value) -> bool:
+    return value.const_value is not None and value.const_value.nbytes >= LARGE
+
+
+def _become_input(graph: onnx_ir.Graph, value: onnx_ir.Value) -> None:
+    """Let an initializer be an input of the graph, with the type and the shape that it has."""
+    tensor = value.const_value
+    if tensor is None:
+        return
+    sizes = tensor.shape.numpy()
+    # inference would keep a symbol of a hundred bytes for each integer of a long list
+    is_long = len(sizes) == 1 and sizes[0] > LONGEST and tensor.dtype.is_integer()
+    value.dtype, value.shape = tensor.dtype, onnx_ir.Shape([None] if is_long else sizes)
+    del graph.initializers[value.name or ""]
+    value.const_value = None
+    if not value.is_graph_input():
+        graph.inputs.append(value)

@@ -28,7 +28,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.transforms.dead_code_elimination import region_dce
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.ops.constants import ConstantOp
@@ -40,6 +39,7 @@ from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.grouped_cost import LayerSize, rows_around
 from redpebble.passes.analysis.finiteness import nonfinite_values
 from redpebble.passes.analysis.weights import Floats, Indices, Weight
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
 from redpebble.passes.rewriting.neuron_edits import is_partial
 from redpebble.passes.rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
@@ -70,7 +70,7 @@ class SplitComponents(ModulePass):
             weights = sum(prod(shape_of(layer.weight)) for layer in layers)
             for chain in _chains([layer for layer in layers if layer.x not in nonfinite and _can_be_split(layer)]):
                 self._split(chain, weights)
-        region_dce(op.body)
+        erase_unused(op.body)
 
     def _split(self, layers: Sequence[LinearOp], weights: int) -> None:
         parts = tuple(_parts(weight_of_linear(layer)) for layer in layers)

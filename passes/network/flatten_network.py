@@ -23,7 +23,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr, copied
@@ -33,6 +32,7 @@ from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
 from redpebble.passes.analysis.clusters import boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.network_rows import NetworkRows
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.network_builder import NetworkBuilder
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
@@ -48,7 +48,7 @@ class FlattenNetwork(ModulePass):
         with moving_ops(self.name, op) as functions:
             for func in functions:
                 _flatten(func)
-            region_dce(op.body)
+            erase_unused(op.body)
 
 
 def _flatten(func: FuncOp) -> None:

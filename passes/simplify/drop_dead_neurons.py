@@ -23,12 +23,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.attributes.activations import activate
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.passes.analysis.weights import Doubles, Mask, has_incoming, has_outgoing, product_with, without_inputs
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.neuron_edits import (
     Neurons,
     finite_neurons,
@@ -53,7 +53,7 @@ class DropDeadNeurons(ModulePass):
         while changed:
             dropped = sum(_drop_dead(layer) for layer in reversed(layers))
             changed = dropped + sum(_drop_dead(layer) for layer in layers) > 0
-        region_dce(op.body)
+        erase_unused(op.body)
 
 
 def _drop_dead(layer: LinearOp) -> bool:

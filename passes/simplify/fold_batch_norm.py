@@ -21,7 +21,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import AddOp, MulOp
@@ -29,6 +28,7 @@ from redpebble.dialect.ops.layers import BatchNormOp, LinearOp
 from redpebble.dialect.provenance import copy_provenance, node_name, set_provenance
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.per_feature_constants import Affine, affine_of_batch_norm
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.parameters import (
     absorb_before,
     absorb_behind,
@@ -55,7 +55,7 @@ class FoldBatchNorm(ModulePass):
             if affine is None or _folded_into_layer(candidate, affine) or self.keep:
                 continue
             _replace_by_product_and_sum(candidate, affine)
-        region_dce(op.body)
+        erase_unused(op.body)
 
 
 def _folded_into_layer(op: BatchNormOp, affine: Affine) -> bool:

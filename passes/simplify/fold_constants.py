@@ -21,13 +21,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.dialect.tensors import shape_of, size_of
+from redpebble.passes.rewriting.erase_unused import erase_unused
 
 MOST_DENSE: Final = 1 << 24
 """Values of a sparse weight, zeros included, up to which it is worth making dense once."""
@@ -47,7 +47,7 @@ class FoldConstants(ModulePass):
         for candidate in list(op.walk()):
             if candidate.get_trait(HasAxisMap) is not None:
                 _fold(candidate)
-        region_dce(op.body)
+        erase_unused(op.body)
 
 
 def _fold(op: Operation) -> None:

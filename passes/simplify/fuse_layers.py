@@ -20,11 +20,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.passes.analysis.per_feature_constants import affine_of
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.parameters import (
     absorb_before,
     absorb_behind,
@@ -47,7 +47,7 @@ class FuseLayers(ModulePass):
                 pass
             while _takes_reader(linear):
                 pass
-        region_dce(op.body)
+        erase_unused(op.body)
 
 
 def _takes_source(linear: LinearOp) -> bool:

@@ -19,10 +19,10 @@ from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.passes.analysis.weights import Floats, Indices, Mask, Weight, entries_of, with_inputs_added
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.neuron_edits import (
     Neurons,
     finite_neurons,
@@ -46,7 +46,7 @@ class MergeDuplicateNeurons(ModulePass):
         # in block order a merge reaches the next layer before that is looked at
         while sum(_merge(layer) for layer in layers) > 0:
             pass
-        region_dce(op.body)
+        erase_unused(op.body)
 
 
 def _merge(layer: LinearOp) -> bool:

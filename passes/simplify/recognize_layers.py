@@ -26,11 +26,11 @@ from xdsl.pattern_rewriter import (
     PatternRewriteWalker,
     RewritePattern,
 )
-from xdsl.transforms.dead_code_elimination import region_dce
 
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.passes.analysis.activation_patterns import recognized_activation
 from redpebble.passes.analysis.norm_patterns import norm_with_parameters, recognized_norm
+from redpebble.passes.rewriting.erase_unused import erase_unused
 
 
 class RecognizeActivation(RewritePattern):
@@ -61,4 +61,4 @@ class RecognizeLayers(ModulePass):
         # the applier drops what became dead after each match, so that later matches count true readers only
         patterns = GreedyRewritePatternApplier([RecognizeActivation(), RecognizeNorm()], ctx=ctx)
         PatternRewriteWalker(patterns).rewrite_module(op)
-        region_dce(op.body)
+        erase_unused(op.body)

@@ -21,7 +21,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue, Use
 from xdsl.passes import ModulePass
-from xdsl.transforms.dead_code_elimination import region_dce
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
@@ -29,6 +28,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.passes.analysis.finiteness import nonfinite_values
 from redpebble.passes.analysis.weights import density, weight_of
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.sparse.csr import CscMatrix
 
 DEFAULT_THRESHOLD: Final = 0.62
@@ -57,7 +57,7 @@ class Sparsify(ModulePass):
         whole = {linear.weight for linear in layers if linear.x in nonfinite}
         for value in dict.fromkeys(linear.weight for linear in layers):
             self._store(value, dense=self.densify or value in whole)
-        region_dce(op.body)
+        erase_unused(op.body)
 
     def _store(self, value: SSAValue, *, dense: bool) -> None:
         constant, weight = value.owner, weight_of(value)

@@ -34,7 +34,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.transforms.dead_code_elimination import region_dce
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.schedule import ScheduleAttr
@@ -49,6 +48,7 @@ from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows
 from redpebble.passes.analysis.tile_features import boundary_features
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.outline import computing_ops, outline
 from redpebble.passes.rewriting.tile_building import TileBuilder
 
@@ -78,7 +78,7 @@ class FormTiles(ModulePass):
             for func in functions:
                 _refuse_unknown(func)
                 _form_tiles(func, self.widths)
-            region_dce(op.body)
+            erase_unused(op.body)
 
 
 def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 import pytest
 from typing_extensions import override
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
@@ -11,6 +12,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.tensors import f32_tensor
 from redpebble.passes.analysis.dominance import check_def_before_use
+from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.runner import run_passes
 from redpebble.passes.simplify.fuse_layers import FuseLayers
 from redpebble.passes.simplify.sparsify import Sparsify
@@ -101,3 +103,40 @@ def test_a_value_of_another_branch_is_not_visible() -> None:
     check_def_before_use(parse(BRANCHES.replace("VALUE", "x")))
     with pytest.raises(VerifyException, match=r"operand 0 of pebble\.activate is used before pebble\.activate"):
         check_def_before_use(parse(BRANCHES.replace("VALUE", "a")))
+
+
+class KeepFirstOp(ModulePass):
+    """Drops all ops of a function but the first, also the one that returns."""
+
+    name = "keep-first-op"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        first, *others = next(found for found in op.walk() if isinstance(found, FuncOp)).body.block.ops
+        for other in reversed(others):
+            other.detach()
+            other.drop_all_references()
+        assert first.next_op is None
+
+
+class ChangeKind(ModulePass):
+    """Changes a property of an op, which stays where it is, into one that the op does not take."""
+
+    name = "change-kind"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        first, _ = (found for found in op.walk() if isinstance(found, ActivateOp))
+        first.properties["kind"] = StringAttr("tanh")
+
+
+@pytest.mark.parametrize("broken", [KeepFirstOp(), ChangeKind()])
+def test_ops_that_a_pass_changed_are_verified_after_it(broken: ModulePass) -> None:
+    with pytest.raises(PassFailedException, match=rf"^{broken.name}: .* \(after canonicalize\)$"):
+        run_passes(context(), parse(TWO_STEPS), [CanonicalizePass(), broken, Sparsify()])
+
+
+def test_what_an_activation_nobody_reads_reads_goes_with_it() -> None:
+    module = parse(TWO_STEPS.replace("return %y", "return %x"))
+    erase_unused(module.body)
+    assert [op.name for op in module.walk()] == ["builtin.module", "func.func", "func.return"]
