@@ -3,7 +3,6 @@
 import hashlib
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ import onnx_ir
 import onnxruntime
 
 from redpebble.compiler import native_code, optimize
-from redpebble.export.save_model import save_model
+from redpebble.export.loadable_model import loadable
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
 from redpebble.export.sparse_networks.node_content import Attributes, Constants, network_model, written
 from redpebble.foundation.atomic_files import replacing
@@ -96,28 +95,29 @@ def session(
     names = ["CPUExecutionProvider"] if providers is None else list(providers)
     options = onnxruntime.SessionOptions() if sess_options is None else sess_options
     if isinstance(model, str | os.PathLike) and holds_networks(model):
-        return _session_of_file(Path(model), options, names)
+        return _session_of(os.fspath(model), options, names)
     ready = read_model(model) if holds_networks(model) else optimize(model, target="ort").model
-    # by way of a file there is no limit of 2 GB; what onnxruntime maps of it stays when the name is gone
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        save_model(ready, path)
-        return _session_of_file(path, options, names)
+    with loadable(ready) as source:
+        return _session_of(source, options, names)
 
 
-def _session_of_file(
-    path: Path, options: onnxruntime.SessionOptions, providers: Sequence[str]
+def _session_of(
+    source: str | bytes, options: onnxruntime.SessionOptions, providers: Sequence[str]
 ) -> onnxruntime.InferenceSession:
-    options.register_custom_ops_library(get_library_path(_operator_count(path)))
-    return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+    if isinstance(source, bytes):
+        count = _operator_count(source)
+    else:
+        with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            count = _operator_count(content)
+    options.register_custom_ops_library(get_library_path(count))
+    return onnxruntime.InferenceSession(source, options, providers=providers)
 
 
-def _operator_count(path: Path) -> int:
+def _operator_count(content: bytes | mmap.mmap) -> int:
     """Return a number of operators that has all those of a model: a power of two, since few libraries should differ."""
     count = OPERATOR_COUNT
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        while content.find(f"SparseNetwork_{count}".encode()) >= 0:
-            count *= 2
+    while content.find(f"SparseNetwork_{count}".encode()) >= 0:
+        count *= 2
     return count
 
 

@@ -1,10 +1,8 @@
 """onnxruntime as the judge: the same model on the same inputs, and how far apart two results are."""
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import onnx_ir
 import onnxruntime
 from numpy.typing import NDArray
 
+from redpebble.export.loadable_model import loadable
 from redpebble.foundation.errors import RedpebbleError
 
 Array = NDArray[Any]
@@ -49,7 +48,7 @@ class Oracle:
     """An onnxruntime session of a model, on the CPU."""
 
     def __init__(self, model: str | os.PathLike[str] | onnx_ir.Model, threads: int = 1) -> None:
-        """Load `model`; one in memory takes the way through a temporary file, which has no limit of 2 GB.
+        """Load `model`, of a file or in memory.
 
         Raises:
             OracleError: onnxruntime refuses the model.
@@ -100,15 +99,13 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
 def _loaded(model: str | os.PathLike[str] | onnx_ir.Model, threads: int) -> onnxruntime.InferenceSession:
     options = session_options(threads)
     if not isinstance(model, onnx_ir.Model):
-        return _session(Path(model), options)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        onnx_ir.save(model.clone(), path, external_data="model.data")  # pyright: ignore[reportUnknownMemberType]
-        return _session(path, options)
+        return _session(os.fspath(model), options)
+    with loadable(model) as source:
+        return _session(source, options)
 
 
-def _session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
-    return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+def _session(source: str | bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def _one_line(error: Exception) -> str:

@@ -6,10 +6,11 @@ of the whole file is in the plan. Arrays are mapped, not read: a rank touches wh
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,16 +94,27 @@ def read_part(path: Path) -> Part:
         PartError: the file is no part, or of another format.
         OSError: the file cannot be read.
     """
+    with path.open("rb") as file:
+        return part_in(file, path.name)
+
+
+def part_in(file: BinaryIO, name: str) -> Part:
+    """Return the part that an open file holds; its arrays are views of the file, which may be closed.
+
+    Raises:
+        PartError: the file is no part, or of another format.
+        OSError: the file cannot be read.
+    """
     start = len(MAGIC) + 8
-    if path.stat().st_size < start:
-        raise PartError(f"{path.name} is no part of a network")
-    data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
+    if os.fstat(file.fileno()).st_size < start:
+        raise PartError(f"{name} is no part of a network")
+    data: NDArray[np.uint8] = np.memmap(file, dtype=np.uint8, mode="r")
     if data[: len(MAGIC)].tobytes() != MAGIC:
-        raise PartError(f"{path.name} is no part of a network, or one of another format")
+        raise PartError(f"{name} is no part of a network, or one of another format")
     length = int.from_bytes(data[len(MAGIC) : start].tobytes(), "little")
     header: Json = json.loads(data[start : start + length].tobytes())
     if header["format"] != PARTS_VERSION:
-        raise PartError(f"{path.name} has format {header['format']}, expected {PARTS_VERSION}")
+        raise PartError(f"{name} has format {header['format']}, expected {PARTS_VERSION}")
     arrays = _arrays(data, start + length, header["arrays"])
 
     def chosen(word: str) -> list[Array]:

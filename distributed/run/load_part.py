@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.parts.check_part import check_part
-from redpebble.distributed.parts.part_file import Part, read_part
+from redpebble.distributed.parts.part_file import Part, part_in
 from redpebble.distributed.parts.plan_file import PlanFile, read_plan
 from redpebble.distributed.run.agreement import agree, agree_on
 
@@ -48,11 +48,13 @@ def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != entry.sha256:
+                at_fault = f"part {rank}, {path}, is damaged or of another plan"
+                raise PartError(f"{at_fault}: its checksum is not that of plan.json")
+            # what was looked at, whatever has this name by now
+            part = part_in(file, path.name)
     except OSError as error:
         raise PartError(f"part {rank}, {path}, cannot be read: {(error.strerror or '').lower()}") from error
-    if digest != entry.sha256:
-        raise PartError(f"part {rank}, {path}, is damaged or of another plan: its checksum is not that of plan.json")
-    part = read_part(path)
     if part.part_count != size or part.rank not in (rank, -1):
         raise PartError(f"{path} is part {part.rank} of {part.part_count}, expected part {rank} of {size}")
     check_part(part, plan)

@@ -7,6 +7,7 @@ import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
@@ -20,11 +21,19 @@ from redpebble.runtime.store.source_digest import source_digest, source_files
 DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 """Packages whose version can change what the compiler makes of a model."""
 
+NO_FOLDER: Final = Path(os.devnull) / "redpebble"
+"""The cache of a user without a home: it cannot be made, as one where nothing can be written."""
+
 
 def default_folder() -> Path:
     """Return the folder for compiled networks: `REDPEBBLE_CACHE` where it is set, else the user's cache folder."""
     chosen = os.environ.get("REDPEBBLE_CACHE")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("redpebble"))
+    try:
+        folder = Path(chosen or platformdirs.user_cache_dir("redpebble"))
+    except RuntimeError:  # nobody knows this user's home
+        return NO_FOLDER
+    # older platformdirs leave the ~ where it is
+    return NO_FOLDER if folder.parts[:1] == ("~",) else folder
 
 
 @cache

@@ -71,7 +71,7 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
         ValueError: `threads` is less than 1, `reorder_seconds` or `schedule_seconds` less than 0, a pass to be skipped
-            does not exist, or `tune` is for a target that this machine cannot run.
+            does not exist, `target` is none, or `tune` is for one that this machine cannot run.
     """
     options = Options(
         threads=threads,
@@ -100,7 +100,8 @@ def native_code(
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
-        ValueError: a pass to be skipped does not exist, or `tune` is for a target that this machine cannot run.
+        ValueError: a pass to be skipped does not exist, `target` is none, or `tune` is for one that this machine cannot
+            run.
     """
     options, folder = options or Options(), cache_folder(cache)
     check_skipped(options)
@@ -130,13 +131,15 @@ def _checked_target(target: object) -> CpuTarget:
     """Return the target, that of this machine for None.
 
     Raises:
-        TypeError: it is none.
+        ValueError: it is none.
     """
-    if target is None:
-        return host_target()
-    if not isinstance(target, CpuTarget):
-        raise TypeError(f"target is {target!r}, accepted is a CpuTarget such as CpuTarget.avx2()")
-    return target
+    match target:
+        case None:
+            return host_target()
+        case CpuTarget():
+            return target
+        case _:
+            raise ValueError(f"target is {target!r}, accepted is a CpuTarget such as CpuTarget.avx2()")
 
 
 def cache_folder(cache: Cache) -> Path | None:

@@ -1,0 +1,81 @@
+"""Compiled loops where nothing can be kept: they work, and the first call says so."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOOPS = """
+from redpebble.foundation.compiled_loops import compiled_loop
+
+@compiled_loop()
+def twice(x):
+    return x + x
+
+@compiled_loop()
+def fourfold(x):
+    return twice(twice(x))
+"""
+
+CALLS = """
+import resource, sys, warnings
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    if sys.argv[1] == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+    import loops
+    counts = [len(said)]
+    values = []
+    for loop in (loops.fourfold, loops.twice, loops.fourfold):
+        values.append(loop(3))
+        counts.append(len(said))
+print(values, counts, *{str(warning.message) for warning in said}, sep="\\n")
+"""
+
+VALUES = "[12, 6, 12]"
+WARNING = "compiling a search, which takes some seconds, in each process: there is no folder to keep it in"
+
+
+def calls(folder: Path, place: str, **environment: str) -> list[str]:
+    """Lines that a process prints which defines loops in a folder and calls them."""
+    (folder / "loops.py").write_text(LOOPS)
+    words = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG", "HOME"))}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", CALLS, place],
+        cwd=folder,
+        env=words | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_where_there_is_no_folder_the_first_call_says_that_it_compiles(tmp_path: Path) -> None:
+    (tmp_path / "__pycache__").write_text("no folder")
+    assert calls(tmp_path, "closed", HOME="/dev/null") == [VALUES, "[0, 1, 1, 1]", WARNING]
+
+
+@pytest.mark.slow
+def test_a_home_that_is_no_path_is_no_folder_here(tmp_path: Path) -> None:
+    (tmp_path / "__pycache__").write_text("no folder")
+    assert calls(tmp_path, "closed", HOME="~")[1] == "[0, 1, 1, 1]"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["__pycache__", "loops.py"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of files are those of Linux")
+def test_a_disk_that_is_full_keeps_nothing(tmp_path: Path) -> None:
+    assert calls(tmp_path, "full") == [VALUES, "[0, 1, 1, 1]", WARNING]
+    assert list((tmp_path / "__pycache__").glob("*.nb*")) == []
+
+
+def test_what_was_compiled_is_kept_beside_the_source(tmp_path: Path) -> None:
+    assert calls(tmp_path, "open")[:2] == [VALUES, "[0, 0, 0, 0]"]
+    assert {path.name.partition("-")[0] for path in (tmp_path / "__pycache__").glob("*.nbc")} == {
+        "loops.twice",
+        "loops.fourfold",
+    }
