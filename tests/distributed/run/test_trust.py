@@ -176,7 +176,7 @@ def endless(case: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def process_of(rank: int, folder: Path) -> int:
     """The process of a rank, once all of them have run."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not all((folder / f"rank{other}").exists() for other in (0, 1)):
         assert time.monotonic() < deadline, "ranks do not run"
         time.sleep(0.05)
