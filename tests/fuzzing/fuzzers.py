@@ -3,9 +3,16 @@
 import numpy as np
 
 import redpebble
-from tests.fuzzing import damaged_models, random_masks, random_models
+from tests.fuzzing import damaged_models, networks_in_use, random_masks, random_models
 
-FUZZERS = (random_models.MODELS, damaged_models.MODELS, random_masks.LAYERS, random_masks.NETWORKS)
+FUZZERS = (
+    random_models.MODELS,
+    random_masks.LAYERS,
+    random_masks.NETWORKS,
+    damaged_models.MODELS,
+    networks_in_use.CACHES,
+    networks_in_use.CALLING,
+)
 
 
 def warm_up() -> None:

@@ -1,6 +1,6 @@
 """Faults that are planted to see that fuzzers find them: each changes the code of this process, for good."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -8,6 +8,10 @@ import numpy as np
 
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights, PackedArrays
+from redpebble.runtime import network
+from redpebble.runtime.call import Call
+from redpebble.runtime.loaded_network import LoadedNetwork
+from redpebble.runtime.thread_pool import ThreadPool
 
 
 def _change_packing(change: Callable[[LayerWeights, PackedArrays], PackedArrays]) -> None:
@@ -48,7 +52,22 @@ def lost_bias() -> None:
         object.__setattr__(family, "pack", changed)
 
 
-FAULTS: Final = MappingProxyType[str, Callable[[], None]]({"wrong-index": wrong_index, "lost-bias": lost_bias})
+def race() -> None:
+    """Calls with the same shapes have one frame together, also when they run at once."""
+    made, new_call = dict[object, Call](), network.new_call
+
+    def shared(loaded: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPool | None) -> Call:
+        key = (id(loaded), *symbols.items(), id(pool))
+        if key not in made:
+            made[key] = new_call(loaded, symbols, pool)
+        return made[key]
+
+    setattr(network, "new_call", shared)  # noqa: B010 - the name is another module's
+
+
+FAULTS: Final = MappingProxyType[str, Callable[[], None]](
+    {"wrong-index": wrong_index, "lost-bias": lost_bias, "race": race}
+)
 
 
 def plant(fault: str | None) -> None:

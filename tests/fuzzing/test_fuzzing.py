@@ -36,6 +36,7 @@ FOUND = (
     ("lost-bias", "graphs"),
     ("wrong-index", "kernels"),
     ("wrong-index", "masks"),
+    ("race", "calls"),
 )
 
 
