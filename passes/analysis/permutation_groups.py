@@ -8,7 +8,7 @@ on is pinned: it keeps its order.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -64,6 +64,10 @@ class Axis(NamedTuple):
         return shape_of(self.value)[self.axis]
 
 
+MOST_RUNS: Final = 256
+"""Runs along an axis: one that is joined of more keeps its order, as joins of joins double them each time."""
+
+
 @dataclass(frozen=True)
 class _Axes:
     """The runs along the axes of every value, under construction; an axis of size 1 or of unknown size has none."""
@@ -103,11 +107,13 @@ class _Axes:
 
 
 def _current(run: Member) -> Iterator[Member]:
-    if run.instead is None:
-        yield run
-        return
-    for other in run.instead:
-        yield from _current(other)
+    pending = [run]
+    while pending:
+        one = pending.pop()
+        if one.instead is None:
+            yield one
+        else:
+            pending += reversed(one.instead)
 
 
 def _tie_runs(first: Sequence[Member], second: Sequence[Member]) -> None:
@@ -171,7 +177,7 @@ def _tie(op: Operation, axes: _Axes) -> None:
 def _tie_joined(whole: Axis, parts: Sequence[Axis], axes: _Axes) -> None:
     """Tie an axis to those that follow each other along it."""
     sizes = [part.size for part in parts]
-    if DYNAMIC in (whole.size, *sizes):
+    if DYNAMIC in (whole.size, *sizes) or sum(len(axes.of(part)) for part in parts) > MOST_RUNS:
         for axis in (whole, *parts):
             axes.pin(axis)
     elif sum(sizes) > 1:

@@ -139,3 +139,14 @@ def test_permuting_moves_the_connections_of_free_neurons_only() -> None:
         np.testing.assert_array_equal(np.sort(before, axis=None), np.sort(after, axis=None))
         if layer == 0:
             np.testing.assert_array_equal(np.sort(before, axis=1), np.sort(after, axis=1))
+
+
+def test_joins_of_joins_take_no_more_time_than_ops() -> None:
+    lines = [
+        f"  %v{n} = pebble.concat %v{n - 1}, %v{n - 1} axis 1 : "
+        f"(tensor<2x{1 << n}xf32>, tensor<2x{1 << n}xf32>) -> tensor<2x{2 << n}xf32>"
+        for n in range(1, 31)
+    ]
+    end = f"tensor<2x{2 << 30}xf32>"
+    text = "\n".join((f"func.func @main(%v0: tensor<2x2xf32>) -> {end} {{", *lines, f"  func.return %v30 : {end}", "}"))
+    assert len(permutation_groups(parse(text))) < 2000
