@@ -16,14 +16,14 @@ FACTORS: Final = (0.25, 0.5, 0.75, 1.5, 2.0)
 class BlockRule(NamedTuple):
     """The rule by which a family cuts inputs into blocks: some connections of a row in each, within bounds.
 
-    most_in_piece are the connections that a row has in a block before a second piece of it begins.
+    most_in_segment are the connections that a row has in a block before a second segment of it begins.
     """
 
     family: str
     connections: int
     least_inputs: int
     most_inputs: int
-    most_in_piece: int
+    most_in_segment: int
 
     def usual(self, inputs: int, density: float) -> int:
         """Return the number of blocks of a layer where nothing is known to be better."""

@@ -1,6 +1,6 @@
 """A linear layer whose cost sees which inputs its outputs read, not only how many.
 
-`Layer` counts work as if connections were spread evenly over the inputs. What follows from where they are: the pieces
+`Layer` counts work as if connections were spread evenly over the inputs. What follows from where they are: the segments
 that rows have in blocks of inputs, what families find in the pattern themselves, and the rows of x and y that are still
 in a cache when they are read again.
 """
@@ -33,19 +33,19 @@ class LayerWithPattern(Layer):
     """A layer with what each output reads, outputs and inputs as they stand."""
 
     rows: CsrPattern | None = None
-    piece_factor: float = 1.0
-    """Times as many pieces as there are: what they cost shows in the difference."""
+    segment_factor: float = 1.0
+    """Times as many segments as there are: what they cost shows in the difference."""
 
     @override
-    def pieces(self, blocks: int, most: int) -> float:
-        """Return how many pieces of up to `most` connections rows have in `blocks` blocks of inputs."""
-        if (blocks, most) not in self._pieces:
+    def segments(self, blocks: int, most: int) -> float:
+        """Return how many segments of up to `most` connections rows have in `blocks` blocks of inputs."""
+        if (blocks, most) not in self._segments:
             empty = np.count_nonzero(self.counts == 0)
-            self._pieces[blocks, most] = float((-(-self._cells(blocks)[1] // most)).sum() + empty)
-        return self.piece_factor * self._pieces[blocks, most]
+            self._segments[blocks, most] = float((-(-self._cells(blocks)[1] // most)).sum() + empty)
+        return self.segment_factor * self._segments[blocks, most]
 
     @cached_property
-    def _pieces(self) -> dict[tuple[int, int], float]:
+    def _segments(self) -> dict[tuple[int, int], float]:
         return {}
 
     @override
@@ -85,15 +85,15 @@ class LayerWithPattern(Layer):
         starts = np.repeat(self._rows.pointers[order] - (np.cumsum(lengths) - lengths), lengths)
         return RowReuse(self._rows.indices[starts + np.arange(len(starts))])
 
-    def piece_reuse(self, blocks: int) -> RowReuse:
+    def segment_reuse(self, blocks: int) -> RowReuse:
         """Return the reuse of rows of y where inputs are cut into so many blocks."""
-        if blocks not in self._piece_reuses:
+        if blocks not in self._segment_reuses:
             cells, _ = self._cells(blocks)
-            self._piece_reuses[blocks] = RowReuse(cells[stable_order(cells % blocks, blocks)] // blocks)
-        return self._piece_reuses[blocks]
+            self._segment_reuses[blocks] = RowReuse(cells[stable_order(cells % blocks, blocks)] // blocks)
+        return self._segment_reuses[blocks]
 
     @cached_property
-    def _piece_reuses(self) -> dict[int, RowReuse]:
+    def _segment_reuses(self) -> dict[int, RowReuse]:
         return {}
 
     def _cells(self, blocks: int) -> tuple[Indices, Indices]:
@@ -117,7 +117,7 @@ def features_over_blocks(rule: BlockRule) -> Callable[[LayerWithPattern, float],
     """Return the same for a family over blocks of inputs: each block goes over the rows that read from it."""
 
     def far_features(layer: LayerWithPattern, capacity: float) -> float:
-        reuse = layer.piece_reuse(layer.blocks(rule))
+        reuse = layer.segment_reuse(layer.blocks(rule))
         return layer.inputs + 2 * SUMS_EXPOSED * reuse.reads * reuse.missed(capacity)
 
     return far_features

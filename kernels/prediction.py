@@ -17,8 +17,8 @@ from redpebble.kernels.work import Layer, Tile, Work
 MOST_TILE_SHARE: Final = 0.5
 """Share of the second-level cache that a tile's values take from the weights; what does not fit is read again."""
 
-MORE_PIECES: Final = 1.1
-"""Times the pieces of a layer by which `piece_us` tells what they cost."""
+MORE_SEGMENTS: Final = 1.1
+"""Times the segments of a layer by which `segment_us` tells what they cost."""
 
 
 def candidates(layer: Layer, width: int, machine: Machine) -> tuple[str, ...]:
@@ -58,9 +58,9 @@ def stream_of(work: Work, layer: Layer, width: int, machine: Machine) -> float:
     return machine.far_ns(work.stream_bytes * work.passes, loop_bytes)
 
 
-def piece_us(family: str, layer: LayerWithPattern, width: int, machine: Machine) -> float:
-    """Return the microseconds that all pieces of a layer take beside its connections."""
+def segment_us(family: str, layer: LayerWithPattern, width: int, machine: Machine) -> float:
+    """Return the microseconds that all segments of a layer take beside its connections."""
     more = copy(layer)
-    object.__setattr__(more, "piece_factor", MORE_PIECES)
+    object.__setattr__(more, "piece_factor", MORE_SEGMENTS)
     later = predicted_us(family, more, width, machine)
-    return (later - predicted_us(family, layer, width, machine)) / (MORE_PIECES - 1)
+    return (later - predicted_us(family, layer, width, machine)) / (MORE_SEGMENTS - 1)

@@ -70,9 +70,9 @@ class Layer:
         del fact
         return otherwise
 
-    def pieces(self, blocks: int, most: int) -> float:
-        """Return how many pieces of up to `most` connections rows have in `blocks` blocks of inputs."""
-        return _pieces(self, blocks, most)
+    def segments(self, blocks: int, most: int) -> float:
+        """Return how many segments of up to `most` connections rows have in `blocks` blocks of inputs."""
+        return _segments(self, blocks, most)
 
     def x_share(self, tile: "Tile", *, by_count: bool = False) -> float:
         """Return the rows of x that the first-level cache misses, over those of a random mask.
@@ -86,10 +86,10 @@ class Layer:
         """Return the largest count in each group of `rows` outputs, where outputs are sorted by count."""
         return np.sort(self.counts)[::-1][::rows]
 
-    def counts_of_pieces(self, blocks: int) -> float:
-        """Return the different counts of pieces, which spread by about five deviations.
+    def counts_of_segments(self, blocks: int) -> float:
+        """Return the different counts of segments, which spread by about five deviations.
 
-        Each is a jump that was not predicted, and leaves a piece without a partner, or none.
+        Each is a jump that was not predicted, and leaves a segment without a partner, or none.
         """
         mean = self.connections / max(1, self.outputs * blocks)
         return blocks * min(self.outputs / 2, 5 * mean**0.5 + 1)
@@ -139,8 +139,8 @@ def misses(loop_bytes: float, cache_bytes: float) -> float:
     return min(1.0, max(0.0, share))
 
 
-def _pieces(layer: Layer, blocks: int, most: int) -> float:
-    """Return how many pieces of up to `most` connections rows have in `blocks` blocks, connections spread evenly."""
+def _segments(layer: Layer, blocks: int, most: int) -> float:
+    """Return how many segments of up to `most` connections rows have in `blocks` blocks, connections spread evenly."""
     tally = np.bincount(layer.counts)
     counts = np.flatnonzero(tally)
     mean = counts / blocks

@@ -16,12 +16,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def public_functions(body: list[ast.stmt]) -> Iterator[Function]:
-    """The functions of a module and the methods of its classes whose names have no underscore before them."""
+    """The functions of a module, without commands, whose docstring is their help, and the methods of its classes."""
     for node in body:
         if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
             if isinstance(node, ast.ClassDef):
                 yield from public_functions(node.body)
-            else:
+            elif not any(ast.unparse(one).startswith("app.") for one in node.decorator_list):
                 yield node
 
 

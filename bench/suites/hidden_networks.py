@@ -110,9 +110,9 @@ def onnx_model(layers: list[ChainLayer]) -> onnx.ModelProto:
     for number, layer in enumerate(layers):
         weight = layer.weight
         rows = np.repeat(np.arange(weight.shape[0]), np.diff(weight.indptr))
-        places = rows * weight.shape[1] + weight.indices
+        positions = rows * weight.shape[1] + weight.indices
         values = _raw(f"w{number}", weight.data, TensorProto.FLOAT)
-        indices = _raw(f"w{number}.places", places.astype(np.int64), TensorProto.INT64)
+        indices = _raw(f"w{number}.positions", positions.astype(np.int64), TensorProto.INT64)
         sparse.append(helper.make_sparse_tensor(values, indices, list(weight.shape)))
         biases.append(_raw(f"b{number}", layer.bias.ravel(), TensorProto.FLOAT))
         names = [f"x{number}" if number else "x", f"w{number}", f"b{number}"]

@@ -61,7 +61,7 @@ RANKED: Final = (
 RANKED_WIDTHS: Final = (1, 8, 16, 32, 64)
 
 SHORTER: Final = ("inputs also transposed", "reordered", "both")
-WALK_COPIES: Final = 5
+PACKED_COPIES: Final = 5
 
 MOST_LAYERS: Final = 8
 """Layers of a model that are measured, from the first on: the others are like them."""
@@ -167,7 +167,7 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
 
 def _chosen(module: ModuleOp, options: Options) -> list[Known]:
     run_stages(module, options, after="arrange", until="choose")
-    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
+    linears = [op for op in module.sequence() if isinstance(op, LinearOp)]
     blocks = [linear.kernel.blocks.by_family if linear.kernel is not None else {} for linear in linears]
     layers = zip(layers_of([linear.weight for linear in linears]), blocks, strict=True)
     return list(zip(linears, (layer.with_blocks(own) for layer, own in layers), strict=True))[:MOST_LAYERS]
@@ -203,9 +203,9 @@ def print_lines(title: str, lines: Sequence[Line]) -> None:
 
 
 def bench_skewed(seconds: float) -> None:
-    """One row of activations through layers with skewed masks: walks sorted by count, and all that makes them shorter.
+    """One row of activations through layers with skewed masks: rows by count, and all that makes sequences shorter.
 
-    Of copies of each walk the median counts, as it matters where in memory one lies.
+    Of copies of each sequence the median counts, as it matters where in memory one lies.
     """
     table = Table("1024x1024, one row", "sorted by count, us", *SHORTER, box=None)
     kernel = RepeatedKernel(permute_lookup.FAMILY.name, 1)
@@ -217,14 +217,14 @@ def bench_skewed(seconds: float) -> None:
             before = chain([CscMatrix.from_dense(np.where(mask, np.float32(0.1), np.float32(0))) for mask in masks])
             weights = {"as it came": _last_weight(before), "reordered": _last_weight(reordered(before, seconds, (1,)))}
             samples = {
-                f"{name} {transposed} {copy}": clock.sample(kernel, _walked(weight, transposed=transposed))
-                for copy in range(WALK_COPIES)
+                f"{name} {transposed} {copy}": clock.sample(kernel, _packed(weight, transposed=transposed))
+                for copy in range(PACKED_COPIES)
                 for name, weight in weights.items()
                 for transposed in (False, True)
             }
             fastest = clock.fastest(samples, 0.3)
             first, *others = (
-                float(np.median([fastest[f"{name} {transposed} {copy}"] for copy in range(WALK_COPIES)]))
+                float(np.median([fastest[f"{name} {transposed} {copy}"] for copy in range(PACKED_COPIES)]))
                 for name in weights
                 for transposed in (False, True)
             )
@@ -234,12 +234,12 @@ def bench_skewed(seconds: float) -> None:
 
 
 def _last_weight(module: ModuleOp) -> CscMatrix:
-    return [op for op in module.walk() if isinstance(op, SparseConstantOp)][-1].weight
+    return [op for op in module.sequence() if isinstance(op, SparseConstantOp)][-1].weight
 
 
-def _walked(weight: CscMatrix, *, transposed: bool) -> PackedLayer:
+def _packed(weight: CscMatrix, *, transposed: bool) -> PackedLayer:
     bias = np.zeros(weight.shape[1], dtype=np.float32)
-    return PackedLayer(weight.shape, tuple(permute_lookup.pack_walks(weight, bias, transposed=transposed)), 0)
+    return PackedLayer(weight.shape, tuple(permute_lookup.pack_lookups(weight, bias, transposed=transposed)), 0)
 
 
 def bench_trained(seconds: float) -> None:
@@ -291,7 +291,7 @@ def bench_ranks() -> None:
 
 def _points(module: ModuleOp) -> Iterator[tuple[float, float]]:
     known = machine()
-    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
+    linears = [op for op in module.sequence() if isinstance(op, LinearOp)]
     linears = list({(op.weight.type): op for op in linears}.values())[:3]
     for linear, layer in zip(linears, layers_of([linear.weight for linear in linears]), strict=True):
         alone = replace(layer, other_bytes=0.0)

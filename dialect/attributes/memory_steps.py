@@ -34,7 +34,7 @@ def verify_steps(network: WeightedGraph, order: Indices, transfers: "TransferCou
     """Carry out the steps without values: check that they run `order` and transfer what was counted.
 
     Raises:
-        VerifyException: a step is not what the order needs at its place, or the counts differ.
+        VerifyException: a step is not what the order needs at its position, or the counts differ.
     """
     if steps.ndim != 2 or steps.shape[1] != 4:
         raise VerifyException(f"steps of rank {steps.ndim}, expected [steps, 4]")
@@ -47,10 +47,10 @@ def verify_steps(network: WeightedGraph, order: Indices, transfers: "TransferCou
         raise VerifyException(f"steps make transfers {list(counts)}, counted were {list(transfers.counts)}")
     _verify_slots(transfers.memory.data - 1, network.graph, steps)
     events = _Events.of(network, steps)
-    wrong = events.places[~events.are_possible()]
+    wrong = events.positions[~events.are_possible()]
     if len(wrong):
-        place = int(wrong.min())
-        raise VerifyException(f"step {place} {steps[place].tolist()} cannot be carried out there")
+        position = int(wrong.min())
+        raise VerifyException(f"step {position} {steps[position].tolist()} cannot be carried out there")
     missing = events.outputs_not_stored(network.graph.outputs)
     if len(missing):
         raise VerifyException(f"output {missing[0]} is not stored at the end")
@@ -81,7 +81,7 @@ class _Events:
     """
 
     kinds: Indices
-    places: Indices
+    positions: Indices
     neurons: Indices
     is_there: NDArray[np.bool_]
     """Whether the slot holds this neuron, and no other slot does."""
@@ -106,12 +106,13 @@ class _Events:
         kinds = np.concatenate((steps[:, 0], np.full(len(connects), _ADD_TO)))
         neurons = np.concatenate((neurons, graph.targets[connections]))
         slots = np.concatenate((steps[:, 1], steps[connects, 2]))
-        places = np.concatenate((np.arange(len(steps)), connects))
+        positions = np.concatenate((np.arange(len(steps)), connects))
         is_load = (kinds == LOAD_BIAS) | (kinds == LOAD_ROW)
         # where the last load of the slot and the last load of the neuron are one, the slot holds the neuron
-        is_there = _last(slots, places, is_load) == _last(neurons, places, is_load)
-        by_neuron = np.lexsort((places, neurons))
-        kinds, places, neurons, is_there = kinds[by_neuron], places[by_neuron], neurons[by_neuron], is_there[by_neuron]
+        is_there = _last(slots, positions, is_load) == _last(neurons, positions, is_load)
+        by_neuron = np.lexsort((positions, neurons))
+        kinds, positions = kinds[by_neuron], positions[by_neuron]
+        neurons, is_there = neurons[by_neuron], is_there[by_neuron]
         degrees = graph.in_degrees
         has_activation = np.append(np.zeros(input_count, dtype=np.int64), network.activation_of >= 0)
         starts_over = (kinds == LOAD_BIAS) & (degrees[neurons] == 0)
@@ -120,7 +121,7 @@ class _Events:
         last_store = _last_here(neurons, kinds == STORE_ROW)
         stored = np.where(last_store >= 0, done[last_store], np.where(neurons < input_count, 0, -1))
         degree, complete = degrees[neurons], (degrees + has_activation)[neurons]
-        return _Events(kinds, places, neurons, is_there, done, stored, degree, complete, neurons < input_count)
+        return _Events(kinds, positions, neurons, is_there, done, stored, degree, complete, neurons < input_count)
 
     def are_possible(self) -> NDArray[np.bool_]:
         """Return for each event whether it can happen where it does."""
@@ -144,12 +145,12 @@ class _Events:
         return np.setdiff1d(outputs, self.neurons[final])
 
 
-def _last(keys: Indices, places: Indices, is_mark: NDArray[np.bool_]) -> Indices:
-    """Return for each event the place of the last marked one, itself included, with its key; -1 where there is none."""
-    by_key = np.lexsort((places, keys))
+def _last(keys: Indices, positions: Indices, is_mark: NDArray[np.bool_]) -> Indices:
+    """Return for each event the position of the last marked one with its key, itself included; -1 where none is."""
+    by_key = np.lexsort((positions, keys))
     marks = _last_here(keys[by_key], is_mark[by_key])
     result = np.empty(len(keys), dtype=np.int64)
-    result[by_key] = np.where(marks >= 0, places[by_key][marks], -1)
+    result[by_key] = np.where(marks >= 0, positions[by_key][marks], -1)
     return result
 
 

@@ -166,13 +166,13 @@ def _scattered(query: _Query) -> SparseValue | None:
             raise ValueError(f"an index outside of shape {list(shape)}")
         chosen = np.where(chosen < 0, chosen + shape[axis], chosen) if chosen.size and chosen.min() < 0 else chosen
         if len(shape) > 1:
-            places = [chosen if number == axis else grid for number, grid in enumerate(np.indices(chosen.shape))]
-            chosen = np.asarray(np.ravel_multi_index(tuple(places), shape))
+            positions = [chosen if number == axis else grid for number, grid in enumerate(np.indices(chosen.shape))]
+            chosen = np.asarray(np.ravel_multi_index(tuple(positions), shape))
         before = data.entries()
-        if not len(before.places):
+        if not len(before.positions):
             return Entries.of(chosen.reshape(-1), values.reshape(-1).view(np.float32), shape)
-        together = np.concatenate((before.places, chosen.reshape(-1)))
-        return Entries.of(together, np.concatenate((before.values, values.reshape(-1).view(np.float32))), shape)
+        joined = np.concatenate((before.positions, chosen.reshape(-1)))
+        return Entries.of(joined, np.concatenate((before.values, values.reshape(-1).view(np.float32))), shape)
 
     return SparseValue(shape, entries)
 
@@ -197,8 +197,8 @@ def _transposed(query: _Query) -> SparseValue | None:
     shape = rows, columns = source.shape[1], source.shape[0]
 
     def entries() -> Entries:
-        places, values = source.entries()
-        row, column = places % max(rows, 1), places // max(rows, 1)
+        positions, values = source.entries()
+        row, column = positions % max(rows, 1), positions // max(rows, 1)
         return Entries.of(row * columns + column, values, shape)
 
     return SparseValue(shape, entries)
@@ -212,9 +212,9 @@ def _tiled(query: _Query) -> SparseValue | None:
     shape = (rows * down, columns * across)
 
     def entries() -> Entries:
-        places, values = source.entries()
-        _check_count(len(places) * down * across, len(places))
-        row, column = places // max(columns, 1), places % max(columns, 1)
+        positions, values = source.entries()
+        _check_count(len(positions) * down * across, len(positions))
+        row, column = positions // max(columns, 1), positions % max(columns, 1)
         copies = np.arange(down)[:, None, None] * rows * shape[1] + np.arange(across)[:, None] * columns
         return Entries.of((copies + (row * shape[1] + column)).reshape(-1), np.tile(values, down * across), shape)
 
@@ -230,17 +230,17 @@ def _gathered(query: _Query) -> SparseValue | None:
     shape = (count, columns)
 
     def entries() -> Entries:
-        (places, values), order = source.entries(), chosen().astype(np.int64)
-        _check_count(rows, len(places))
+        (positions, values), order = source.entries(), chosen().astype(np.int64)
+        _check_count(rows, len(positions))
         if len(order) and not -rows <= order.min() <= order.max() < rows:
             raise ValueError(f"row {order.max() if order.max() >= rows else order.min()} of {rows}")
         order = np.where(order < 0, order + rows, order)
-        pointers = np.searchsorted(places, np.arange(rows + 1, dtype=np.int64) * columns)
+        pointers = np.searchsorted(positions, np.arange(rows + 1, dtype=np.int64) * columns)
         counts = np.diff(pointers)[order]
-        _check_count(int(counts.sum()), len(places))
+        _check_count(int(counts.sum()), len(positions))
         targets = np.repeat(np.arange(count), counts)
         taken = np.repeat(pointers[:-1][order] - (np.cumsum(counts) - counts), counts) + np.arange(len(targets))
-        return Entries(targets * columns + places[taken] % max(columns, 1), values[taken])
+        return Entries(targets * columns + positions[taken] % max(columns, 1), values[taken])
 
     return SparseValue(shape, entries)
 

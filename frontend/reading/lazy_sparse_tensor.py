@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 
-def check_places(places: Indices, count: int, shape: Sequence[int]) -> None:
+def check_positions(positions: Indices, count: int, shape: Sequence[int]) -> None:
     """Check that `count` values have places inside of an array of `shape`, given as flat indices.
 
     Raises:
@@ -27,31 +27,31 @@ def check_places(places: Indices, count: int, shape: Sequence[int]) -> None:
     """
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {list(shape)}, accepted are sizes from 0 on")
-    if len(places) and not 0 <= places.min() <= places.max() < prod(shape):
+    if len(positions) and not 0 <= positions.min() <= positions.max() < prod(shape):
         raise ValueError(f"an index outside of shape {list(shape)}")
-    if len(places) != count:
-        raise ValueError(f"{count} values and {len(places)} indices")
+    if len(positions) != count:
+        raise ValueError(f"{count} values and {len(positions)} indices")
 
 
 class Entries(NamedTuple):
-    """The entries of an array, all others are 0; `places` are their flat indices, ascending, each once."""
+    """The entries of an array, all others are 0; `positions` are their flat indices, ascending, each once."""
 
-    places: Indices
+    positions: Indices
     values: Floats
 
     @staticmethod
-    def of(places: Indices, values: Floats, shape: Sequence[int]) -> "Entries":
+    def of(positions: Indices, values: Floats, shape: Sequence[int]) -> "Entries":
         """Return entries of an array of `shape` that are given in any order; of those at one place the last counts.
 
         Raises:
             ValueError: one is outside, or a place has no value.
         """
-        check_places(places, len(values), shape)
-        if np.all(places[1:] > places[:-1]):
-            return Entries(places, values)
-        order = np.argsort(places, kind="stable")
-        last = np.append(np.diff(places[order]) > 0, True)
-        return Entries(places[order][last], values[order][last])
+        check_positions(positions, len(values), shape)
+        if np.all(positions[1:] > positions[:-1]):
+            return Entries(positions, values)
+        order = np.argsort(positions, kind="stable")
+        last = np.append(np.diff(positions[order]) > 0, True)
+        return Entries(positions[order][last], values[order][last])
 
 
 class SparseTensor(onnx_ir.LazyTensor):
@@ -70,10 +70,10 @@ class SparseTensor(onnx_ir.LazyTensor):
         self.parts = tuple(parts)
 
     def _dense(self) -> onnx_ir.TensorProtocol:
-        places, values = self.entries()
+        positions, values = self.entries()
         check_made(self.name or "", self.shape.numpy(), values.itemsize, values.nbytes)
         dense = np.zeros(self.shape.numpy(), dtype=np.float32)
-        dense.reshape(-1)[places] = values
+        dense.reshape(-1)[positions] = values
         return onnx_ir.tensor(dense, name=self.name)
 
     def renamed(self, name: str) -> "SparseTensor":
@@ -84,8 +84,8 @@ class SparseTensor(onnx_ir.LazyTensor):
         """Return the matrix times a number."""
 
         def scaled() -> Entries:
-            places, values = self.entries()
-            return Entries(places, values if factor == 1.0 else values * factor)
+            positions, values = self.entries()
+            return Entries(positions, values if factor == 1.0 else values * factor)
 
         return SparseTensor(self.name or "", self.shape.numpy(), scaled, self.parts)
 
@@ -104,12 +104,12 @@ class SparseTensor(onnx_ir.LazyTensor):
         """Return the matrix, or its transpose, as a weight [inputs, outputs], without the entries that are 0."""
         rows, columns = self.shape.numpy()
         check_width(self.name or "", (rows, columns))
-        places, values = self.entries()
+        positions, values = self.entries()
         if not values.all():
-            places, values = places[values != 0], values[values != 0]
+            positions, values = positions[values != 0], values[values != 0]
         # row by row in this matrix is column by column in its transpose
-        pointers = np.searchsorted(places, np.arange(rows + 1, dtype=np.int64) * columns)
-        inner = places % max(columns, 1)
+        pointers = np.searchsorted(positions, np.arange(rows + 1, dtype=np.int64) * columns)
+        inner = positions % max(columns, 1)
         if transposed:
             return CscMatrix((columns, rows), pointers.astype(np.int64, copy=False), inner, values)
         order = np.argsort(inner, kind="stable")

@@ -16,7 +16,7 @@ from onnx import TensorProto, numpy_helper
 from redpebble.frontend.errors import InvalidModelError, first_line
 from redpebble.frontend.limits import check_made
 from redpebble.frontend.reading.external_files import check_file, remember_files
-from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor, check_places
+from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor, check_positions
 
 
 class SparseModel(NamedTuple):
@@ -95,12 +95,12 @@ def _matrix(name: str, sparse: onnx.SparseTensorProto, folder: str) -> SparseTen
     shape = tuple(sparse.dims)
 
     def entries() -> Entries:
-        return Entries.of(_places(indices.numpy(), shape), values.numpy(), shape)
+        return Entries.of(_positions(indices.numpy(), shape), values.numpy(), shape)
 
     return SparseTensor(name, shape, entries, (values, indices))
 
 
-def _places(indices: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _positions(indices: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return flat indices, from such or from one tuple of coordinates for each value.
 
     Raises:
@@ -123,13 +123,13 @@ def _dense(sparse: onnx.SparseTensorProto, folder: str, files: list[str]) -> onn
         parts = [read(part, folder) for part in (sparse.values, sparse.indices)]
         files += [check_file(name, part) for part in parts if isinstance(part, onnx_ir.ExternalTensor)]
         values, indices = (part.numpy() for part in parts)
-        places = _places(indices, shape)
-        check_places(places, len(values), shape)
+        positions = _positions(indices, shape)
+        check_positions(positions, len(values), shape)
         check_made(name, shape, values.itemsize, values.nbytes)
         dense = np.zeros(shape, dtype=values.dtype)
     except (ValueError, TypeError, OSError) as error:
         raise InvalidModelError(f"sparse tensor {name}: {first_line(error)}") from error
-    dense.reshape(-1)[places] = values
+    dense.reshape(-1)[positions] = values
     return onnx_ir.serde.serialize_tensor(onnx_ir.Tensor(dense, dtype=parts[0].dtype, name=name))
 
 

@@ -1,7 +1,7 @@
 """`count_blocks`: connections in blocks of inputs, the rows of a block in pairs of equal counts.
 
-The inputs are cut into as many blocks as the IR says. What an output row has in a block is a piece (more than one
-beyond `MOST_CONNECTIONS`). Pieces are executed block by block, in a block by ascending count, two at a time: a pair's
+The inputs are cut into as many blocks as the IR says. What an output row has in a block is a segment (more than one
+beyond `MOST_CONNECTIONS`). Segments are executed block by block, in a block by ascending count, two at a time: a pair's
 count is mostly that of the pair before it, so the processor predicts the jump that it selects.
 """
 
@@ -12,16 +12,16 @@ import numpy as np
 from redpebble.kernels.family import KernelFamily, LayerWeights
 from redpebble.kernels.input_blocks import BlockRule
 from redpebble.kernels.layer_with_pattern import features_over_blocks
-from redpebble.kernels.pieces import (
+from redpebble.kernels.row_segments import (
     OFFSET_UNIT,
     PackedBlocks,
     block_borders,
     block_list,
     fetching_flags,
     groups_of,
-    pieces_of,
     ranges,
     records_of,
+    segments_of,
 )
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, Tile, Work
@@ -30,7 +30,7 @@ ROWS: Final = 2
 """Rows of a pair."""
 
 MOST_CONNECTIONS: Final = 32
-"""Connections of a piece; the kernel has code for each of them."""
+"""Connections of a segment; the kernel has code for each of them."""
 
 
 BLOCKS: Final = BlockRule("count_blocks", 14, 128, 2048, MOST_CONNECTIONS)
@@ -45,18 +45,18 @@ def pack(weights: LayerWeights) -> PackedBlocks:
     """
     matrix = weights.sparse
     borders = block_borders(matrix.shape[0], weights.blocks)
-    pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
-    flags = pieces.flags
-    members = groups_of((pieces.round * 4 + flags) * (MOST_CONNECTIONS + 1) + pieces.connections, ROWS)
+    segments = segments_of(matrix, borders, MOST_CONNECTIONS)
+    flags = segments.flags
+    members = groups_of((segments.round * 4 + flags) * (MOST_CONNECTIONS + 1) + segments.connections, ROWS)
     leaders = members[:, 0]
 
-    counts, base = pieces.connections[leaders], borders[pieces.block[leaders]]
+    counts, base = segments.connections[leaders], borders[segments.block[leaders]]
     marks = flags[leaders] + fetching_flags(matrix.shape[1], 12 * int(counts.sum()))
-    sources = np.repeat(pieces.start[members], counts, axis=0) + ranges(counts)[:, None]
+    sources = np.repeat(segments.start[members], counts, axis=0) + ranges(counts)[:, None]
     offsets = (matrix.rows[sources] - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
     return PackedBlocks(
         block_list(base),
-        records_of(pieces.row[members], counts, marks),
+        records_of(segments.row[members], counts, marks),
         matrix.values[sources],
         offsets.astype(np.uint16),
         weights.bias,
@@ -66,8 +66,8 @@ def pack(weights: LayerWeights) -> PackedBlocks:
 def work(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, pairs, their lines, kinds, bytes of x and y again."""
     weights, blocks = float(layer.connections), layer.blocks(BLOCKS)
-    kinds = layer.counts_of_pieces(blocks)
-    pairs = layer.pieces(blocks, MOST_CONNECTIONS) / ROWS + kinds / 4
+    kinds = layer.counts_of_segments(blocks)
+    pairs = layer.segments(blocks, MOST_CONNECTIONS) / ROWS + kinds / 4
     far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
     x_again = 4 * weights * tile.width * far
     y_again = 8 * ROWS * pairs * tile.width * tile.far_share(layer.outputs)

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from redpebble.kernels.family import KernelFamily, LayerWeights
 from redpebble.kernels.input_blocks import MOST_INPUTS, BlockRule
 from redpebble.kernels.layer_with_pattern import features_over_blocks
-from redpebble.kernels.pieces import (
+from redpebble.kernels.row_segments import (
     OFFSET_UNIT,
     Indices,
     PackedBlocks,
-    Pieces,
+    RowSegments,
     block_borders,
     block_list,
     fetching_flags,
     groups_of,
-    pieces_of,
     ranges,
     records_of,
     run_lengths,
+    segments_of,
 )
 from redpebble.kernels.work import Layer, Tile, Work
 
@@ -37,7 +37,7 @@ STEPS: Final = 8
 """Connections of a row in one round of the kernel."""
 
 MOST_CONNECTIONS: Final = MOST_INPUTS
-"""Connections of a piece: as many as a block has inputs at most, so rows are not cut inside one."""
+"""Connections of a segment: as many as a block has inputs at most, so rows are not cut inside one."""
 
 BLOCKS: Final = BlockRule("narrow_blocks", 50, 512, 1024, MOST_CONNECTIONS)
 """A row gains nothing by more than 50 connections; so many inputs take one to two thirds of the first-level cache in
@@ -53,7 +53,7 @@ COUNT_COST: Final = 40
 
 
 class _Rounded(NamedTuple):
-    """Groups [groups, 4] of pieces, and the connections that each of a group is given."""
+    """Groups [groups, 4] of segments, and the connections that each of a group is given."""
 
     members: Indices
     counts: Indices
@@ -69,26 +69,26 @@ def pack(weights: LayerWeights) -> PackedBlocks:
     """
     matrix = weights.sparse
     borders = block_borders(matrix.shape[0], weights.blocks)
-    pieces = pieces_of(matrix, borders, MOST_CONNECTIONS)
-    members, counts = min((_rounded(pieces, unit) for unit in UNITS), key=_cost)
+    segments = segments_of(matrix, borders, MOST_CONNECTIONS)
+    members, counts = min((_rounded(segments, unit) for unit in UNITS), key=_cost)
     leaders = members[:, 0]
 
-    base = borders[pieces.block[leaders]]
-    marks = pieces.flags[leaders] + fetching_flags(matrix.shape[1], 0)
-    sources, factors = _in_parts(pieces, members, counts)
+    base = borders[segments.block[leaders]]
+    marks = segments.flags[leaders] + fetching_flags(matrix.shape[1], 0)
+    sources, factors = _in_parts(segments, members, counts)
     offsets = (matrix.rows[sources] - np.repeat(base, counts)[:, None]) * OFFSET_UNIT
     return PackedBlocks(
         block_list(base),
-        records_of(pieces.row[members], counts, marks),
+        records_of(segments.row[members], counts, marks),
         matrix.values[sources] * factors,
         np.pad(offsets.astype(np.uint16), ((STEPS, 0), (0, 0))),
         weights.bias,
     )
 
 
-def _rounded(pieces: Pieces, unit: int) -> _Rounded:
-    counts = -(-pieces.connections // unit) * unit
-    members = groups_of((pieces.round * 4 + pieces.flags) * (MOST_CONNECTIONS + max(UNITS)) + counts, GROUP_ROWS)
+def _rounded(segments: RowSegments, unit: int) -> _Rounded:
+    counts = -(-segments.connections // unit) * unit
+    members = groups_of((segments.round * 4 + segments.flags) * (MOST_CONNECTIONS + max(UNITS)) + counts, GROUP_ROWS)
     return _Rounded(members, counts[members[:, 0]])
 
 
@@ -97,23 +97,23 @@ def _cost(rounded: _Rounded) -> int:
     return int(rounded.counts.sum()) * GROUP_ROWS + GROUP_COST * len(rounded.counts) + COUNT_COST * changes
 
 
-def _in_parts(pieces: Pieces, members: Indices, counts: Indices) -> tuple[Indices, NDArray[np.float32]]:
+def _in_parts(segments: RowSegments, members: Indices, counts: Indices) -> tuple[Indices, NDArray[np.float32]]:
     """Return for each connection of a group which one of the matrix it is, and its part of the weight."""
     place, wanted = ranges(counts)[:, None], np.repeat(counts, counts)[:, None]
-    own = np.repeat(pieces.connections[members], counts, axis=0)
+    own = np.repeat(segments.connections[members], counts, axis=0)
     # the last one's parts are 1/2, 1/4, ..., and the smallest of them twice
     halvings = np.minimum(place - own + 2, wanted - own)
-    sources = np.repeat(pieces.start[members], counts, axis=0) + np.minimum(place, own - 1)
+    sources = np.repeat(segments.start[members], counts, axis=0) + np.minimum(place, own - 1)
     return sources, np.exp2(-np.maximum(halvings, 0)).astype(np.float32)
 
 
 def work(layer: Layer, tile: Tile) -> Work:
     """Return the work for a call, weights, their multiply-adds, groups, kinds of groups, bytes of x and y again."""
     blocks = layer.blocks(BLOCKS)
-    pieces, kinds = layer.pieces(blocks, MOST_CONNECTIONS), layer.counts_of_pieces(blocks)
-    groups = pieces / GROUP_ROWS
+    segments, kinds = layer.segments(blocks, MOST_CONNECTIONS), layer.counts_of_segments(blocks)
+    groups = segments / GROUP_ROWS
     # counts are rounded up so that rows find partners
-    weights = layer.connections + pieces
+    weights = layer.connections + segments
     far = tile.random_far_share(layer.inputs / blocks) * layer.x_share(tile, by_count=True)
     x_again = 4 * weights * tile.width * far
     y_again = 8 * GROUP_ROWS * groups * tile.width * tile.far_share(layer.outputs)

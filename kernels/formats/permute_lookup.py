@@ -3,8 +3,8 @@
 An input may stand in two blocks: with its neighbours in x, and with inputs far from them in x transposed. There each
 block has the same one of the 4 inputs of 16 units; units that follow each other in x go to different blocks. What a row
 has too much of in one block is spread over many of the others, so that fewer steps are idle and fewer entries are left
-over. Transposing x takes time, and pays at middling densities: where rows have few entries in a block anyway the walk
-has to go everywhere, where they have many all blocks are alike. `permute_lookup_search` finds the walks.
+over. Transposing x takes time, and pays at middling densities: where rows have few entries in a block anyway the
+sequence has to go everywhere, where they have many all blocks are alike. `permute_lookup_search` finds the sequences.
 """
 
 from typing import Final, NamedTuple
@@ -18,9 +18,9 @@ from redpebble.kernels.formats.permute_lookup_search import (
     BLOCK,
     CHUNK_STEPS,
     PANEL_ROWS,
-    Placing,
+    Matching,
+    matching_of,
     panel_starts,
-    placing_of,
 )
 from redpebble.kernels.work import Layer, Tile, Work
 from redpebble.sparse.csr import CscMatrix, CsrPattern
@@ -28,7 +28,7 @@ from redpebble.sparse.csr import CscMatrix, CsrPattern
 FIELD_BITS: Final = 5
 
 GATHER_COST: Final = 3.5
-"""Steps of a walk in the time of a gather for every row of a panel, where both come from L2."""
+"""Steps of a sequence in the time of a gather for every row of a panel, where both come from L2."""
 
 TRANSPOSED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
 TRANSPOSED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
@@ -41,76 +41,76 @@ UNIT: Final = 4
 """Inputs that are loaded together to be transposed: a quarter of a vector."""
 
 FEW_ROWS: Final = 3.0
-"""Rows of a panel that need a visit for it to be worth most of its price: fitted to walks as they are packed."""
+"""Rows of a panel that need a visit for it to be worth most of its price: fitted to sequences as they are packed."""
 
 VISITS_EXPONENT: Final = 0.5
 """Time of a list of visits from their number: fitted to lists as they are packed; the rest is idle lanes."""
 TRANSPOSED_EXPONENT: Final = 0.1
 """The same where inputs are looked up transposed, too, in blocks in which their order matters little."""
-LEAST_WALKED: Final = 0.02
-"""Density below which a walk is mostly gathers; where it need not be, its steps are as many and its ends cost most."""
+LEAST_LOOKED_UP: Final = 0.02
+"""Density below which a sequence is mostly gathers; where not, its steps are as many and its ends cost most."""
 
 
-class WalkLength(NamedTuple):
-    """Steps and gathers of a walk for each connection of its fullest row, at some `DENSITIES` of that row."""
+class SequenceLength(NamedTuple):
+    """Steps and gathers of a sequence for each connection of its fullest row, at some `DENSITIES` of that row."""
 
     steps: tuple[float, ...]
     gathers: tuple[float, ...]
 
 
 DENSITIES: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 1.0)
-PLAIN: Final = WalkLength(
+PLAIN: Final = SequenceLength(
     (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.19, 1.07, 1.03, 1.007, 1.0, 1.0),
     (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.043, 0.031, 0.016, 0.003, 0.0, 0.0),
 )
-TRANSPOSED: Final = WalkLength(
+TRANSPOSED: Final = SequenceLength(
     (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.09, 1.02, 1.0, 1.0, 1.0, 1.0),
     (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.014, 0.006, 0.003, 0.001, 0.0, 0.0),
 )
-"""Lengths of walks over x as it is, and over x that is transposed, too: fitted to random masks as they are packed."""
+"""Lengths of sequences over x as it is, and over x transposed, too: fitted to random masks as they are packed."""
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 
-class PackedWalks(NamedTuple):
+class PackedLookups(NamedTuple):
     """Panels of 32 rows, packed.
 
-    sizes u32 [1 + panels, 2]: whether x is transposed and 0, then for each panel chunks of steps, and gathers. walks
-    u32: blocks as byte offsets in x, behind which x transposed stands, one more than steps. words u32 [lines, 32]: a
-    panel's biases, the numbers of its rows (-1 for none), a line of lookup places for each chunk, a line of inputs for
-    each gather. weights f32 [lines, 32]: a line for each step, then one for each gather.
+    sizes u32 [1 + panels, 2]: whether x is transposed and 0, then for each panel chunks of steps, and gathers.
+    sequences u32: blocks as byte offsets in x, behind which x transposed stands, one more than steps. words u32 [lines,
+    32]: a panel's biases, the numbers of its rows (-1 for none), a line of lookup fields for each chunk, a line of
+    inputs for each gather. weights f32 [lines, 32]: a line for each step, then one for each gather.
     """
 
     sizes: Words
-    walks: Words
+    sequences: Words
     words: Words
     weights: Floats
 
 
 class _Panel(NamedTuple):
-    """The entries of up to 32 rows, row by row, and where each can be looked up: places [entries, arrangements]."""
+    """The entries of up to 32 rows, row by row, and where each can be looked up: lookups [entries, arrangements]."""
 
     starts: Ids
     inputs: Ids
-    places: Ids
+    lookups: Ids
     weights: Floats
 
 
-def pack(weights: LayerWeights) -> PackedWalks:
-    """Return the walks of all panels, rows with most entries first."""
-    return pack_walks(weights.sparse, weights.bias)
+def pack(weights: LayerWeights) -> PackedLookups:
+    """Return the sequences of all panels, rows with most entries first."""
+    return pack_lookups(weights.sparse, weights.bias)
 
 
-def pack_walks(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> PackedWalks:
+def pack_lookups(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> PackedLookups:
     """Return the same; without `transposed` they keep to x as it is."""
     outputs = matrix.shape[1]
     # rows with equally many as they stand: where neurons have an order neighbours share blocks
     order = np.argsort(-np.diff(matrix.pointers), kind="stable")
     in_both = transposed & transposed_panels(np.diff(matrix.pointers)[order[::PANEL_ROWS]], matrix.shape[0])
     sizes: list[tuple[int, int]] = [(int(in_both.any()), 0)]
-    walks: list[Ids] = []
+    sequences: list[Ids] = []
     words: list[Words] = []
     weights: list[Floats] = []
     blocks = max(1, -(-matrix.shape[0] // BLOCK)), 2 * UNIT * _groups(matrix.shape[0])
@@ -119,15 +119,15 @@ def pack_walks(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> P
         members = order[first : first + PANEL_ROWS]
         arrangements = 2 if outputs and in_both[first // PANEL_ROWS] else 1
         panel = _panel_of(matrix, members, arrangements)
-        placing = placing_of(panel.starts, panel.places // BLOCK, blocks[arrangements - 1], GATHER_COST)
-        own_words, own_weights = _lines(panel, placing)
-        steps = len(placing.walk) - 1
+        matching = matching_of(panel.starts, panel.lookups // BLOCK, blocks[arrangements - 1], GATHER_COST)
+        own_words, own_weights = _lines(panel, matching)
+        steps = len(matching.sequence) - 1
         sizes.append((steps // CHUNK_STEPS, len(own_weights) - steps))
-        walks.append(placing.walk * (BLOCK * own_weights.itemsize))
+        sequences.append(matching.sequence * (BLOCK * own_weights.itemsize))
         words += [_head(members, bias), own_words]
         weights.append(own_weights)
-    offsets = np.concatenate(walks).astype(np.uint32)
-    return PackedWalks(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
+    offsets = np.concatenate(sequences).astype(np.uint32)
+    return PackedLookups(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
 
 
 def transposed_panels(fullest: Ids, inputs: int) -> NDArray[np.bool_]:
@@ -150,8 +150,8 @@ def _panel_of(matrix: CscMatrix, members: Ids, arrangements: int) -> _Panel:
     starts = panel_starts(counts)
     entries: Ids = np.arange(int(starts[-1])) + np.repeat(matrix.pointers[members] - starts[: len(members)], counts)
     inputs = matrix.rows[entries].astype(np.int64)
-    places = np.stack((inputs, _transposed_positions(inputs, matrix.shape[0]))[:arrangements], axis=1)
-    return _Panel(starts, inputs, places, matrix.values[entries])
+    lookups = np.stack((inputs, _transposed_positions(inputs, matrix.shape[0]))[:arrangements], axis=1)
+    return _Panel(starts, inputs, lookups, matrix.values[entries])
 
 
 def _groups(inputs: int) -> int:
@@ -160,43 +160,43 @@ def _groups(inputs: int) -> int:
 
 
 def _transposed_positions(inputs: Ids, count: int) -> Ids:
-    """Return where inputs stand in x transposed, behind x: see `walk`."""
+    """Return where inputs stand in x transposed, behind x: see the module docstring."""
     groups = _groups(count)
     unit, number = inputs // UNIT // groups, inputs // UNIT % groups
     block = UNIT * (groups + number) + inputs % UNIT
     return block * BLOCK + unit % UNIT * UNIT + unit // UNIT
 
 
-def _lines(panel: _Panel, placing: Placing) -> tuple[Words, Floats]:
+def _lines(panel: _Panel, matching: Matching) -> tuple[Words, Floats]:
     """Return the lines of words of a panel after its head, and its lines of weights."""
-    steps, gathers = len(placing.walk) - 1, int(placing.left.max())
+    steps, gathers = len(matching.sequence) - 1, int(matching.left.max())
     words = np.zeros((steps // CHUNK_STEPS + gathers, PANEL_ROWS), dtype=np.uint32)
     weights = np.zeros((steps + gathers, PANEL_ROWS), dtype=np.float32)
-    _fill(panel, placing, words, weights)
+    _fill(panel, matching, words, weights)
     return words, weights
 
 
 @compiled_loop()
-def _fill(panel: _Panel, placing: Placing, words: Words, weights: Floats) -> None:
-    """Write the lookup places and the weights of all steps, then the inputs and the weights of the gathers."""
-    walk, steps = placing.walk, placing.taken.shape[1]
+def _fill(panel: _Panel, matching: Matching, words: Words, weights: Floats) -> None:
+    """Write the lookup fields and the weights of all steps, then the inputs and the weights of the gathers."""
+    sequence, steps = matching.sequence, matching.taken.shape[1]
     for row in range(PANEL_ROWS):
         for step in range(steps):
-            entry = placing.taken[row, step]
+            entry = matching.taken[row, step]
             # an unused lane looks at the first value of a block, which is never one behind the end of x
             register, lane = step & 1, 0
             if entry >= 0:
                 weights[step, row] = panel.weights[entry]
-                for arrangement in range(panel.places.shape[1]):
-                    place = panel.places[entry, arrangement]
+                for arrangement in range(panel.lookups.shape[1]):
+                    lookup = panel.lookups[entry, arrangement]
                     for position in (step, step + 1):
-                        if walk[position] == place // BLOCK:
-                            register, lane = position & 1, place % BLOCK
+                        if sequence[position] == lookup // BLOCK:
+                            register, lane = position & 1, lookup % BLOCK
             field = (register * BLOCK + lane) << (FIELD_BITS * (step % CHUNK_STEPS))
             words[step // CHUNK_STEPS, row] |= np.uint32(field)
         line = steps
         for entry in range(panel.starts[row], panel.starts[row + 1]):
-            if placing.step_of[entry] < 0:
+            if matching.step_of[entry] < 0:
                 words[line - steps + steps // CHUNK_STEPS, row] = panel.inputs[entry]
                 weights[line, row] = panel.weights[entry]
                 line += 1
@@ -223,14 +223,14 @@ def is_transposed(layer: Layer) -> bool:
 
 
 def visits_share(layer: Layer) -> float:
-    """Return the time of a layer's walks over that of walks over a random mask with the same counts."""
-    if layer.density < LEAST_WALKED:
+    """Return the time of a layer's sequences over that of sequences over a random mask with the same counts."""
+    if layer.density < LEAST_LOOKED_UP:
         return 1.0
     return layer.of_pattern(_visits_over_random, 1.0) ** visits_exponent(layer)
 
 
 def visits_exponent(layer: Layer) -> float:
-    """Return how the time of a layer's walks follows from their visits."""
+    """Return how the time of a layer's sequences follows from their visits."""
     return TRANSPOSED_EXPONENT if is_transposed(layer) else VISITS_EXPONENT
 
 
@@ -242,11 +242,11 @@ def panels_of(rows: CsrPattern) -> Ids:
 
 
 def visits_of(rows: CsrPattern) -> float:
-    """Return the visits of all panels' walks to blocks, those that few rows need in part.
+    """Return the visits of all panels' sequences to blocks, those that few rows need in part.
 
-    A walk goes to a block as often as the rows of a panel need it: where n rows of a panel have c or more connections
-    in a block, the c-th of them costs the panel 1 - exp(-n / 3) of half a visit, as what few rows need is gathered
-    beside the walk.
+    A sequence goes to a block as often as the rows of a panel need it: where n rows of a panel have c or more
+    connections in a block, the c-th of them costs the panel 1 - exp(-n / 3) of half a visit, as what few rows need is
+    gathered beside the sequence.
     """
     blocks = -(-rows.column_count // BLOCK)
     row = np.repeat(np.arange(rows.row_count), rows.lengths)

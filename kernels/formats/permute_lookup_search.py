@@ -1,10 +1,10 @@
-"""Finding the walk of a panel of rows: which blocks follow each other, and the step that takes each entry.
+"""Finding the sequence of a panel of rows: which blocks follow each other, and the step that takes each entry.
 
 Each row is placed by itself. A step can take one entry of a row, from any of the blocks that it holds; so to place as
 many entries as possible is a bipartite matching of entries with steps, and adding one step raises it by at most one. It
-is kept at its maximum for the walk so far by an augmenting path: the new step takes an entry that has a step, that step
-takes another entry of one of its blocks, and so on to an entry that is left over. A search that fails has seen only
-steps without such a path, now and for ever; they are dead and not searched again.
+is kept at its maximum for the sequence so far by an augmenting path: the new step takes an entry that has a step, that
+step takes another entry of one of its blocks, and so on to an entry that is left over. A search that fails has seen
+only steps without such a path, now and for ever; they are dead and not searched again.
 
 The next block is the one that most rows without an entry in the present block can use, where rows with many entries
 left count most, as the row with most of them decides how many gathers follow.
@@ -21,7 +21,7 @@ BLOCK: Final = 16
 """Values of x in a block: a vector of AVX-512."""
 PANEL_ROWS: Final = 32
 CHUNK_STEPS: Final = 6
-"""Steps that share a word of lookup places a row: walks are whole chunks long."""
+"""Steps that share a word of lookup fields a row: sequences are whole chunks long."""
 
 SUPPLY: Final = 0.02
 """The part that a block's entries left have in its value, in rows served at once."""
@@ -35,18 +35,18 @@ Counts = NDArray[np.int32]
 Ids = NDArray[np.int64]
 
 
-class Placing(NamedTuple):
-    """A panel while steps are added to its walk.
+class Matching(NamedTuple):
+    """A panel while steps are added to its sequence.
 
-    walk [steps + 1] are blocks. Entries are numbered row by row, those of row r from `starts[r]` on: blocks [entries,
-    arrangements] says where each can be looked up, and members lists the entries of row r in block b from
+    sequence [steps + 1] are blocks. Entries are numbered row by row, those of row r from `starts[r]` on: blocks
+    [entries, arrangements] says where each can be looked up, and members lists the entries of row r in block b from
     `firsts[r, b]` to `firsts[r, b + 1]`. remaining [blocks, 32] and left [32] count the entries without a step; taken
     [32, steps] is the entry of a step, step_of [entries] the step of an entry, or -1; dead [32, steps]. reached_from,
     reached_by and queue [steps] are room for a search: the step it came from, and the entry that this may give up;
     seen_in [steps + 1] says which search saw a step last, and at the end how many there were.
     """
 
-    walk: Ids
+    sequence: Ids
     starts: Ids
     blocks: Ids
     firsts: Ids
@@ -63,27 +63,27 @@ class Placing(NamedTuple):
     seen_in: Ids
 
 
-def placing_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) -> Placing:
-    """Return the cheapest walk of whole chunks over `block_count` blocks, and where its entries go.
+def matching_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) -> Matching:
+    """Return the cheapest sequence of whole chunks over `block_count` blocks, and where its entries go.
 
     A gather for every row of the panel costs as much as `gather_cost` steps.
     """
-    longest = _new_placing(starts, blocks, block_count, int(gather_cost * np.diff(starts).max()) + 1)
-    steps = _find_walk(longest, gather_cost)
-    placing = _new_placing(starts, blocks, block_count, steps)
-    placing.walk[:] = longest.walk[: steps + 1]
-    _follow_walk(placing)
-    return placing
+    longest = _new_matching(starts, blocks, block_count, int(gather_cost * np.diff(starts).max()) + 1)
+    steps = _find_sequence(longest, gather_cost)
+    matching = _new_matching(starts, blocks, block_count, steps)
+    matching.sequence[:] = longest.sequence[: steps + 1]
+    _follow_sequence(matching)
+    return matching
 
 
-def _new_placing(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Placing:
+def _new_matching(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Matching:
     entries, arrangements = blocks.shape
     keys = (np.repeat(np.arange(PANEL_ROWS), np.diff(starts))[:, None] * block_count + blocks).ravel()
     counts = np.bincount(keys, minlength=PANEL_ROWS * block_count)
     ends = np.append(0, np.cumsum(counts))
     rows = np.arange(PANEL_ROWS)[:, None] * block_count
-    return Placing(
-        walk=np.zeros(steps + 1, dtype=np.int64),
+    return Matching(
+        sequence=np.zeros(steps + 1, dtype=np.int64),
         starts=starts,
         blocks=blocks,
         firsts=ends[rows + np.arange(block_count + 1)].astype(np.int64),
@@ -102,51 +102,51 @@ def _new_placing(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Plac
 
 
 @compiled_loop()
-def _find_walk(placing: Placing, gather_cost: float) -> int:
-    """Choose blocks step by step; return the steps of the cheapest walk of whole chunks, counting its gathers.
+def _find_sequence(matching: Matching, gather_cost: float) -> int:
+    """Choose blocks step by step; return the steps of the cheapest sequence of whole chunks, counting its gathers.
 
-    A walk that alone costs more than a shorter one with its gathers need not be made longer.
+    A sequence that alone costs more than a shorter one with its gathers need not be made longer.
     """
-    placing.walk[0] = _next_block(placing, -1, 0)
-    cheapest, steps = gather_cost * _most_left(placing), 0
-    for step in range(placing.taken.shape[1]):
+    matching.sequence[0] = _next_block(matching, -1, 0)
+    cheapest, steps = gather_cost * _most_left(matching), 0
+    for step in range(matching.taken.shape[1]):
         if step >= cheapest:
             break
-        placing.walk[step + 1] = _next_block(placing, placing.walk[step], step)
-        _place(placing, step)
-        cost = step + 1 + gather_cost * _most_left(placing)
+        matching.sequence[step + 1] = _next_block(matching, matching.sequence[step], step)
+        _match(matching, step)
+        cost = step + 1 + gather_cost * _most_left(matching)
         if (step + 1) % CHUNK_STEPS == 0 and cost < cheapest:
             cheapest, steps = cost, step + 1
     return steps
 
 
 @compiled_loop()
-def _follow_walk(placing: Placing) -> None:
-    """Place the entries on the walk that is there already."""
-    for step in range(placing.taken.shape[1]):
-        _place(placing, step)
+def _follow_sequence(matching: Matching) -> None:
+    """Place the entries on the sequence that is there already."""
+    for step in range(matching.taken.shape[1]):
+        _match(matching, step)
 
 
 @compiled_loop()
-def _most_left(placing: Placing) -> int:
+def _most_left(matching: Matching) -> int:
     """Return the entries without a step of the row that has most of them."""
     most = 0
     for row in range(PANEL_ROWS):
-        most = max(most, placing.left[row])
+        most = max(most, matching.left[row])
     return most
 
 
 @compiled_loop(fastmath=True)
-def _next_block(placing: Placing, present: int, step: int) -> int:
+def _next_block(matching: Matching, present: int, step: int) -> int:
     """Return the block to go to from `present` (-1 at the start): the one of most value to the rows."""
-    blocks = len(placing.remaining)
-    most = max(_most_left(placing), 1)
-    urgency, idle = placing.urgency
+    blocks = len(matching.remaining)
+    most = max(_most_left(matching), 1)
+    urgency, idle = matching.urgency
     for row in range(PANEL_ROWS):
-        share = np.float32(placing.left[row]) / np.float32(most)
+        share = np.float32(matching.left[row]) / np.float32(most)
         # what a row weighs: a high power, as the row with most entries left decides
         urgency[row] = share * share * share * share * share * share
-        idle[row] = np.float32(0) if present >= 0 and placing.remaining[present, row] > 0 else urgency[row]
+        idle[row] = np.float32(0) if present >= 0 and matching.remaining[present, row] > 0 else urgency[row]
     # where no block is of value one that holds inputs: behind the last of them others may stand that do not
     best, best_value = 1 % blocks if present == 0 else 0, np.float32(0)
     for candidate in range(blocks):
@@ -155,7 +155,7 @@ def _next_block(placing: Placing, present: int, step: int) -> int:
         block = (step * MOST_CANDIDATES + candidate) % blocks
         value = np.float32(0)
         for row in range(PANEL_ROWS):
-            count = placing.remaining[block, row]
+            count = matching.remaining[block, row]
             value += np.float32(SUPPLY) * urgency[row] * np.float32(count)
             value += idle[row] if count > 0 else np.float32(0)
             value += np.float32(REPEAT) * urgency[row] if count > 1 else np.float32(0)
@@ -165,29 +165,29 @@ def _next_block(placing: Placing, present: int, step: int) -> int:
 
 
 @compiled_loop()
-def _place(placing: Placing, step: int) -> None:
+def _match(matching: Matching, step: int) -> None:
     """Give `step` an entry of every row that has one for it."""
     for row in range(PANEL_ROWS):
-        if placing.left[row] == 0:
+        if matching.left[row] == 0:
             continue
-        last = _search(placing, row, step)
+        last = _search(matching, row, step)
         if last < 0:
             continue
-        entry = _waiting_entry(placing, row, last)
-        for arrangement in range(placing.blocks.shape[1]):
-            placing.remaining[placing.blocks[entry, arrangement], row] -= 1
-        placing.left[row] -= 1
+        entry = _waiting_entry(matching, row, last)
+        for arrangement in range(matching.blocks.shape[1]):
+            matching.remaining[matching.blocks[entry, arrangement], row] -= 1
+        matching.left[row] -= 1
         while last != step:
-            given_up = placing.reached_by[last]
-            placing.taken[row, last], placing.step_of[entry] = entry, last
-            entry, last = given_up, placing.reached_from[last]
-        placing.taken[row, step], placing.step_of[entry] = entry, step
+            given_up = matching.reached_by[last]
+            matching.taken[row, last], matching.step_of[entry] = entry, last
+            entry, last = given_up, matching.reached_from[last]
+        matching.taken[row, step], matching.step_of[entry] = entry, step
 
 
 @compiled_loop()
-def _search(placing: Placing, row: int, step: int) -> int:
+def _search(matching: Matching, row: int, step: int) -> int:
     """Return the step at the end of a path from `step` that can take an entry that is left over, or -1."""
-    queue, seen_in, dead = placing.queue, placing.seen_in, placing.dead
+    queue, seen_in, dead = matching.queue, matching.seen_in, matching.dead
     seen_in[-1] += 1
     search, filled, tried = seen_in[-1], 1, 0
     queue[0] = step
@@ -195,16 +195,16 @@ def _search(placing: Placing, row: int, step: int) -> int:
     while tried < filled:
         present = queue[tried]
         tried += 1
-        for block in (placing.walk[present], placing.walk[present + 1]):
-            if placing.remaining[block, row] > 0:
+        for block in (matching.sequence[present], matching.sequence[present + 1]):
+            if matching.remaining[block, row] > 0:
                 return present
-        for block in (placing.walk[present], placing.walk[present + 1]):
-            for index in range(placing.firsts[row, block], placing.firsts[row, block + 1]):
-                entry = placing.members[index]
-                other = placing.step_of[entry]
+        for block in (matching.sequence[present], matching.sequence[present + 1]):
+            for index in range(matching.firsts[row, block], matching.firsts[row, block + 1]):
+                entry = matching.members[index]
+                other = matching.step_of[entry]
                 if seen_in[other] != search and not dead[row, other]:
                     seen_in[other] = search
-                    placing.reached_from[other], placing.reached_by[other] = present, entry
+                    matching.reached_from[other], matching.reached_by[other] = present, entry
                     queue[filled] = other
                     filled += 1
     for index in range(filled):
@@ -213,13 +213,13 @@ def _search(placing: Placing, row: int, step: int) -> int:
 
 
 @compiled_loop()
-def _waiting_entry(placing: Placing, row: int, step: int) -> int:
+def _waiting_entry(matching: Matching, row: int, step: int) -> int:
     """Return an entry without a step in the fuller one of the blocks of `step`."""
-    here, there = placing.walk[step], placing.walk[step + 1]
-    block = here if placing.remaining[here, row] >= placing.remaining[there, row] else there
-    for index in range(placing.firsts[row, block], placing.firsts[row, block + 1]):
-        if placing.step_of[placing.members[index]] < 0:
-            return placing.members[index]
+    here, there = matching.sequence[step], matching.sequence[step + 1]
+    block = here if matching.remaining[here, row] >= matching.remaining[there, row] else there
+    for index in range(matching.firsts[row, block], matching.firsts[row, block + 1]):
+        if matching.step_of[matching.members[index]] < 0:
+            return matching.members[index]
     return -1
 
 

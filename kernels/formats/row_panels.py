@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.pieces import OFFSET_UNIT, ranges
+from redpebble.kernels.row_segments import OFFSET_UNIT, ranges
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, Tile, Work
 from redpebble.sparse.csr import CscMatrix
@@ -50,14 +50,14 @@ def pack(weights: LayerWeights) -> PackedPanels:
     """Return the panels of a layer; a row that is in no panel is one by itself."""
     matrix = weights.sparse
     members = {section: [np.zeros((0, section.height), dtype=np.int64)] for section in SECTIONS}
-    alone = np.ones(matrix.shape[1], dtype=bool)
+    single = np.ones(matrix.shape[1], dtype=bool)
     for outputs in weights.panels:
-        alone[outputs] = False
+        single[outputs] = False
         for part in _cut(outputs, outputs.shape[1]):
             mixed = _are_mixed(matrix, part)
             for section in (one for one in SECTIONS if one.height == part.shape[1]):
                 members[section].append(part[mixed == section.mixed])
-    members[SECTIONS[-1]].append(np.flatnonzero(alone).reshape(-1, 1))
+    members[SECTIONS[-1]].append(np.flatnonzero(single).reshape(-1, 1))
     rows = {section: np.concatenate(found) for section, found in members.items()}
     parts = [_packed(matrix, some, section) for section, some in rows.items()]
     records, inputs, values = zip(*parts, strict=True)
@@ -88,8 +88,8 @@ def _are_mixed(matrix: CscMatrix, rows: Indices) -> NDArray[np.bool_]:
     lengths = np.diff(matrix.pointers)[rows]
     mixed = (lengths != lengths[:, :1]).any(axis=1)
     panel = np.repeat(np.flatnonzero(~mixed), lengths[~mixed, 0])
-    places = matrix.pointers[rows[panel]] + ranges(lengths[~mixed, 0])[:, None]
-    read = matrix.rows[places]
+    positions = matrix.pointers[rows[panel]] + ranges(lengths[~mixed, 0])[:, None]
+    read = matrix.rows[positions]
     mixed[panel[(read != read[:, :1]).any(axis=1)]] = True
     return mixed
 
@@ -101,22 +101,22 @@ def _packed(
     count, height = len(rows), section.height
     lengths: Indices = np.diff(matrix.pointers)[rows].ravel()
     owner = np.repeat(np.arange(count * height), lengths)
-    places = matrix.pointers[:-1][rows].ravel()[owner] + ranges(lengths)
-    read, panel = matrix.rows[places], owner // height
+    positions = matrix.pointers[:-1][rows].ravel()[owner] + ranges(lengths)
+    read, values, panel = matrix.rows[positions], matrix.values[positions], owner // height
     shared = _in_all(panel * matrix.shape[0] + read, height) if section.mixed else np.ones(len(read), dtype=bool)
     own = np.bincount(owner[~shared], minlength=count * height)
     common, besides = (lengths - own)[::height], own.reshape(count, height).sum(axis=1)
-    # an entry's place among the shared ones of its row, or among all others of its panel
-    turn = np.empty(len(read), dtype=np.int64)
-    turn[shared], turn[~shared] = ranges(lengths - own), ranges(besides)
+    # an entry's rank among the shared ones of its row, or among all others of its panel
+    rank = np.empty(len(read), dtype=np.int64)
+    rank[shared], rank[~shared] = ranges(lengths - own), ranges(besides)
     inputs = np.empty(int((common + besides).sum()), dtype=np.uint32)
     weights = np.empty(len(read), dtype=np.float32)
     input_at, weight_at = (np.cumsum(sizes) - sizes for sizes in (common + besides, common * height + besides))
     first = shared & (owner % height == 0)
-    inputs[input_at[panel[first]] + turn[first]] = read[first] * OFFSET_UNIT
-    inputs[(input_at + common)[panel[~shared]] + turn[~shared]] = read[~shared] * OFFSET_UNIT
-    weights[weight_at[panel[shared]] + turn[shared] * height + owner[shared] % height] = matrix.values[places[shared]]
-    weights[(weight_at + common * height)[panel[~shared]] + turn[~shared]] = matrix.values[places[~shared]]
+    inputs[input_at[panel[first]] + rank[first]] = read[first] * OFFSET_UNIT
+    inputs[(input_at + common)[panel[~shared]] + rank[~shared]] = read[~shared] * OFFSET_UNIT
+    weights[weight_at[panel[shared]] + rank[shared] * height + owner[shared] % height] = values[shared]
+    weights[(weight_at + common * height)[panel[~shared]] + rank[~shared]] = values[~shared]
     records = np.column_stack([common, rows * OFFSET_UNIT, *([own.reshape(count, height)] if section.mixed else [])])
     return records.astype(np.uint32).ravel(), inputs, weights
 

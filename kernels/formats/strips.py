@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.pieces import (
+from redpebble.kernels.row_segments import (
     FIRST,
     LAST,
     OFFSET_UNIT,
@@ -79,9 +79,9 @@ class _Reads(NamedTuple):
         order = np.argsort(keys.astype(np.uint16) if keys.max(initial=0) < 1 << 16 else keys, kind="stable")
         return self.chosen(order)
 
-    def chosen(self, places: Indices) -> "_Reads":
-        """Return those at `places`."""
-        return _Reads(self.strip[places], self.readers[places], self.source[places], self.halvings[places])
+    def chosen(self, positions: Indices) -> "_Reads":
+        """Return those at `positions`."""
+        return _Reads(self.strip[positions], self.readers[positions], self.source[positions], self.halvings[positions])
 
     def sets(self, strips: int) -> Indices:
         """Return how many there are of each set, [strips, SETS]."""
@@ -109,10 +109,8 @@ def pack(weights: LayerWeights) -> PackedBlocks:
     inputs, outputs = dense.shape
     blocks = max(1, -(-inputs // BLOCK_INPUTS))
     borders = np.arange(blocks + 1) * inputs // blocks
-    together = _together(outputs, weights.panels)
-    packed = [
-        _packed_block(np.ascontiguousarray(dense[borders[i] : borders[i + 1]].T), together) for i in range(blocks)
-    ]
+    panels = _panels(outputs, weights.panels)
+    packed = [_packed_block(np.ascontiguousarray(dense[borders[i] : borders[i + 1]].T), panels) for i in range(blocks)]
     counts = np.concatenate([block.counts for block in packed])
     number = np.repeat(np.arange(blocks), [len(block.counts) for block in packed])
     # the kernel fetches weights and offsets by itself; rows of y arrive while it does, without being fetched
@@ -137,7 +135,7 @@ def work(layer: Layer, tile: Tile) -> Work:
     return Work(units, 6 * weights + 40 * strips, passes)
 
 
-def _together(outputs: int, panels: Sequence[Indices]) -> Indices:
+def _panels(outputs: int, panels: Sequence[Indices]) -> Indices:
     """Return the panel of each output, [outputs]; those that are in none are in one."""
     labels, first = np.full(outputs, np.iinfo(np.int64).max), 0
     for members in panels:
@@ -147,11 +145,11 @@ def _together(outputs: int, panels: Sequence[Indices]) -> Indices:
     return labels
 
 
-def _packed_block(dense: Floats, together: Indices) -> _Block:
-    """Return the strips of a block of weights [outputs, inputs], of outputs that are `together` where possible."""
+def _packed_block(dense: Floats, panels: Indices) -> _Block:
+    """Return the strips of a block of weights [outputs, inputs], outputs of one of `panels` together where possible."""
     mask = dense != 0
     connections = mask.sum(axis=1)
-    rows = _strips(connections, together)
+    rows = _strips(connections, panels)
     reads = _in_parts(_shared(mask, rows), connections[rows])
     steps = _steps(reads.sets(len(rows)), connections[rows].max(axis=1, initial=0))
     for size in range(STRIP_ROWS, 1, -1):
@@ -159,19 +157,19 @@ def _packed_block(dense: Floats, together: Indices) -> _Block:
     return _laid_out(reads.ordered(), dense, rows, steps)
 
 
-def _strips(connections: Indices, together: Indices) -> Indices:
-    """Return the rows of strips [strips, 4], by what they are `together` with and their connections.
+def _strips(connections: Indices, panels: Indices) -> Indices:
+    """Return the rows of strips [strips, 4], by their panels and their connections.
 
     Where rows lack, a strip's first one comes again.
 
     It computes and writes the same sums twice, as in `groups_of`. Rows without connections are among themselves.
     """
-    order = np.lexsort((connections, together, connections > 0))
+    order = np.lexsort((connections, panels, connections > 0))
     empty = int(np.count_nonzero(connections == 0))
     filled: list[Indices] = []
     for part in (order[:empty], order[empty:]):
-        alone = len(part) % STRIP_ROWS
-        filled += [part, np.repeat(part[len(part) - alone :][:1], -alone % STRIP_ROWS)]
+        left_over = len(part) % STRIP_ROWS
+        filled += [part, np.repeat(part[len(part) - left_over :][:1], -left_over % STRIP_ROWS)]
     return np.concatenate(filled).reshape(-1, STRIP_ROWS)
 
 
@@ -214,15 +212,15 @@ def _steps(sets: Indices, wanted: Indices) -> Indices:
         steps[:, kind] = np.minimum(possible, usual)
         left -= steps[:, kind]
         beyond = sets[:, sharing[0]] - steps[:, kind]
-        ways = _ways(sharing[0])
-        for number, way in enumerate(ways):
-            sets[:, way] += ((beyond + len(ways) - 1 - number) // len(ways))[:, None]
+        cuts = _cuts(sharing[0])
+        for number, cut in enumerate(cuts):
+            sets[:, cut] += ((beyond + len(cuts) - 1 - number) // len(cuts))[:, None]
     steps[:, -1] = left
     return steps
 
 
-def _ways(readers: int) -> list[tuple[int, int]]:
-    """Return the ways to cut a set of rows in two: a pair and what is left, or two single rows."""
+def _cuts(readers: int) -> list[tuple[int, int]]:
+    """Return the cuts of a set of rows in two: a pair and what is left, or two single rows."""
     ones = [1 << row for row in range(STRIP_ROWS) if readers >> row & 1]
     firsts = ones[:1] if len(ones) == 2 else [one | other for one in ones for other in ones if one < other]
     return [(first, readers - first) for first in firsts]
@@ -235,11 +233,11 @@ def _cut(reads: _Reads, size: int, steps: Indices) -> _Reads:
     for kind, sharing in enumerate(SHARINGS[:-1]):
         for one in [one for one in sharing if SIZES[one] == size]:
             beyond = rank - steps[reads.strip, kind]
-            places = np.flatnonzero((reads.readers == one) & (beyond >= 0))
-            ways = np.array(_ways(one), dtype=np.int64)
-            first, second = ways[beyond[places] % len(ways)].T
-            parts[0].readers[places] = first
-            parts.append(reads.chosen(places)._replace(readers=second))
+            positions = np.flatnonzero((reads.readers == one) & (beyond >= 0))
+            cuts = np.array(_cuts(one), dtype=np.int64)
+            first, second = cuts[beyond[positions] % len(cuts)].T
+            parts[0].readers[positions] = first
+            parts.append(reads.chosen(positions)._replace(readers=second))
     return _joined(parts)
 
 
@@ -261,7 +259,7 @@ def _laid_out(reads: _Reads, dense: Floats, rows: Indices, steps: Indices) -> _B
     offsets = np.zeros(len(weights), dtype=np.int64)
     offsets[starts[:, None] + np.arange(len(SHARINGS))] = steps
 
-    kind, slot, number = _places(reads, steps)
+    kind, slot, number = _positions(reads, steps)
     first = (np.cumsum(steps * slots, axis=1) - steps * slots)[reads.strip, kind]
     offsets[starts[reads.strip] + HEADER + first + number * slots[kind] + slot] = reads.source * OFFSET_UNIT
     step = (np.cumsum(steps, axis=1) - steps)[reads.strip, kind] + number
@@ -273,19 +271,19 @@ def _laid_out(reads: _Reads, dense: Floats, rows: Indices, steps: Indices) -> _B
     return _Block(rows, counts, weights, offsets)
 
 
-def _places(reads: _Reads, steps: Indices) -> tuple[Indices, Indices, Indices]:
+def _positions(reads: _Reads, steps: Indices) -> tuple[Indices, Indices, Indices]:
     """Return the kind of step of each read, which of its sets it is, and the number of the step among its kind."""
     number = ranges(reads.sets(len(steps)).ravel())
     kind = np.full(len(number), len(SHARINGS) - 1)
     slot = np.zeros(len(number), dtype=np.int64)
-    for place, one in enumerate(SHARINGS[-1]):
-        slot[reads.readers == one] = place
+    for position, one in enumerate(SHARINGS[-1]):
+        slot[reads.readers == one] = position
     for candidate, sharing in enumerate(SHARINGS[:-1]):
-        for place, one in enumerate(sharing):
+        for position, one in enumerate(sharing):
             members = np.flatnonzero(reads.readers == one)
             have = steps[reads.strip[members], candidate]
             inside = members[number[members] < have]
-            kind[inside], slot[inside] = candidate, place
+            kind[inside], slot[inside] = candidate, position
             # single rows that find no step here go on to those of the last kind
             number[members] -= np.where(number[members] < have, 0, have)
     return kind, slot, number

@@ -1,7 +1,8 @@
 """The loop that kernels over blocks of inputs share: groups of output rows, each with a number of connections.
 
 For each block of inputs and each group of rows: read the rows' sums (the bias in the first block), multiply and add as
-the kernel at hand does, apply the activation in the last block, write the sums. `kernels/pieces.py` has the arrays.
+the kernel at hand does, apply the activation in the last block, write the sums. `kernels/row_segments.py` has the
+arrays.
 
 Registers, for a group of R rows and V vectors of batch columns, one lane a column:
 
@@ -17,7 +18,7 @@ from typing import Final
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.pieces import FETCH_OUTPUTS, FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD
+from redpebble.kernels.row_segments import FETCH_OUTPUTS, FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD
 from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
 from redpebble.lowering.llvm.builder import (

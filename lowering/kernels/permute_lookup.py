@@ -1,10 +1,10 @@
 """Sparse kernel family for one row of activations: weights meet values that are looked up in two registers.
 
-Cut x into blocks of 16. A panel of 32 output rows shares a walk v0, v1, ... over the blocks. Step t holds the blocks
-v_t and v_t+1 in two registers (one of them from the step before), looks up one of these 32 values for every row, and
-multiplies it by the row's weight. So an entry may go into any step that touches its block, and no sum leaves its
+Cut x into blocks of 16. A panel of 32 output rows shares a sequence v0, v1, ... over the blocks. Step t holds the
+blocks v_t and v_t+1 in two registers (one of them from the step before), looks up one of these 32 values for every row,
+and multiplies it by the row's weight. So an entry may go into any step that touches its block, and no sum leaves its
 register before its row is complete. What fits no step is gathered, into the same sums. Where it pays, x is first copied
-to a place behind which it stands once more, transposed; the format says what that is, and makes the walks.
+to a place behind which it stands once more, transposed; the format says what that is, and makes the sequences.
 
 Registers (AVX-512), for the 32 rows of a panel:
 
@@ -38,7 +38,7 @@ State = list[ir.Value]
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
-    """Return `void (x, y, sizes, walks, words, weights, inputs, outputs)` for one row of activations.
+    """Return `void (x, y, sizes, sequences, words, weights, inputs, outputs)` for one row of activations.
 
     Raises:
         ValueError: the form is for more than one.
@@ -54,8 +54,8 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
         def panel(index: ir.Value, addresses: Sequence[ir.Value]) -> Sequence[ir.Value]:
             pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
             counts = [builder.zext(builder.load(float_at(builder, sizes, entry), typ=I32), I64) for entry in pair]
-            walk, words, weights = addresses
-            return _Panel(code, builder, x, y, walk, words).emit(counts, form, weights)
+            sequence, words, weights = addresses
+            return _Panel(code, builder, x, y, sequence, words).emit(counts, form, weights)
 
         reduce_loop(builder, panels, starts, panel)
 
@@ -117,7 +117,7 @@ def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[
 
 
 class _Blocks(NamedTuple):
-    """Two neighbours of the walk, by whether their positions on it are even or odd."""
+    """Two neighbours of the sequence, by whether their positions on it are even or odd."""
 
     even: ir.Value
     odd: ir.Value
@@ -125,19 +125,19 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class _Panel:
-    """One panel: x and y, its walk and its words."""
+    """One panel: x and y, its sequence and its words."""
 
     code: Code
     builder: ir.IRBuilder
     x: ir.Value
     y: ir.Value
-    walk: ir.Value
+    sequence: ir.Value
     words: ir.Value
 
     def emit(self, counts: Sequence[ir.Value], form: LinearForm, weights: ir.Value) -> State:
-        """Emit the panel with its [chunks, gathers]; returns where the next one's walk, words and weights begin."""
+        """Emit the panel with its [chunks, gathers]; returns where the next one's sequence, words and weights begin."""
         builder, lanes, words = self.builder, self.lanes, self.words
-        # all rows at once where there are registers for their sums, else the walk is repeated for each vector of rows
+        # all rows at once where there are registers for their sums, else the sequence once for each vector of rows
         at_once = PANEL_ROWS // lanes.width if self.in_registers else 1
         after: State = []
         for first in range(0, PANEL_ROWS, at_once * lanes.width):
@@ -151,7 +151,7 @@ class _Panel:
             after = state[at_once:]
         steps = builder.add(builder.mul(counts[0], i64(CHUNK_STEPS)), i64(1))
         lines = builder.mul(builder.add(counts[0], counts[1]), i64(PANEL_ROWS))
-        return [float_at(builder, self.walk, steps), self._line(lines), *after]
+        return [float_at(builder, self.sequence, steps), self._line(lines), *after]
 
     @property
     def lanes(self) -> Lanes:
@@ -164,7 +164,7 @@ class _Panel:
         return self.code.target.has_avx512
 
     def _emit_chunks(self, count: ir.Value, rows: Sequence[int], state: State) -> State:
-        """Emit all steps of the walk for vectors of rows; the state is their sums, and the weights."""
+        """Emit all steps of the sequence for vectors of rows; the state is their sums, and the weights."""
         lanes, groups = self.lanes, len(rows)
         # odd steps have sums of their own, as two chains of multiply-adds hide each other's latency
         sums = [*state[:groups], *[lanes.splat(0.0)] * groups]
@@ -190,7 +190,7 @@ class _Panel:
         return [*totals, results[-1]]
 
     def _emit_gathers(self, counts: Sequence[ir.Value], rows: Sequence[int], state: State) -> State:
-        """Emit what the walk left over."""
+        """Emit what the sequence left over."""
         lanes, groups = self.lanes, len(rows)
         first = self._line(self.builder.mul(counts[0], i64(PANEL_ROWS)))
 
@@ -228,7 +228,7 @@ class _Panel:
         return (_Blocks(present, there) if step % 2 == 0 else _Blocks(there, present)), there
 
     def _offset(self, position: ir.Value) -> ir.Value:
-        return self.builder.load(float_at(self.builder, self.walk, position), typ=I32)
+        return self.builder.load(float_at(self.builder, self.sequence, position), typ=I32)
 
     def _block(self, position: ir.Value) -> ir.Value:
         address = byte_at(self.builder, self.x, self.builder.zext(self._offset(position), I64))

@@ -21,7 +21,7 @@ from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.formats.row_panels import READ_AHEAD, SECTIONS, Section
-from redpebble.kernels.pieces import OFFSET_UNIT
+from redpebble.kernels.row_segments import OFFSET_UNIT
 from redpebble.lowering.kernels.block_loop import load_index
 from redpebble.lowering.kernels.kernel_form import (
     LinearForm,

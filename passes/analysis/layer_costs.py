@@ -43,8 +43,8 @@ class Measurement(NamedTuple):
             ValueError: the text is something else.
         """
         try:
-            place, kernel, time = text.split()
-            layer, width = place.split("@")
+            key, kernel, time = text.split()
+            layer, width = key.split("@")
             family, _, blocks = kernel.partition(":")
             return Measurement(layer, int(width), family, float(time), int(blocks or 0))
         except ValueError:
@@ -122,7 +122,7 @@ def layer_key(constant: SSAValue, layer: Layer) -> str:
     return digest.hexdigest()[:16]
 
 
-def times_by_place(measured: Iterable[Measurement]) -> dict[tuple[str, int], dict[tuple[str, int], float]]:
+def times_by_layer(measured: Iterable[Measurement]) -> dict[tuple[str, int], dict[tuple[str, int], float]]:
     """Return the microseconds by layer and width, of families and their numbers of blocks."""
     times: dict[tuple[str, int], dict[tuple[str, int], float]] = {}
     for one in measured:

@@ -38,7 +38,7 @@ from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
-from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_place
+from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_layer
 from redpebble.passes.analysis.weights import Weight, density, weight_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -106,7 +106,7 @@ class ChooseKernels(ModulePass):
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of([linear.weight for linear in linears]), self.machine
             given = given_blocks(self.blocks)
-            measured = times_by_place(take_measurements(op))
+            measured = times_by_layer(take_measurements(op))
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}
                 if measured:
@@ -161,12 +161,12 @@ def _fastest(times: LayerTimes) -> dict[int, str]:
 
 def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:
     """Return the families at widths between and beyond those of all kernels, where they save time on so many rows."""
-    alone = {width: times.measured.get(width, times.predicted[width])[chosen[width]] for width in WIDTHS}
+    time_of_width = {width: times.measured.get(width, times.predicted[width])[chosen[width]] for width in WIDTHS}
     further: dict[int, str] = {}
     for width in set(times.predicted) - set(WIDTHS):
         family = min(times.predicted[width], key=times.predicted[width].__getitem__)
         worth = 1.0 if family in chosen.values() else WORTH_PACKING
-        if times.predicted[width][family] < worth * time_of_rows(alone, width):
+        if times.predicted[width][family] < worth * time_of_rows(time_of_width, width):
             further[width] = family
     return further
 

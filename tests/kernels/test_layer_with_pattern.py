@@ -11,7 +11,7 @@ from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.formats.permute_lookup import visits_share
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, piece_us, predicted_us
+from redpebble.kernels.prediction import candidates, predicted_us, segment_us
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, Tile
 from tests.support.hidden_structure import Mask, band, rows_of, shuffled
@@ -30,9 +30,9 @@ def test_pieces_are_counted_exactly(seed: int, blocks: int, most: int) -> None:
     mask = rng.random((23, 9)) < rng.random()
     borders = np.arange(blocks + 1) * 23 // blocks
     counts = [mask[start:end].sum(axis=0) for start, end in itertools.pairwise(borders)]
-    # a row without connections is a piece, too
+    # a row without connections is a segment, too
     expected = sum(int((-(-count // most)).sum()) for count in counts) + int((~mask.any(axis=0)).sum())
-    assert ordered(mask).pieces(blocks, most) == expected
+    assert ordered(mask).segments(blocks, most) == expected
 
 
 @pytest.mark.parametrize("density", [0.01, 0.05, 0.2, 0.6])
@@ -65,10 +65,10 @@ def test_values_that_leave_the_cache_take_time() -> None:
     assert predicted_us("dense_outputs", layer, 64, large) == predicted_us("dense_outputs", plain, 64, large)
     for family in ("sparse_rows", "count_blocks"):
         assert 0 < FAMILIES[family].far_features(layer, (1 << 16) / (4 * 64)) < layer.connections / 4
-    assert piece_us("count_blocks", layer, 64, MACHINE) > 0
+    assert segment_us("count_blocks", layer, 64, MACHINE) > 0
 
 
 def test_a_full_and_an_empty_layer_have_walks() -> None:
     assert 0.5 < visits_share(ordered(np.ones((40, 33), dtype=bool))) <= 1
     assert visits_share(ordered(np.zeros((40, 33), dtype=bool))) == 1
-    assert ordered(np.zeros((0, 3), dtype=bool)).pieces(1, 32) == 3
+    assert ordered(np.zeros((0, 3), dtype=bool)).segments(1, 32) == 3

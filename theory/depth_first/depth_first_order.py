@@ -49,9 +49,9 @@ class DepthFirstOrder(NamedTuple):
     slots: Indices
     """[neurons]: the slot of each neuron's value, -1 where it is never alive."""
     slot_count: int
-    inputs_together: bool = False
+    inputs_grouped: bool = False
     """Whether slots are free for inputs that arrive with the first of their `NEIGHBOURS`."""
-    outputs_together: bool = False
+    outputs_grouped: bool = False
     """Whether slots are kept for outputs that leave with the last of theirs."""
 
 

@@ -137,8 +137,8 @@ class ScheduleCosts:
     def _transposed(self, group: Group, found: DepthFirstOrder) -> TransposedEnds:
         first, last = self.layers[group.first], self.layers[group.end - 1]
         return TransposedEnds(
-            found.inputs_together and group.first == 0 and first.column_count % NEIGHBOURS == 0,
-            found.outputs_together and group.end == len(self.layers) and last.row_count % NEIGHBOURS == 0,
+            found.inputs_grouped and group.first == 0 and first.column_count % NEIGHBOURS == 0,
+            found.outputs_grouped and group.end == len(self.layers) and last.row_count % NEIGHBOURS == 0,
         )
 
     def one_by_one(self, first: int, end: int) -> Mapping[int, TileTraffic]:

@@ -13,7 +13,7 @@ from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.formats import permute_lookup
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, piece_us, predicted_us
+from redpebble.kernels.prediction import candidates, predicted_us, segment_us
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.sparse.csr import CsrPattern
@@ -95,12 +95,12 @@ class OrderCosts:
                 inputs = permute_lookup.BLOCK
                 views.append(View(own, start % inputs, inputs, panels, 1, max(1, round(price))))
             elif rule is not None:
-                piece, blocks = rule.most_in_piece, layer.blocks(rule)
+                segment, blocks = rule.most_in_segment, layer.blocks(rule)
                 block = -(-layer.inputs // blocks)
-                pieces = layer.pieces(blocks, piece)
-                price = tiles * piece_us(family, layer, width, self.machine) / pieces / totals[batch] * SCALE
+                segments = layer.segments(blocks, segment)
+                price = tiles * segment_us(family, layer, width, self.machine) / segments / totals[batch] * SCALE
                 if blocks > 1:
-                    views.append(View(own, start % block, block, none, piece, max(1, round(price))))
+                    views.append(View(own, start % block, block, none, segment, max(1, round(price))))
         return views
 
 

@@ -1,8 +1,9 @@
 """Cost of the positions of a group's neurons for the kernels that read them: a swap changes it in few cells.
 
 Kernels cut their inputs into blocks, and what a row has in a block is a cell. A kernel over large blocks handles the
-pieces of rows: a cell of c connections is ceil(c / most) of them. `permute_lookup` visits a block as often as the rows
-of a panel need it (see `visits_of`). Rows that have about equally many connections in each block leave few lanes idle.
+segments of rows: a cell of c connections is ceil(c / most) of them. `permute_lookup` visits a block as often as the
+rows of a panel need it (see `visits_of`). Rows that have about equally many connections in each block leave few lanes
+idle.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class View(NamedTuple):
     """Reads of a group by one weight's kernel: what each row reads as numbers of neurons of the group, 0 first.
 
     The group starts at index `start` of the weight's inputs, which are cut into blocks of `block`. `panels` [rows] is
-    the panel of each row that shares visits, and empty for a kernel over pieces of up to `most` connections; `price` is
-    that of a piece, or of half a visit.
+    the panel of each row that shares visits, and empty for a kernel over segments of up to `most` connections; `price`
+    is that of a segment, or of half a visit.
     """
 
     rows: CsrPattern

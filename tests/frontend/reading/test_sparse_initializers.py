@@ -24,13 +24,13 @@ WIDE = 1 << 20
 
 
 def entries(width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    places = np.sort(np.random.default_rng(0).choice(width * width // 8, 24, replace=False) * 8 + 5)
-    return places.astype(np.int64), normal(24)
+    positions = np.sort(np.random.default_rng(0).choice(width * width // 8, 24, replace=False) * 8 + 5)
+    return positions.astype(np.int64), normal(24)
 
 
 def sparse_initializer(name: str, width: int) -> onnx.SparseTensorProto:
-    places, values = entries(width)
-    tensors = numpy_helper.from_array(values, name), numpy_helper.from_array(places, f"{name}_indices")
+    positions, values = entries(width)
+    tensors = numpy_helper.from_array(values, name), numpy_helper.from_array(positions, f"{name}_indices")
     return helper.make_sparse_tensor(*tensors, [width, width])
 
 
@@ -83,8 +83,8 @@ def test_a_sparse_matrix_is_any_other_constant_where_it_is_no_weight(nodes: str)
 def test_stored_zeros_are_no_connections_and_entries_come_in_any_order() -> None:
     proto = model("(float[n,4] x) => (float[n,3] y)", "y = MatMul(x, w)")
     values = np.array([1.0, 0.0, 2.0, np.nan, -0.0], np.float32)
-    places = np.array([7, 2, 0, 11, 5])
-    tensors = numpy_helper.from_array(values, "w"), numpy_helper.from_array(places, "w_indices")
+    positions = np.array([7, 2, 0, 11, 5])
+    tensors = numpy_helper.from_array(values, "w"), numpy_helper.from_array(positions, "w_indices")
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(*tensors, [4, 3]))
     weight = sparse_constant(imported(proto)).weight
     assert [*zip(weight.rows.tolist(), weight.columns.tolist(), strict=True)] == [(0, 0), (2, 1), (3, 2)]
@@ -92,7 +92,7 @@ def test_stored_zeros_are_no_connections_and_entries_come_in_any_order() -> None
 
 def compact_model(width: int, *, transposed: bool) -> onnx.ModelProto:
     """The form that our export gives a sparse weight."""
-    places, values = entries(width)
+    positions, values = entries(width)
     return model(
         f"(float[n,{width}] x) => (float[n,{width}] y)",
         "zeros = ConstantOfShape(size) wide = Cast<to = 7>(gaps) places = CumSum(wide, axis) "
@@ -100,7 +100,7 @@ def compact_model(width: int, *, transposed: bool) -> onnx.ModelProto:
         f"y = Gemm<transB = {int(transposed)}>(x, w)",
         weights={
             "size": np.array([width * width]),
-            "gaps": np.diff(places, prepend=0).astype(np.uint64),
+            "gaps": np.diff(positions, prepend=0).astype(np.uint64),
             "values": values,
             "axis": np.array(0),
             "shape": np.array([width, width]),
@@ -113,8 +113,8 @@ def test_values_and_gaps_become_a_sparse_constant(transposed: bool) -> None:
     assert_agrees(compact_model(16, transposed=transposed))
     weight = sparse_constant(imported(compact_model(WIDE, transposed=transposed))).weight
     assert weight.shape == (WIDE, WIDE)
-    places = weight.columns * WIDE + weight.rows if transposed else weight.rows * WIDE + weight.columns
-    np.testing.assert_array_equal(np.sort(places), entries(WIDE)[0])
+    positions = weight.columns * WIDE + weight.rows if transposed else weight.rows * WIDE + weight.columns
+    np.testing.assert_array_equal(np.sort(positions), entries(WIDE)[0])
 
 
 def test_no_pass_makes_a_sparse_weight_dense() -> None:

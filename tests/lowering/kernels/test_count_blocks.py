@@ -17,7 +17,7 @@ from redpebble.kernels.formats import count_blocks, narrow_blocks
 from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS
 from redpebble.kernels.formats.narrow_blocks import STEPS
 from redpebble.kernels.input_blocks import MOST_INPUTS
-from redpebble.kernels.pieces import FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD, PackedBlocks
+from redpebble.kernels.row_segments import FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD, PackedBlocks
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import host_target

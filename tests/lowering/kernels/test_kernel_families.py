@@ -66,7 +66,7 @@ def test_infinities_pass_a_connection_and_nothing_else(family: str, target: CpuT
 
 def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
     """The rows of y around those of a layer, which were 7 before its kernel ran for 8 columns."""
-    code = Code(target, ir.Module("piece"))
+    code = Code(target, ir.Module("segment"))
     outputs: int = weight.shape[1]
     kernel = code_of(FAMILIES[family]).emit(code, LinearForm(8, None))
     arguments = len(kernel.args) - 2

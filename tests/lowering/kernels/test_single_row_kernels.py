@@ -15,7 +15,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights
-from redpebble.kernels.formats.permute_lookup import GATHER_COST, MOST_TRANSPOSED, pack_walks
+from redpebble.kernels.formats.permute_lookup import GATHER_COST, MOST_TRANSPOSED, pack_lookups
 from redpebble.kernels.formats.permute_lookup_search import CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
@@ -178,8 +178,8 @@ def test_what_lies_behind_the_inputs_is_not_read_and_behind_the_outputs_not_writ
 @each_family
 def test_more_inputs_than_16_bits_can_count_are_told_apart(family: str) -> None:
     weight = np.zeros((140_000, 3), dtype=np.float32)
-    places = np.random.default_rng(9).integers(0, len(weight), 300)
-    weight[places, np.arange(300) % 3] = 1.0
+    lookups = np.random.default_rng(9).integers(0, len(weight), 300)
+    weight[lookups, np.arange(300) % 3] = 1.0
     x = np.random.default_rng(10).standard_normal((1, len(weight))).astype(np.float32)
     assert_product(run_kernel(family, weight, x[0], host_target())[None, :3], x, weight)
 
@@ -195,8 +195,8 @@ def test_a_wider_tile_is_refused(family: str) -> None:
 def test_a_packed_matrix_holds_every_entry_once(kind: str) -> None:
     matrix = CscMatrix.from_dense(weight_of(kind, (300, 70), seed=11))
     matrix = matrix._replace(values=np.arange(1, len(matrix.values) + 1, dtype=np.float32))
-    walks = pack_walks(matrix, np.zeros(70, dtype=np.float32))
-    assert np.array_equal(np.sort(walks.weights[walks.weights != 0]), matrix.values)
+    sequences = pack_lookups(matrix, np.zeros(70, dtype=np.float32))
+    assert np.array_equal(np.sort(sequences.weights[sequences.weights != 0]), matrix.values)
 
 
 @settings(max_examples=15, deadline=None)
@@ -209,7 +209,7 @@ def test_a_packed_matrix_holds_every_entry_once(kind: str) -> None:
 def test_a_walk_is_never_dearer_than_gathers_alone(inputs: int, outputs: int, density: float, seed: int) -> None:
     weight = np.random.default_rng(seed).random((inputs, outputs)) < density
     matrix = CscMatrix.from_dense(weight.astype(np.float32))
-    sizes = pack_walks(matrix, np.zeros(outputs, dtype=np.float32)).sizes[1:].astype(np.int64)
+    sizes = pack_lookups(matrix, np.zeros(outputs, dtype=np.float32)).sizes[1:].astype(np.int64)
     most = np.sort(weight.sum(axis=0))[::-1][::PANEL_ROWS]
     assert np.all(CHUNK_STEPS * sizes[:, 0] + GATHER_COST * sizes[:, 1] <= GATHER_COST * most)
 
@@ -217,8 +217,8 @@ def test_a_walk_is_never_dearer_than_gathers_alone(inputs: int, outputs: int, de
 def test_nearly_all_lanes_of_a_walk_are_used_at_30_percent_density() -> None:
     weight = np.random.default_rng(12).random((768, 256)) < 0.3
     matrix = CscMatrix.from_dense(weight.astype(np.float32))
-    walks = pack_walks(matrix, np.zeros(256, dtype=np.float32))
-    assert len(matrix.values) > 0.95 * walks.weights.size
+    sequences = pack_lookups(matrix, np.zeros(256, dtype=np.float32))
+    assert len(matrix.values) > 0.95 * sequences.weights.size
 
 
 @each_target
@@ -242,8 +242,8 @@ def test_transposed_inputs_save_a_tenth_of_a_walk_and_are_left_alone_where_they_
         ((MOST_TRANSPOSED + 1, 512), 0.1),
     ):
         other = CscMatrix.from_dense((rng.random(shape) < density).astype(np.float32))
-        assert pack_walks(other, bias).sizes[0, 0] == 0
-    sizes = pack_walks(weight, bias).sizes.astype(np.int64)[1:]
+        assert pack_lookups(other, bias).sizes[0, 0] == 0
+    sizes = pack_lookups(weight, bias).sizes.astype(np.int64)[1:]
     # without them, in steps: 1.19 for an entry of the fullest rows, and a gather for every 23
     fullest = np.sort(np.diff(weight.pointers))[::-1][::PANEL_ROWS].sum()
     assert CHUNK_STEPS * sizes[:, 0].sum() + GATHER_COST * sizes[:, 1].sum() < 0.9 * (1.19 + GATHER_COST / 23) * fullest

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats.strips import BLOCK_INPUTS, HEADER, SHARINGS, STRIP_ROWS, pack
-from redpebble.kernels.pieces import OFFSET_UNIT, PackedBlocks
+from redpebble.kernels.row_segments import OFFSET_UNIT, PackedBlocks
 from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
 from tests.support.lowering_modules import Floats
 

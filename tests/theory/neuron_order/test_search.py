@@ -20,8 +20,8 @@ NONE = np.zeros(0, dtype=np.int64)
 
 
 def views_of(rng: np.random.Generator, size: int) -> list[View]:
-    walk, pieces = (rows_of(rng.random((size, count)) < 0.3) for count in (40, 7))
-    return [View(walk, 3, 4, panels_of(walk), 1, 1000), View(pieces, 0, 9, NONE, 2, 70)]
+    walk, segments = (rows_of(rng.random((size, count)) < 0.3) for count in (40, 7))
+    return [View(walk, 3, 4, panels_of(walk), 1, 1000), View(segments, 0, 9, NONE, 2, 70)]
 
 
 @settings(max_examples=30, deadline=None)

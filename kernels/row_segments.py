@@ -1,6 +1,6 @@
-"""Cutting a sparse matrix for kernels over blocks of inputs: what an output row has in a block is a piece.
+"""Cutting a sparse matrix for kernels over blocks of inputs: what an output row has in a block is a segment.
 
-Groups of pieces are executed together, block by block. The arrays that such kernels read:
+Groups of segments are executed together, block by block. The arrays that such kernels read:
 """
 
 from typing import NamedTuple
@@ -60,7 +60,7 @@ class PackedBlocks(NamedTuple):
     """[outputs]."""
 
 
-class Pieces(NamedTuple):
+class RowSegments(NamedTuple):
     """Parts of output rows, in the order of rows and of their inputs.
 
     The parts of a row in one block (more than one where it has too many connections) write the same sums, so they are
@@ -75,7 +75,7 @@ class Pieces(NamedTuple):
 
     @property
     def flags(self) -> Indices:
-        """Whether a piece is the first, or the last, of its row."""
+        """Whether a segment is the first, or the last, of its row."""
         changes = np.flatnonzero(np.diff(self.row))
         flags = np.zeros(len(self.row), dtype=np.int64)
         flags[np.append(0, changes + 1)] |= FIRST
@@ -83,10 +83,10 @@ class Pieces(NamedTuple):
         return flags
 
 
-def pieces_of(matrix: CscMatrix, borders: Indices, most: int) -> Pieces:
-    """Return the pieces of all rows, of at most `most` connections in the blocks between `borders`.
+def segments_of(matrix: CscMatrix, borders: Indices, most: int) -> RowSegments:
+    """Return the segments of all rows, of at most `most` connections in the blocks between `borders`.
 
-    A row without connections is one piece of none, in the first block.
+    A row without connections is one segment of none, in the first block.
     """
     outputs, blocks = matrix.shape[1], len(borders) - 1
     block = np.repeat(np.arange(blocks), np.diff(borders))[matrix.rows]
@@ -97,13 +97,13 @@ def pieces_of(matrix: CscMatrix, borders: Indices, most: int) -> Pieces:
     quotient, rest = np.divmod(counts[cell], parts[cell])
     count = quotient + (part < rest)
     row, block = np.divmod(cell, blocks)
-    return Pieces(row, block, block * int(parts.max()) + part, np.cumsum(count) - count, count)
+    return RowSegments(row, block, block * int(parts.max()) + part, np.cumsum(count) - count, count)
 
 
 def groups_of(keys: Indices, rows: int) -> Indices:
-    """Return groups [groups, rows] of pieces of equal keys, in the order of the keys.
+    """Return groups [groups, rows] of segments of equal keys, in the order of the keys.
 
-    Where pieces lack, the first one is there again: it computes and writes the same sums twice, as the rows beside it
+    Where segments lack, the first one is there again: it computes and writes the same sums twice, as the rows beside it
     may be another thread's.
     """
     order = np.argsort(keys, kind="stable")
