@@ -1,4 +1,4 @@
-"""How numba compiles loops: once, kept beside the source or in the user's cache, without the interpreter's lock.
+"""Loops compiled by numba: once, kept beside the source or in the user's cache, without the interpreter's lock.
 
 Where neither can be written to, loops are compiled in each process that calls them: the first call says so.
 """

@@ -1,4 +1,4 @@
-"""What a model may ask for beyond the bytes that it holds: a file of a hundred bytes must not fill the memory."""
+"""Limits of a model beyond the bytes that it holds: a file of a hundred bytes must not fill the memory."""
 
 from collections.abc import Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""How far ONNX's inference may follow the values of integers: it makes every list that a graph makes, however long."""
+"""Limits of the integers that ONNX's inference may follow: it makes every list that a graph makes, however long."""
 
 from math import prod
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ LONGEST: Final = 1 << 16
 
 
 class _Bound(NamedTuple):
-    """How long a list of integers may be, and how large its entries."""
+    """Bound of a list of integers: its length, and its largest entry."""
 
     length: int
     largest: int

@@ -83,7 +83,7 @@ def _one_by_one(
 
 
 class _Budget(NamedTuple):
-    """What may still be made: bytes, and steps of operators that take more than one for each number."""
+    """Budget that is left: bytes, and steps of operators that take more than one for each number."""
 
     byte_count: int
     steps: int = MOST_STEPS

@@ -1,4 +1,4 @@
-"""Which functions of a model call which, and how much they are once each call is replaced by what it calls."""
+"""Calls of functions by functions, and the size of each once calls are replaced by what they call."""
 
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple

@@ -18,7 +18,7 @@ from redpebble.kernels.formats.permute_lookup_search import (
     BLOCK,
     CHUNK_STEPS,
     PANEL_ROWS,
-    Matching,
+    Placing,
     matching_of,
     panel_starts,
 )
@@ -167,7 +167,7 @@ def _transposed_positions(inputs: Ids, count: int) -> Ids:
     return block * BLOCK + unit % UNIT * UNIT + unit // UNIT
 
 
-def _lines(panel: _Panel, matching: Matching) -> tuple[Words, Floats]:
+def _lines(panel: _Panel, matching: Placing) -> tuple[Words, Floats]:
     """Return the lines of words of a panel after its head, and its lines of weights."""
     steps, gathers = len(matching.sequence) - 1, int(matching.left.max())
     words = np.zeros((steps // CHUNK_STEPS + gathers, PANEL_ROWS), dtype=np.uint32)
@@ -177,7 +177,7 @@ def _lines(panel: _Panel, matching: Matching) -> tuple[Words, Floats]:
 
 
 @compiled_loop()
-def _fill(panel: _Panel, matching: Matching, words: Words, weights: Floats) -> None:
+def _fill(panel: _Panel, matching: Placing, words: Words, weights: Floats) -> None:
     """Write the lookup fields and the weights of all steps, then the inputs and the weights of the gathers."""
     sequence, steps = matching.sequence, matching.taken.shape[1]
     for row in range(PANEL_ROWS):

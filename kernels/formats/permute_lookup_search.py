@@ -35,7 +35,7 @@ Counts = NDArray[np.int32]
 Ids = NDArray[np.int64]
 
 
-class Matching(NamedTuple):
+class Placing(NamedTuple):
     """A panel while steps are added to its sequence.
 
     sequence [steps + 1] are blocks. Entries are numbered row by row, those of row r from `starts[r]` on: blocks
@@ -63,7 +63,7 @@ class Matching(NamedTuple):
     seen_in: Ids
 
 
-def matching_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) -> Matching:
+def matching_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) -> Placing:
     """Return the cheapest sequence of whole chunks over `block_count` blocks, and where its entries go.
 
     A gather for every row of the panel costs as much as `gather_cost` steps.
@@ -76,13 +76,13 @@ def matching_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) 
     return matching
 
 
-def _new_matching(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Matching:
+def _new_matching(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Placing:
     entries, arrangements = blocks.shape
     keys = (np.repeat(np.arange(PANEL_ROWS), np.diff(starts))[:, None] * block_count + blocks).ravel()
     counts = np.bincount(keys, minlength=PANEL_ROWS * block_count)
     ends = np.append(0, np.cumsum(counts))
     rows = np.arange(PANEL_ROWS)[:, None] * block_count
-    return Matching(
+    return Placing(
         sequence=np.zeros(steps + 1, dtype=np.int64),
         starts=starts,
         blocks=blocks,
@@ -102,7 +102,7 @@ def _new_matching(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Mat
 
 
 @compiled_loop()
-def _find_sequence(matching: Matching, gather_cost: float) -> int:
+def _find_sequence(matching: Placing, gather_cost: float) -> int:
     """Choose blocks step by step; return the steps of the cheapest sequence of whole chunks, counting its gathers.
 
     A sequence that alone costs more than a shorter one with its gathers need not be made longer.
@@ -121,14 +121,14 @@ def _find_sequence(matching: Matching, gather_cost: float) -> int:
 
 
 @compiled_loop()
-def _follow_sequence(matching: Matching) -> None:
+def _follow_sequence(matching: Placing) -> None:
     """Place the entries on the sequence that is there already."""
     for step in range(matching.taken.shape[1]):
         _match(matching, step)
 
 
 @compiled_loop()
-def _most_left(matching: Matching) -> int:
+def _most_left(matching: Placing) -> int:
     """Return the entries without a step of the row that has most of them."""
     most = 0
     for row in range(PANEL_ROWS):
@@ -137,7 +137,7 @@ def _most_left(matching: Matching) -> int:
 
 
 @compiled_loop(fastmath=True)
-def _next_block(matching: Matching, present: int, step: int) -> int:
+def _next_block(matching: Placing, present: int, step: int) -> int:
     """Return the block to go to from `present` (-1 at the start): the one of most value to the rows."""
     blocks = len(matching.remaining)
     most = max(_most_left(matching), 1)
@@ -165,7 +165,7 @@ def _next_block(matching: Matching, present: int, step: int) -> int:
 
 
 @compiled_loop()
-def _match(matching: Matching, step: int) -> None:
+def _match(matching: Placing, step: int) -> None:
     """Give `step` an entry of every row that has one for it."""
     for row in range(PANEL_ROWS):
         if matching.left[row] == 0:
@@ -185,7 +185,7 @@ def _match(matching: Matching, step: int) -> None:
 
 
 @compiled_loop()
-def _search(matching: Matching, row: int, step: int) -> int:
+def _search(matching: Placing, row: int, step: int) -> int:
     """Return the step at the end of a path from `step` that can take an entry that is left over, or -1."""
     queue, seen_in, dead = matching.queue, matching.seen_in, matching.dead
     seen_in[-1] += 1
@@ -213,7 +213,7 @@ def _search(matching: Matching, row: int, step: int) -> int:
 
 
 @compiled_loop()
-def _waiting_entry(matching: Matching, row: int, step: int) -> int:
+def _waiting_entry(matching: Placing, row: int, step: int) -> int:
     """Return an entry without a step in the fuller one of the blocks of `step`."""
     here, there = matching.sequence[step], matching.sequence[step + 1]
     block = here if matching.remaining[here, row] >= matching.remaining[there, row] else there

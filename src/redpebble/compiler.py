@@ -255,7 +255,7 @@ class Extracted(NamedTuple):
     imported: Imported
     before: ModuleOp
     obstacle: str
-    """Why there are no sparse networks though they were asked for; empty otherwise."""
+    """Reason why there are no sparse networks though they were asked for; empty otherwise."""
 
 
 def extracted(
