@@ -17,7 +17,7 @@ LONG: Final = 128
 
 
 class NodeWork(NamedTuple):
-    """What a node multiplies and adds."""
+    """Work of a node."""
 
     multiply_adds: int
     is_linear: bool

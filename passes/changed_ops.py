@@ -9,7 +9,7 @@ from redpebble.passes.analysis.dominance import check_def_before_use
 
 
 class _Held(NamedTuple):
-    """What the verification of one op reads: the op, its neighbours, operands, types and attributes."""
+    """Facts that the verification of one op reads: the op, its neighbours, operands, types and attributes."""
 
     parts: tuple[object, ...]
     """Held, so that none of the places in memory by which they are told apart is taken by another object."""

@@ -49,6 +49,11 @@ class Redpebble:
     settle_seconds = 1e-3
 
     def load(self, model: ModelPath) -> Loaded:
+        """Return the model, compiled.
+
+        Raises:
+            NotCoveredError: For a model of which a part would stay with onnxruntime.
+        """
         try:
             import_model(model, foreign="refuse")
         except UnsupportedModelError as error:

@@ -81,7 +81,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as the original."""
+        """Speed, in times of that of the original."""
         return self.original_us / self.ours_us
 
 

@@ -1,4 +1,4 @@
-"""What a node of ours holds: its network, as a model that can be compiled."""
+"""The network that a node of ours holds, as a model that can be compiled."""
 
 import base64
 import zlib

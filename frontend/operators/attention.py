@@ -88,7 +88,11 @@ def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicSha
 
 
 def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:
-    """Return a mask with four axes."""
+    """Return a mask with four axes.
+
+    Raises:
+        NotCovered: For a mask without an entry for each key.
+    """
     sizes = conversion.sizes(mask)
     if len(sizes) > MASK_RANK or sizes[-1:] in ((), (ONE,)):
         raise NotCovered(f"the mask is {shape_words(sizes)}, accepted is an entry for each key")

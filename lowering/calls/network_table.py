@@ -39,7 +39,7 @@ IN_ONNXRUNTIME: Final = SplitCosts(4000, 64, 60_000)
 
 
 class Places(NamedTuple):
-    """Which inputs and outputs of a host's node are those of the network: None for as many in the same order."""
+    """Inputs and outputs of a host's node that are those of the network: None for as many in the same order."""
 
     inputs: Sequence[int] | None = None
     outputs: Sequence[int] | None = None

@@ -84,7 +84,7 @@ class _Buffers:
     op: TileOp
     width: int
     placements: dict[SSAValue, _Placement] = field(default_factory=dict[SSAValue, _Placement])
-    """Location of each value; the buffer is that of a value that lies in no other's."""
+    """Place of each value; the buffer is that of a value that lies in no other's."""
     sharing: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
     """The values that lie in a buffer, by that of all of it."""
     first: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])

@@ -45,7 +45,7 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What becomes of a graph: its networks, and a line for each one that stays with onnxruntime all the same."""
+    """Plan for a graph: its networks, and a line for each one that stays with onnxruntime all the same."""
 
     networks: Sequence[Planned] = ()
     given_up: Sequence[str] = ()

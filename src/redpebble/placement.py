@@ -1,4 +1,4 @@
-"""Where the work of a model lies after `optimize`: in sparse networks, or with the runtime, and why there."""
+"""Place of the work of a model after `optimize`: in sparse networks, or with the runtime, and why there."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,10 +38,10 @@ class Placement:
     multiply_adds: int
     taken: int
     linear: int
-    """What constant weights multiply, of `multiply_adds`."""
+    """Part of `multiply_adds` that constant weights do."""
     linear_taken: int
     stayed: tuple[Stayed, ...]
-    """What multiplies and was not taken, most work first."""
+    """Operators that multiply and were not taken, most work first."""
 
     @property
     def share(self) -> float:
