@@ -1,6 +1,7 @@
 """A model as a file: complete or not there at all; large weights in a file of their own, where they were before."""
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -57,6 +58,16 @@ def save_model(model: ir.Model, path: str | os.PathLike[str], *, external_data: 
             _write(model.clone(), folder / target.name, external=external)
     except OSError as error:
         raise OSError(f"cannot write {target}: {error.strerror or str(error).splitlines()[0]}") from error
+
+
+def model_bytes(model: ir.Model) -> bytes | None:
+    """Return a model with all its weights as one message of protobuf, None where it is larger than such may be."""
+    if _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        save_model(model, path, external_data=False)
+        return path.read_bytes()
 
 
 def _write(model: ir.Model, path: Path, *, external: bool) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import mmap
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,17 +14,22 @@ import onnxruntime
 
 from redpebble.compiler import native_code, optimize
 from redpebble.export.loadable_model import loadable
+from redpebble.export.save_model import model_bytes
 from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
 from redpebble.export.sparse_networks.node_content import Attributes, Constants, network_model, written
 from redpebble.foundation.atomic_files import replacing
+from redpebble.foundation.log import LOG
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.model_digest import model_digest
 from redpebble.options import Options
 from redpebble.ort.native.tables import OPERATOR_COUNT
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.runtime.store.checked_file import keep, recalled
+from redpebble.runtime.store.kept_files import make_room, note_use
 from redpebble.runtime.threads import usable_threads
 
 OPTIONS: Final = "sparse network"
@@ -87,7 +93,7 @@ def session(
 ) -> onnxruntime.InferenceSession:
     """Return a session of onnxruntime with our kernels inside.
 
-    A model without sparse networks is optimized first, in memory; `redpebble optimize` does so once and for all.
+    A model without sparse networks is optimized first, and kept in the user's cache for the next session.
 
     Raises:
         ModelError: the model is unreadable.
@@ -96,9 +102,35 @@ def session(
     options = onnxruntime.SessionOptions() if sess_options is None else sess_options
     if isinstance(model, str | os.PathLike) and holds_networks(model):
         return _session_of(os.fspath(model), options, names)
-    ready = read_model(model) if holds_networks(model) else optimize(model, target="ort").model
+    ready = read_model(model) if holds_networks(model) else _optimized(model)
+    if isinstance(ready, bytes):
+        return _session_of(ready, options, names)
     with loadable(ready) as source:
         return _session_of(source, options, names)
+
+
+def _optimized(model: Source) -> onnx_ir.Model | bytes:
+    """Return an optimized model, as the cache has it where it can be kept there."""
+    folder = default_folder()
+    digest = model_digest(model, folder)
+    if digest is None:
+        return optimize(model).model
+    path = folder / f"{cache_key(digest, host_target(), 'session')}.onnx"
+    content = recalled(path)
+    if content is not None:
+        note_use(path)
+        LOG.info("the optimized model came from the cache, %s", folder)
+        return content
+    begun = time.perf_counter()
+    LOG.info("the model is optimized once, for the cache")
+    ready = optimize(model).model
+    LOG.info("the model was optimized in %.2f s", time.perf_counter() - begun)
+    content = model_bytes(ready)
+    if content is None:
+        return ready
+    keep(path, content)
+    make_room(folder, path)
+    return content
 
 
 def _session_of(
@@ -134,7 +166,7 @@ def holds_networks(model: Source) -> bool:
             try:
                 with Path(model).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                     return content.find(DOMAIN.encode()) >= 0
-            except (OSError, ValueError):
+            except (OSError, TypeError, ValueError):
                 return False
 
 

@@ -1,10 +1,10 @@
 """A compiled network: prepared for the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
@@ -84,7 +84,7 @@ class Network:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def run(
-        self, output_names: Sequence[str] | None, feeds: Mapping[str, Floats], *, threads: int | None = None
+        self, output_names: Sequence[str] | None, feeds: Mapping[str, ArrayLike], *, threads: int | None = None
     ) -> list[Floats]:
         """Run on inputs by name; the signature of `InferenceSession.run`.
 
@@ -177,7 +177,7 @@ class Network:
         pool = self._pools.get(threads)
         return pool if pool is not None else self._pools.setdefault(threads, ThreadPool(threads))
 
-    def _refuse_names(self, feeds: Mapping[str, Floats]) -> None:
+    def _refuse_names(self, feeds: Mapping[str, object]) -> None:
         """Say which input is unknown or missing.
 
         Raises:
@@ -195,12 +195,18 @@ def _dimensions(shape: SymbolicShape) -> list[int | str]:
     return [str(size) if size.constant is None else size.constant for size in shape]
 
 
-def _checked(name: str, array: Floats) -> Floats:
-    """Return an input as contiguous floats.
+def _checked(name: str, array: ArrayLike) -> Floats:
+    """Return an input as contiguous floats; lists of numbers become arrays, as onnxruntime takes them.
 
     Raises:
-        ValueError: the array is not f32.
+        ValueError: the array is not f32, or the lists are of different lengths.
     """
-    if array.dtype != np.float32:
-        raise ValueError(f"input {name!r} has dtype {array.dtype}, expected float32")
-    return np.asarray(array, order="C")
+    if not isinstance(array, np.ndarray):
+        try:
+            return np.asarray(array, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"input {name!r} is no array: {error}") from error
+    floats = cast("Floats", array)
+    if floats.dtype != np.float32:
+        raise ValueError(f"input {name!r} has dtype {floats.dtype}, expected float32")
+    return np.asarray(floats, order="C")

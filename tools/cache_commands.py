@@ -17,6 +17,7 @@ from redpebble.tuning.measure_kernels import known_times
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         ".pebble": "compiled networks",
+        ".onnx": "optimized models of sessions",
         ".plan": "what onnxruntime's provider takes of a model",
         ".o": "code that calls networks",
         ".so": "libraries for onnxruntime",

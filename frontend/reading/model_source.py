@@ -1,7 +1,10 @@
 """Models from anywhere: a path, bytes, or a model in memory, all checked before anything is made of them."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import onnx
 import onnx_ir
@@ -27,6 +30,16 @@ Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
 """A path, the bytes of a file, or a model in memory, which is never changed."""
 
 
+EXPORTERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "torch": "torch.onnx.export(module, inputs, 'model.onnx')",
+        "keras": "model.export('model.onnx', format='onnx')",
+        "sklearn": "skl2onnx.to_onnx(estimator, inputs)",
+    }
+)
+"""Packages whose models are no ONNX yet, and what makes it of them."""
+
+
 def read_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
     """Return the model as onnx-ir holds it, a copy whose nodes are sorted; weights in files stay there.
 
@@ -37,6 +50,9 @@ def read_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
         InvalidModelError: the source is unreadable, or the model contradicts itself.
         UnsupportedModelError: its versions are not covered.
     """
+    # callers need not be typed
+    if not isinstance(source, str | os.PathLike | bytes | onnx.ModelProto | onnx_ir.Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidModelError(_no_source(source))
     with reading():
         model = _read(source, any_version=any_version)
         put_attributes_in_place(model)
@@ -103,6 +119,15 @@ def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[o
         return _decoded(source, "the source"), ""
     path = Path(source)
     return _decoded(read_file(path), f"'{path}'"), str(path.parent.absolute())
+
+
+def _no_source(found: object) -> str:
+    """Return what is wrong with something that is no model, and what is accepted."""
+    kinds = {kind.__module__.partition(".")[0] for kind in type(found).__mro__}
+    exporter = next((call for package, call in EXPORTERS.items() if package in kinds), "")
+    hint = f"; {exporter} makes one of it" if exporter else ""
+    accepted = "accepted are a path, bytes, an onnx.ModelProto and an onnx_ir.Model"
+    return f"the model is {found if found is None else type(found).__name__}, {accepted}{hint}"
 
 
 def _decoded(data: bytes, what: str) -> onnx.ModelProto:

@@ -13,13 +13,26 @@ TAIL_BYTES = hashlib.sha256().digest_size
 
 def kept(path: Path, make: Callable[[], bytes]) -> bytes:
     """Return what is kept at `path`; where there is nothing of use, make it, and keep it where that can be done."""
+    found = recalled(path)
+    if found is not None:
+        return found
+    made = make()
+    keep(path, made)
+    return made
+
+
+def recalled(path: Path) -> bytes | None:
+    """Return what is kept at `path`, None where there is nothing of use."""
     with suppress(OSError):
         content = read_private(path)
         if hashlib.sha256(content[:-TAIL_BYTES]).digest() == content[-TAIL_BYTES:]:
             return content[:-TAIL_BYTES]
-    made = make()
+    return None
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Keep bytes at `path`, where that can be done."""
     with suppress(OSError):
         private_folder(path.parent)
         with replacing(path, private=True) as file:
-            file.write(made + hashlib.sha256(made).digest())
-    return made
+            file.write(content + hashlib.sha256(content).digest())

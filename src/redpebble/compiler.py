@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import onnx
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
@@ -20,6 +21,7 @@ from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
 from redpebble.dialect.reports.network_report import NetworkReport, network_reports
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import export_model
+from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
 from redpebble.frontend.errors import ModelError, UnsupportedModelError, reading, within_limits
@@ -164,7 +166,7 @@ def machine_code(module: ModuleOp, cpu: CpuTarget) -> Artefact:
     return code_memory().artefact_of(module, cpu)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimized:
     """A model after `optimize`: its linear layers, the operators left as they are, and whether anything changed."""
 
@@ -181,14 +183,41 @@ class Optimized:
     splits: tuple[SplitReport, ...] = ()
     """The layers that are computed in groups without connections between them; `report` has them as they were."""
 
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """The model as `onnx` has it, with all its weights.
+
+        Raises:
+            ValueError: it is larger than 2 GB, which `save` can write.
+        """
+        content = model_bytes(self.model)
+        if content is None:
+            raise ValueError("the model is larger than 2 GB, accepted is less; save(path) writes it")
+        return onnx.ModelProto.FromString(content)
+
+    def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
+        """Write the model to `path`, its weights beside it where `external_data` says so, or None and they must.
+
+        Raises:
+            OSError: the file cannot be written.
+            ValueError: weights of more than 2 GB without a data file.
+        """
+        save_model(self.model, path, external_data=external_data)
+
+    def __repr__(self) -> str:
+        """Return a line: what there is is in the fields."""
+        networks, layers, foreign = map(len, (self.networks, self.report, self.foreign))
+        return f"<Optimized: {networks} sparse networks, {layers} layers, {foreign} operators left as they are>"
+
 
 def optimize(
-    source: Source, *, target: Literal["portable", "ort"] = "portable", skip_passes: tuple[str, ...] = ()
+    source: Source, *, target: Literal["portable", "ort"] = "ort", skip_passes: tuple[str, ...] = ()
 ) -> Optimized:
-    """Return the model in standard ops after the portable passes; what is not covered stays as it is.
+    """Return the model after the passes that any runtime gains from; what is not covered stays as it is.
 
-    For the target `ort`, layers with sparse weights are nodes of our own beside that, each with a function of standard
-    ops for runtimes in which our library is not registered. Others are computed in groups where they fall into parts.
+    Layers with sparse weights are nodes of our own, each with a function of standard ops for runtimes in which our
+    library is not registered. For the target `portable` there are none: layers are computed in groups where they fall
+    into parts without connections between them.
 
     Raises:
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.

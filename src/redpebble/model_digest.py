@@ -34,6 +34,7 @@ def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
                 return _digest_of_path(Path(os.fspath(source)), memory)
             except (
                 OSError,
+                TypeError,
                 ValueError,
                 ModelError,
             ):  # what is wrong with the model is said by the frontend, which reads it next

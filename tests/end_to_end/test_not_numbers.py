@@ -80,7 +80,7 @@ def assert_agrees(proto: onnx.ModelProto, x: NDArray[np.float32], target: CpuTar
     expected = Oracle(read_model(proto)).run({"x": x})
     native = redpebble.compile(proto, target=target, cache=False)
     assert_close(native.run(None, {"x": x}), expected, "native")
-    assert_close(Oracle(redpebble.optimize(proto).model).run({"x": x}), expected, "portable")
+    assert_close(Oracle(redpebble.optimize(proto, target="portable").model).run({"x": x}), expected, "portable")
 
 
 @pytest.mark.parametrize("density", [1.0, 0.1])

@@ -92,7 +92,7 @@ def test_the_native_code_of_a_transformer_part_agrees_with_onnxruntime(spec: str
 
 @pytest.mark.parametrize("spec", [*SMALL, *LARGE])
 def test_the_portable_model_agrees_with_the_original(spec: str) -> None:
-    portable = Oracle(redpebble.optimize(model_of(spec)).model)
+    portable = Oracle(redpebble.optimize(model_of(spec), target="portable").model)
     for label, feeds in all_feeds(spec, BATCHES if spec in SMALL else (0, 1, 7)):
         assert_close(portable.run(feeds), oracle_of(spec).run(feeds), label)
 
@@ -101,7 +101,7 @@ def test_the_portable_model_agrees_with_the_original(spec: str) -> None:
 @pytest.mark.parametrize("spec", AMPLIFYING)
 def test_where_errors_amplify_ours_are_no_larger_than_a_few_times_those_of_onnxruntime(spec: str) -> None:
     network = redpebble.compile(model_of(spec), cache=False)
-    portable = Oracle(redpebble.optimize(model_of(spec)).model)
+    portable = Oracle(redpebble.optimize(model_of(spec), target="portable").model)
     exactly = Float64(model_of(spec))
     errors: list[tuple[float, float, float]] = []
     for _, feeds in all_feeds(spec):
@@ -143,6 +143,6 @@ def test_a_model_of_full_size_agrees_on_any_target(spec: str, target: str) -> No
 @pytest.mark.parametrize("spec", ["digits", *FULL_SIZE])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_portable_model_of_full_size_agrees_with_the_original(spec: str, seed: int) -> None:
-    portable = Oracle(redpebble.optimize(model_of(spec, seed)).model)
+    portable = Oracle(redpebble.optimize(model_of(spec, seed), target="portable").model)
     for label, feeds in all_feeds(spec):
         assert_close(portable.run(feeds), oracle_of(spec, seed).run(feeds), label)

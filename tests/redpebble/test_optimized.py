@@ -1,0 +1,102 @@
+"""What `redpebble.optimize` returns: a model to save, to hand to `onnx` and to look at."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import pytest
+
+import redpebble
+from redpebble.models.zoo import build, save
+from redpebble.ort import session as sessions
+from redpebble.verification.oracle import Oracle
+
+MODEL = "ffnn(depth=2,width=256,density=0.05)"
+
+
+def feeds() -> dict[str, np.ndarray[tuple[int, int], np.dtype[np.float32]]]:
+    return {"x": np.random.default_rng(0).standard_normal((3, 256), dtype=np.float32)}
+
+
+def test_it_is_saved_and_handed_over_and_computes_the_same(tmp_path: Path) -> None:
+    model = build(MODEL)
+    expected = Oracle(model).run(feeds())[0]
+    result = redpebble.optimize(model)
+    result.save(tmp_path / "saved.onnx")
+    onnx.save(result.proto, tmp_path / "handed.onnx")
+    for name in ("saved.onnx", "handed.onnx"):
+        session = onnxruntime.InferenceSession(str(tmp_path / name), providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(session.run(None, feeds())[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_target_is_the_default_and_the_result_is_a_line() -> None:
+    result = redpebble.optimize(build(MODEL))
+    assert len(result.networks) == 1
+    assert repr(result) == "<Optimized: 1 sparse networks, 2 layers, 0 operators left as they are>"
+
+
+def test_a_session_optimizes_a_model_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    model = tmp_path / "model.onnx"
+    save(build(MODEL), model)
+    expected = Oracle(model).run(feeds())[0]
+    with caplog.at_level(logging.INFO, logger="redpebble"):
+        first = redpebble.session(model).run(None, feeds())[0]
+        assert "the model is optimized once, for the cache" in caplog.text
+        caplog.clear()
+        second = redpebble.session(model).run(None, feeds())[0]
+    assert "the model is optimized" not in caplog.text
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-5)
+    (kept,) = (tmp_path / "cache").glob("*.onnx")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    np.testing.assert_array_equal(redpebble.session(model).run(None, feeds())[0], first)
+
+
+def no_message(model: onnx_ir.Model) -> None:
+    """Stands for what is too large."""
+    del model
+
+
+def test_a_model_that_fits_into_no_message_is_optimized_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sessions, "model_bytes", no_message)
+    model = build(MODEL)
+    np.testing.assert_allclose(
+        redpebble.session(model).run(None, feeds())[0], Oracle(model).run(feeds())[0], rtol=1e-4, atol=1e-5
+    )
+    assert not [*(tmp_path / "cache").glob("*.onnx")]
+
+
+class Sequential:
+    """Stands where a module of torch would."""
+
+
+Sequential.__module__ = "torch.nn.modules.container"
+
+
+@pytest.mark.parametrize("call", [redpebble.compile, redpebble.optimize, redpebble.session])
+def test_what_is_no_model_is_refused_in_one_line(call: Callable[[object], object]) -> None:
+    accepted = "accepted are a path, bytes, an onnx.ModelProto and an onnx_ir.Model"
+    with pytest.raises(redpebble.InvalidModelError, match=rf"^the model is None, {accepted}$"):
+        call(None)
+    with pytest.raises(
+        redpebble.InvalidModelError, match=rf"^the model is Sequential, {accepted}; torch\.onnx\.export\(.*\) makes one"
+    ):
+        call(Sequential())
+
+
+def test_inputs_may_be_lists() -> None:
+    net = redpebble.compile(build(MODEL), cache=False)
+    x = feeds()["x"]
+    np.testing.assert_array_equal(net.run(None, {"x": x.tolist()})[0], net.run(None, {"x": x})[0])
+    with pytest.raises(ValueError, match=r"^input 'x' is no array: "):
+        net.run(None, {"x": [[1.0], [1.0, 2.0]]})
