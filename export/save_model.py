@@ -61,10 +61,17 @@ def save_model(model: ir.Model, path: str | os.PathLike[str], *, external_data: 
 
 
 def model_bytes(model: ir.Model) -> bytes | None:
-    """Return a model with all its weights as one message of protobuf, None where it is larger than such may be."""
+    """Return a model with all its weights as one message of protobuf, None where it is larger than such may be.
+
+    None also where no folder for temporary files can be written.
+    """
     if _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE:
         return None
-    with tempfile.TemporaryDirectory() as folder:
+    try:
+        temporary = tempfile.TemporaryDirectory()
+    except FileNotFoundError:
+        return None
+    with temporary as folder:
         path = Path(folder) / "model.onnx"
         save_model(model, path, external_data=False)
         return path.read_bytes()

@@ -192,7 +192,7 @@ class Optimized:
         """
         content = model_bytes(self.model)
         if content is None:
-            raise ValueError("the model is larger than 2 GB, accepted is less; save(path) writes it")
+            raise ValueError("larger than 2 GB, or no place for a temporary file: save(path) writes it")
         return onnx.ModelProto.FromString(content)
 
     def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
