@@ -61,6 +61,6 @@ def stream_of(work: Work, layer: Layer, width: int, machine: Machine) -> float:
 def segment_us(family: str, layer: LayerWithPattern, width: int, machine: Machine) -> float:
     """Return the microseconds that all segments of a layer take beside its connections."""
     more = copy(layer)
-    object.__setattr__(more, "piece_factor", MORE_SEGMENTS)
+    object.__setattr__(more, "segment_factor", MORE_SEGMENTS)
     later = predicted_us(family, more, width, machine)
     return (later - predicted_us(family, layer, width, machine)) / (MORE_SEGMENTS - 1)
