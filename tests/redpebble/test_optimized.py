@@ -27,7 +27,7 @@ def test_it_is_saved_and_handed_over_and_computes_the_same(tmp_path: Path) -> No
     expected = Oracle(model).run(feeds())[0]
     result = redpebble.optimize(model)
     result.save(tmp_path / "saved.onnx")
-    onnx.save(result.proto, tmp_path / "handed.onnx")
+    onnx.save_model(result.proto, str(tmp_path / "handed.onnx"))  # pyright: ignore[reportUnknownMemberType]
     for name in ("saved.onnx", "handed.onnx"):
         session = onnxruntime.InferenceSession(str(tmp_path / name), providers=["CPUExecutionProvider"])
         np.testing.assert_allclose(session.run(None, feeds())[0], expected, rtol=1e-4, atol=1e-5)
