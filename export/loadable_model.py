@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from redpebble.export.save_model import save_model
 
 
 @contextmanager
-def loadable(model: ir.Model) -> Iterator[str | bytes]:
+def loadable(model: ir.Model) -> Generator[str | bytes]:
     """Yield the path of a file, which has no limit of 2 GB; bytes where no folder for temporary files can be written.
 
     What onnxruntime maps of the file stays when the name is gone.

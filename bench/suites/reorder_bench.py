@@ -167,7 +167,7 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
 
 def _chosen(module: ModuleOp, options: Options) -> list[Known]:
     run_stages(module, options, after="arrange", until="choose")
-    linears = [op for op in module.sequence() if isinstance(op, LinearOp)]
+    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
     blocks = [linear.kernel.blocks.by_family if linear.kernel is not None else {} for linear in linears]
     layers = zip(layers_of([linear.weight for linear in linears]), blocks, strict=True)
     return list(zip(linears, (layer.with_blocks(own) for layer, own in layers), strict=True))[:MOST_LAYERS]
@@ -234,7 +234,7 @@ def bench_skewed(seconds: float) -> None:
 
 
 def _last_weight(module: ModuleOp) -> CscMatrix:
-    return [op for op in module.sequence() if isinstance(op, SparseConstantOp)][-1].weight
+    return [op for op in module.walk() if isinstance(op, SparseConstantOp)][-1].weight
 
 
 def _packed(weight: CscMatrix, *, transposed: bool) -> PackedLayer:
@@ -291,7 +291,7 @@ def bench_ranks() -> None:
 
 def _points(module: ModuleOp) -> Iterator[tuple[float, float]]:
     known = machine()
-    linears = [op for op in module.sequence() if isinstance(op, LinearOp)]
+    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
     linears = list({(op.weight.type): op for op in linears}.values())[:3]
     for linear, layer in zip(linears, layers_of([linear.weight for linear in linears]), strict=True):
         alone = replace(layer, other_bytes=0.0)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 from llvmlite import binding
-from llvmlite.binding.targets import FeatureMap
 
 SPEC = "ffnn(depth=2,width=256,density=0.1)"
 
@@ -19,8 +18,8 @@ SPEC = "ffnn(depth=2,width=256,density=0.1)"
 def is_generic() -> None:
     """Describe this CPU to all that ask LLVM as one without AVX."""
     vectors = ("avx", "fma", "f16c", "xop")
-    found = binding.get_host_cpu_features().items()
-    features = FeatureMap({name: there and not name.startswith(vectors) for name, there in found})
+    found = binding.get_host_cpu_features()
+    features = type(found)({name: there and not name.startswith(vectors) for name, there in found.items()})
     binding.get_host_cpu_features = lambda: features
     binding.get_host_cpu_name = lambda: "x86-64"
 

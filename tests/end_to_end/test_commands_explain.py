@@ -235,7 +235,7 @@ def test_models_that_are_covered_in_part_are_explained_and_scheduled(
         proto.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float32), name))
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "axis"))
     model = tmp_path / "partly.onnx"
-    onnx.save(proto, model)
+    model.write_bytes(proto.SerializeToString())
     assert run(monkeypatch, "explain", model, "--memory", 16, "--seconds", 0) == 0
     assert "2 graphs of neurons; no connections are: " in capsys.readouterr().out
     assert run(monkeypatch, "schedule", model, "--memory", 16, "--seconds", 0, "--save", tmp_path / "o.npz") == 0

@@ -1,6 +1,7 @@
 """Damage to files: of their bytes, and of what a protobuf message says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import onnx
@@ -37,9 +38,9 @@ def damaged_bytes(content: bytes, rng: np.random.Generator) -> bytes:
 def damage_message(message: Message, rng: np.random.Generator) -> str:
     """Change one field of a message or of one inside it; the words say which and how."""
     inside = one_of(rng, [*messages_in(message)])
-    names = inside.DESCRIPTOR.fields
-    present = [field for field, _ in inside.ListFields()]
-    field = one_of(rng, present) if present and rng.random() < 0.8 else one_of(rng, [*names])
+    known = cast("Sequence[FieldDescriptor]", inside.DESCRIPTOR.fields)
+    present = [cast("FieldDescriptor", field) for field, _ in inside.ListFields()]
+    field = one_of(rng, present if present and rng.random() < 0.8 else known)
     name = f"{inside.DESCRIPTOR.name}.{field.name}"
     how = _damage_many(inside, field, rng) if field.is_repeated else _damage_one(inside, field, rng)
     return f"{name} {how}"

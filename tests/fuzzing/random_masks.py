@@ -24,18 +24,14 @@ BATCHES = (0, 1, 2, 5, 7, 8, 16, 17, 33, 41, 64, 100)
 def draw_layer(seed: int, folder: Path) -> None:
     """A layer, what runs it, and a number that is none in one row of its input, or not."""
     rng = np.random.default_rng(seed)
-    settings = {
-        "family": one_of(rng, sorted(FAMILIES)),
-        "target": one_of(rng, list(HERE)),
-        "special": one_of(rng, SPECIAL),
-        "pattern": one_of(rng, sorted(PATTERNS)),
-        "batch": one_of(rng, BATCHES),
-    }
+    family, target, special = one_of(rng, sorted(FAMILIES)), one_of(rng, list(HERE)), one_of(rng, SPECIAL)
+    pattern, batch = one_of(rng, sorted(PATTERNS)), one_of(rng, BATCHES)
+    settings = {"family": family, "target": target, "special": special, "pattern": pattern, "batch": batch}
     shape = int(rng.integers(1, 300)), int(rng.integers(1, 70))
     (folder / "settings.json").write_text(json.dumps(settings))
     values = rng.standard_normal(shape).astype(np.float32)
-    weight = np.where(PATTERNS[settings["pattern"]](rng, shape), values, np.float32(0))
-    x = rng.standard_normal((settings["batch"], shape[0])).astype(np.float32)
+    weight = np.where(PATTERNS[pattern](rng, shape), values, np.float32(0))
+    x = rng.standard_normal((batch, shape[0])).astype(np.float32)
     bias = rng.standard_normal(shape[1]).astype(np.float32)
     place = np.array([rng.integers(max(len(x), 1)), rng.integers(shape[0])])
     np.savez(folder / "arrays.npz", weight=weight, bias=bias, x=x, place=place)
@@ -121,7 +117,7 @@ def perceptron(arrays: list[Floats]) -> onnx.ModelProto:
 def check_network(folder: Path) -> str:
     """Values are those of float64, and the same bits for any number of threads."""
     settings = json.loads((folder / "settings.json").read_text())
-    proto = onnx.load(folder / "model.onnx")
+    proto = onnx.ModelProto.FromString((folder / "model.onnx").read_bytes())
     arrays = [numpy_helper.to_array(constant) for constant in proto.graph.initializer]
     options = {word: settings[word] for word in ("drop_dead_rows", "reorder_seconds", "schedule_seconds")}
     threads = settings["threads"]

@@ -97,7 +97,7 @@ class Judged:
         Raises:
             OracleError: onnxruntime refuses the model.
         """
-        self._plain = onnx.load(folder / "plain.onnx")
+        self._plain = onnx.ModelProto.FromString((folder / "plain.onnx").read_bytes())
         self._right = Oracle(folder / "model.onnx")
         self.special = json.loads((folder / "settings.json").read_text())["values"] == "special"
 
@@ -157,7 +157,8 @@ def in_float64(model: onnx.ModelProto, feeds: dict[str, NDArray[Any]]) -> Arrays
             if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT:
                 attribute.i = TensorProto.DOUBLE
     with np.errstate(all="ignore"):
-        outputs = ReferenceEvaluator(wide).run(None, {name: array.astype(np.float64) for name, array in feeds.items()})
+        doubles = {name: array.astype(np.float64) for name, array in feeds.items()}
+        outputs = ReferenceEvaluator(wide).run(None, doubles)  # pyright: ignore[reportUnknownMemberType]
     return [np.asarray(output) for output in outputs]
 
 

@@ -80,7 +80,7 @@ def _call(model: onnx.ModelProto, piece: Piece, number: int) -> list[onnx.NodePr
     return [helper.make_node(function.name, piece.inputs, piece.outputs, f"call{number}", domain=FUNCTIONS)]
 
 
-def _constant(model: onnx.ModelProto, array: Sequence[int] | int, dtype: type, name: str) -> str:
+def _constant(model: onnx.ModelProto, array: Sequence[int] | int, dtype: type[np.generic], name: str) -> str:
     model.graph.initializer.append(numpy_helper.from_array(np.array(array, dtype=dtype), name))
     return name
 
@@ -96,7 +96,9 @@ def _branch(model: onnx.ModelProto, piece: Piece, number: int, rng: np.random.Ge
     right = _body(piece.nodes, piece.outputs, f"_right{number}")
     wrong = _body(piece.nodes, piece.outputs, f"_wrong{number}", negated=True)
     branches = {"then_branch": right if taken else wrong, "else_branch": wrong if taken else right}
-    nodes.append(helper.make_node("If", [condition], piece.outputs, f"if{number}", **branches))
+    chosen = helper.make_node("If", [condition], piece.outputs, f"if{number}")
+    chosen.attribute.extend(helper.make_attribute(name, graph) for name, graph in branches.items())
+    nodes.append(chosen)
     return nodes
 
 
