@@ -39,7 +39,7 @@ def damage_message(message: Message, rng: np.random.Generator) -> str:
     """Change one field of a message or of one inside it; the words say which and how."""
     inside = one_of(rng, [*messages_in(message)])
     known = cast("Sequence[FieldDescriptor]", inside.DESCRIPTOR.fields)
-    present = [cast("FieldDescriptor", field) for field, _ in inside.ListFields()]
+    present = [field for field, _ in inside.ListFields()]
     field = one_of(rng, present if present and rng.random() < 0.8 else known)
     name = f"{inside.DESCRIPTOR.name}.{field.name}"
     how = _damage_many(inside, field, rng) if field.is_repeated else _damage_one(inside, field, rng)
