@@ -81,8 +81,8 @@ EXPORTS: Final = {
 def pool_module(*, x86: bool, linux: bool) -> str:
     """Return the LLVM IR of the runtime in this process.
 
-    Linux likes to wake a thread where its waker runs,
-    which goes on running: there a thread moves away before it works.
+    Linux likes to wake a thread on the CPU of its waker, which goes on running: there a thread moves away before it
+    works.
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
