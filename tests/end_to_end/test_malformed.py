@@ -68,7 +68,7 @@ def test_a_model_that_is_broken_is_one_line_and_leaves_no_file(
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_a_model_without_native_code_is_one_line(name: str, run: Run, tmp_path: Path) -> None:
     path = UNSUPPORTED[name](tmp_path)
-    code, error = run("check", path)
+    code, error = run("check", path, "--way", "compile")
     assert_one_line(code, error)
     assert "accepted" in error or "onnxruntime" in error
 

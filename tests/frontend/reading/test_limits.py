@@ -80,7 +80,9 @@ DOUBLED = folded(
 STAYING = {name: TOO_LARGE[name][0] for name in ("zeros", "ones", "tiles", "range", "slow")} | {"doubled": DOUBLED}
 
 
-@pytest.mark.parametrize("name", STAYING)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "doubled" else name for name in STAYING]
+)
 def test_what_would_take_all_memory_stays_as_it_is(name: str) -> None:
     proto = STAYING[name]
     assert len(proto.graph.node) >= len(list(redpebble.optimize(proto).model.graph)) > 1
