@@ -4,31 +4,26 @@
 read_model          any source, checked                                   reading/model_source.py, model_checks.py
 widen               half precision becomes float32 (keep only)            folding/half_precision.py
 inline_functions    no model-local functions (refuse only)                reading/model_source.py
-fold_constants      what depends on weights alone becomes a weight        folding/fold_weights.py
-fold_sizes          sizes that are the same in every call, likewise       folding/fold_sizes.py
+fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
+                    and sizes that are the same in every call do          folding/fold_sizes.py
 translate           a node at a time, by the table of converters          translation.py, operators/table.py
 ```
 """
 
 from collections.abc import Mapping, Set
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.frontend.errors import reading
-from redpebble.frontend.folding.fold_sizes import READING_SIZES, fold_sizes
-from redpebble.frontend.folding.fold_weights import fold_constants
+from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
-from redpebble.frontend.operators.shape_inference import check_operators, infer_types
+from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
 from redpebble.frontend.translation import translate
 
 __all__ = ["Imported", "Source", "import_model"]
-
-
-MOST_ROUNDS: Final = 16
-"""Times that sizes are inferred for others to become known: each takes a walk through the model."""
 
 
 class Imported(NamedTuple):
@@ -66,26 +61,10 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
     kept: frozenset[str] = frozenset()
     while True:
         model = original.clone() if keep_foreign else original
-        grown = _fold(model, keep_foreign=keep_foreign, kept=kept)
+        grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
         translated = translate(model, keep_foreign=keep_foreign, whole=whole)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
             return Imported(translated.module, model, translated.expanded, translated.reasons, widened)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted
-
-
-def _fold(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> frozenset[str]:
-    """Fold constants and known sizes, in place, until nothing changes; return the names of constants that grew."""
-    grown = fold_constants(model, keep_foreign=keep_foreign, kept=kept)
-    for _ in range(MOST_ROUNDS):
-        reads_sizes = any(node.op_type in READING_SIZES for node in model.graph)
-        if not reads_sizes or not fold_sizes(model, _shapes(model)):
-            break
-        grown |= fold_constants(model, keep_foreign=keep_foreign, kept=kept)
-    return grown
-
-
-def _shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:
-    inferred = infer_types(model, trusted=False)
-    return {name: found.shape for name, found in inferred.items() if found.shape is not None}

@@ -7,10 +7,8 @@ from typing import Final, NamedTuple
 
 import onnx_ir
 
-from redpebble.frontend.folding.fold_sizes import fold_sizes
-from redpebble.frontend.folding.fold_weights import fold_constants
+from redpebble.frontend.fold_model import fold_model, inferred_shapes
 from redpebble.frontend.folding.known_constants import is_constant
-from redpebble.frontend.operators.shape_inference import infer_types
 
 LONG: Final = 128
 """Size of a free axis that is not the first one: a length."""
@@ -35,10 +33,8 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
     lies in subgraphs and functions, is left out.
     """
     model = _with_numbers(model)
+    fold_model(model, keep_foreign=True)
     shapes = _shapes(model)
-    while fold_sizes(model, shapes):
-        fold_constants(model, keep_foreign=True, kept=frozenset())
-        shapes = _shapes(model)
     found: dict[str, NodeWork] = {}
     for node in model.graph:
         count = COUNTS.get(node.op_type)
@@ -64,9 +60,9 @@ def _with_numbers(model: onnx_ir.Model) -> onnx_ir.Model:
 
 
 def _shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:
-    shapes = {name: found.shape for name, found in infer_types(model, trusted=False).items() if found.shape is not None}
     held = {name: value.const_value for name, value in model.graph.initializers.items()}
-    return shapes | {name: onnx_ir.Shape(tensor.shape.numpy()) for name, tensor in held.items() if tensor is not None}
+    stated = {name: onnx_ir.Shape(tensor.shape.numpy()) for name, tensor in held.items() if tensor is not None}
+    return {**inferred_shapes(model), **stated}
 
 
 def _numbers(shape: onnx_ir.Shape | None) -> Shape | None:

@@ -77,12 +77,14 @@ def test_what_would_take_all_memory_is_refused(name: str) -> None:
 DOUBLED = folded(
     "c0 = Shape(x) " + "".join(f"c{i + 1} = Concat<axis = 0>(c{i}, c{i}) " for i in range(60)) + "y = Reshape(x, c60)"
 )
-STAYING = {name: TOO_LARGE[name][0] for name in ("zeros", "ones", "tiles", "range", "slow")} | {"doubled": DOUBLED}
+GIVEN = model(f"(int64[{1 << 40}] x) => (int64[k] y)", "c = Cast<to = 7>(x) y = Concat<axis = 0>(c, c)")
+STAYING = {name: TOO_LARGE[name][0] for name in ("zeros", "ones", "tiles", "range", "slow")} | {
+    "doubled": DOUBLED,
+    "given": GIVEN,
+}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "doubled" else name for name in STAYING]
-)
+@pytest.mark.parametrize("name", STAYING)
 def test_what_would_take_all_memory_stays_as_it_is(name: str) -> None:
     proto = STAYING[name]
     assert len(proto.graph.node) >= len(list(redpebble.optimize(proto).model.graph)) > 1
