@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,7 +32,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.options import Options
 from redpebble.pipeline import build, check_skipped, run_stages
-from redpebble.placement import Placement, placement_of
+from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
 from redpebble.runtime.code_memory import code_memory
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.memory import return_free_memory
@@ -178,10 +179,21 @@ class Optimized:
     """The sparse networks, which only the target `ort` has."""
     obstacle: str = ""
     """The reason why there is no sparse network though the target was `ort`; empty otherwise."""
-    placement: Placement | None = None
-    """The place where the work lies; None for a model of which nothing is known."""
     splits: tuple[SplitReport, ...] = ()
     """The layers that are computed in groups without connections between them; `report` has them as they were."""
+    left: NodesLeft | None = None
+    """The nodes outside of sparse networks; None for a model of which nothing is known."""
+
+    @cached_property
+    def placement(self) -> Placement | None:
+        """The place where the work lies, counted when it is first asked for; None where nothing is known."""
+        if self.left is None:
+            return None
+        try:
+            with reading():
+                return placement_of(self.left)
+        except ModelError:
+            return None  # what only a report would say refuses no model
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -253,10 +265,10 @@ def _optimized(source: Source, options: Options) -> Optimized:
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
-    placement = _placement(module, imported)
+    left = nodes_left(module, imported)
     if imported.widened and not networks:
         # float32 takes twice the room, and would do no good
-        return Optimized(read_model(source), report=report, obstacle=obstacle, placement=placement)
+        return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
     return Optimized(
         model=export_model(module, imported.model),
@@ -265,17 +277,9 @@ def _optimized(source: Source, options: Options) -> Optimized:
         modified=not module.is_structurally_equivalent(before),
         networks=networks,
         obstacle=obstacle,
-        placement=placement,
         splits=split_reports(module),
+        left=left,
     )
-
-
-def _placement(module: ModuleOp, imported: Imported) -> Placement | None:
-    try:
-        with reading():
-            return placement_of(module, imported)
-    except ModelError:
-        return None  # what only a report would say refuses no model
 
 
 class Extracted(NamedTuple):

@@ -60,23 +60,37 @@ class Placement:
         return self.multiply_adds / left if left else inf
 
 
-def placement_of(module: ModuleOp, imported: Imported) -> Placement:
-    """Return where the work lies of a module that has been through the stage `extract`."""
-    nodes = list(imported.model.graph)
-    work = work_of_nodes(imported.model)
+@dataclass(frozen=True)
+class NodesLeft:
+    """The nodes of a model that sparse networks have not taken."""
+
+    model: onnx_ir.Model
+    reasons: Mapping[int, str]
+    """Position of such a node in the graph -> why."""
+
+
+def nodes_left(module: ModuleOp, imported: Imported) -> NodesLeft:
+    """Return what a module that has been through the stage `extract` leaves."""
+    return NodesLeft(imported.model, dict(_left(module, imported)))
+
+
+def placement_of(left: NodesLeft) -> Placement:
+    """Return where the work of a model lies: its sizes are inferred, and constants folded, once more for that."""
+    nodes = list(left.model.graph)
+    work = work_of_nodes(left.model)
     stayed: dict[tuple[str, str], list[NodeWork]] = {}
-    for place, reason in dict(_left(module, imported)).items():
+    for place, reason in left.reasons.items():
         done = _work(nodes[place], work)
         if done is not None:
             stayed.setdefault((nodes[place].op_type, reason), []).append(done)
     lines = [Stayed(operator, len(done), _sum(done), reason) for (operator, reason), done in stayed.items()]
-    left = list(chain.from_iterable(stayed.values()))
+    outside = list(chain.from_iterable(stayed.values()))
     total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
     return Placement(
         total,
-        total - _sum(left),
+        total - _sum(outside),
         linear,
-        linear - _sum(filter(_is_linear, left)),
+        linear - _sum(filter(_is_linear, outside)),
         tuple(sorted(lines, key=lambda line: -line.multiply_adds)),
     )
 

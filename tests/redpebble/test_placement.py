@@ -53,3 +53,9 @@ def test_a_model_that_is_taken_as_a_whole_has_no_bound() -> None:
     assert placement.share == placement.linear_share == 1.0
     assert placement.bound == inf
     assert placement.stayed == ()
+
+
+def test_the_place_of_work_is_counted_when_it_is_asked_for() -> None:
+    result = redpebble.optimize(two_layers(0.1))
+    assert "placement" not in vars(result)
+    assert result.placement is result.placement is not None
