@@ -30,7 +30,10 @@ def random_bias(output_count: int, rng: np.random.Generator) -> NDArray[np.float
 def magnitude_mask(weight: NDArray[np.float32], sparsity: float) -> NDArray[np.bool_]:
     """The mask, of the weight's shape, of the round((1 - sparsity) * size) largest magnitudes; of equals, the first."""
     kept = round((1.0 - sparsity) * weight.size)
-    order = np.argsort(-np.abs(weight), axis=None, kind="stable")
-    mask = np.zeros(weight.size, dtype=np.bool_)
-    mask[order[:kept]] = True
+    if kept == 0:
+        return np.zeros(weight.shape, dtype=np.bool_)
+    magnitudes = np.abs(weight).reshape(-1)
+    smallest = np.partition(magnitudes, -kept)[-kept]
+    mask = magnitudes > smallest
+    mask[np.flatnonzero(magnitudes == smallest)[: kept - np.count_nonzero(mask)]] = True
     return mask.reshape(weight.shape)
