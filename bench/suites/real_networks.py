@@ -93,20 +93,32 @@ def measure(network: RealNetwork, threads: int, seconds: float, sparsity: float)
     """
     proto = stored_export(network.export, sparsity)
     optimized = redpebble.optimize(proto, target="ort").model
-    content = proto.SerializeToString()
-    sessions = {
-        "original": onnxruntime.InferenceSession(content, _options(threads), providers=["CPUExecutionProvider"]),
-        "ours": redpebble.session(optimized, _options(threads)),
-    }
-    our_bytes = onnx_ir.to_proto(optimized).ByteSize()
+    sessions = Sessions.of(proto, threads, optimized)
+    original_bytes, our_bytes = proto.ByteSize(), onnx_ir.to_proto(optimized).ByteSize()
     for batch in BATCHES:
         feeds = random_feeds(proto, _sizes(proto, network, batch))
-        _check(network, *(one.run(None, feeds) for one in sessions.values()))
-        calls = {name: partial(one.run, None, feeds) for name, one in sessions.items()}
+        check_results(network.title, *(one.run(None, feeds) for one in sessions))
+        calls = {name: partial(one.run, None, feeds) for name, one in sessions._asdict().items()}
         times = interleave(calls, Budget(seconds))
         steady = all(time.median_us < UNSTEADY * time.min_us for time in times.values())
         original, ours = (times[name].min_us for name in ("original", "ours"))
-        yield Measured(network.title, batch, threads, original, ours, steady, len(content), our_bytes)
+        yield Measured(network.title, batch, threads, original, ours, steady, original_bytes, our_bytes)
+
+
+class Sessions(NamedTuple):
+    """The sessions of a model that take turns."""
+
+    original: onnxruntime.InferenceSession
+    ours: onnxruntime.InferenceSession
+
+    @staticmethod
+    def of(proto: onnx.ModelProto, threads: int, optimized: onnx_ir.Model | None = None) -> "Sessions":
+        """Return both sessions, of a model that was not `optimized` before or of what it became."""
+        content = proto.SerializeToString()
+        ours = redpebble.session(proto if optimized is None else optimized, _options(threads))
+        return Sessions(
+            onnxruntime.InferenceSession(content, _options(threads), providers=["CPUExecutionProvider"]), ours
+        )
 
 
 def _options(threads: int) -> onnxruntime.SessionOptions:
@@ -125,12 +137,17 @@ def _sizes(proto: onnx.ModelProto, network: RealNetwork, batch: int) -> dict[str
     return {name: known[name] for name in names if name}
 
 
-def _check(network: RealNetwork, original: Sequence[object], ours: Sequence[object]) -> None:
+def check_results(title: str, original: Sequence[object], ours: Sequence[object]) -> None:
+    """Check that both sessions agree.
+
+    Raises:
+        ValueError: an output differs.
+    """
     for expected, found in zip(original, ours, strict=True):
         scale = float(np.abs(np.asarray(expected)).max(initial=1e-30))
         error = float(np.abs(np.asarray(expected) - np.asarray(found)).max(initial=0.0)) / scale
         if error > TOLERANCE:
-            raise ValueError(f"{network.title} differs from onnxruntime by {error:.1e}, accepted is {TOLERANCE:.0e}")
+            raise ValueError(f"{title} differs from onnxruntime by {error:.1e}, accepted is {TOLERANCE:.0e}")
 
 
 def table(rows: Sequence[Measured]) -> list[str]:

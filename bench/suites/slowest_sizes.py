@@ -1,0 +1,114 @@
+"""The promise never to be slower, for real networks: every stored export over batches and lengths.
+
+`python -m redpebble.bench.suites.slowest_sizes [NAME ...] [--threads N] [-o sizes.json]` measures each size in the
+session of the original and in ours, in turn, and prints the least ratio of each network and where it is. A ratio below
+that of the promise is measured again for longer, before it counts. Without names it takes hours.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import onnx
+import typer
+from rich.table import Table
+
+from redpebble.bench.measure.machine import describe_machine
+from redpebble.bench.measure.measuring import Budget, Timing, interleave
+from redpebble.bench.results.console import console
+from redpebble.bench.suites.real_networks import Sessions, check_results
+from redpebble.foundation.atomic_files import write_text
+from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
+
+BATCHES: Final = (1, 2, 4, 7, 8, 16, 32)
+LENGTHS: Final = (1, 7, 16, 33, 64, 128, 256, 512)
+PROMISED: Final = 0.97
+LONG_LOOK: Final = Budget(3.0, least_rounds=7)
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """The times of an export at one size, minima and medians in us."""
+
+    export: str
+    sizes: Mapping[str, int]
+    original: Timing
+    ours: Timing
+
+    @property
+    def ratio(self) -> float:
+        """Speed, in times of that of the original, by minima or by medians: what is better for us."""
+        return max(self.original.min_us / self.ours.min_us, self.original.median_us / self.ours.median_us)
+
+
+def sizes_of(proto: onnx.ModelProto) -> Iterator[dict[str, int]]:
+    """Yield sizes of the free axes, small ones first; a decoder reads one token behind a past, or a text without."""
+    names = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim} - {""}
+    lengths = [(length, 0) for length in LENGTHS]
+    if "past" in names:
+        lengths += [(1, length) for length in LENGTHS]
+    for sequence, past in lengths if "sequence" in names else [(1, 0)]:
+        for batch in BATCHES:
+            known = {"batch": batch, "sequence": sequence, "past": past, "total": sequence + past}
+            yield {name: known[name] for name in sorted(names)}
+
+
+def measure_sizes(export: str, threads: int, seconds: float, longest: float) -> Iterator[SizeRow]:
+    """Yield a row for each size whose calls are predicted to take at most `longest` seconds.
+
+    Raises:
+        ValueError: a result differs from onnxruntime's.
+    """
+    proto = stored_export(export)
+    sessions = Sessions.of(proto, threads)
+    per_value = 0.0
+    for sizes in sizes_of(proto):
+        count = sizes.get("batch", 1) * sizes.get("sequence", 1)
+        if per_value * count > longest:
+            continue
+        feeds = random_feeds(proto, sizes)
+        check_results(export, *(one.run(None, feeds) for one in sessions))
+        calls = {name: partial(one.run, None, feeds) for name, one in sessions._asdict().items()}
+        row = SizeRow(export, sizes, **interleave(calls, Budget(seconds, least_rounds=3)))
+        if row.ratio < PROMISED:
+            row = SizeRow(export, sizes, **interleave(calls, LONG_LOOK))
+        per_value = row.original.min_us / 1e6 / count
+        yield row
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Exports to measure, such as bert_base.classic.")] = None,
+    *,
+    threads: Annotated[int, typer.Option(help="Threads of both sessions.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Measuring time for each size.")] = 0.3,
+    longest: Annotated[float, typer.Option(help="Seconds of the longest call of the original.")] = 2.0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows as JSON, too.")] = None,
+) -> None:
+    """Measure exports over sizes, and print the least ratio of each."""
+    rows: list[SizeRow] = []
+    table = Table("export", "sizes", "least", "where", "below", box=None, header_style="bold")
+    for export in names or stored_names():
+        found: list[SizeRow] = []
+        for row in measure_sizes(export, threads, seconds, longest):
+            found.append(row)
+            if row.ratio < PROMISED:
+                print(f"{export} {_words(row)}: {row.ratio:.2f}x", file=sys.stderr, flush=True)
+        rows += found
+        least, below = min(found, key=lambda row: row.ratio), sum(row.ratio < PROMISED for row in found)
+        table.add_row(export, str(len(found)), f"{least.ratio:.2f}x", _words(least), str(below))
+        if output is not None:  # after each export: a long measurement may be ended
+            content = {"machine": describe_machine(), "threads": threads, "rows": [asdict(row) for row in rows]}
+            write_text(output, json.dumps(content, indent=2) + "\n")
+    console.print(table)
+
+
+def _words(row: SizeRow) -> str:
+    return ", ".join(f"{name} {size}" for name, size in row.sizes.items())
+
+
+if __name__ == "__main__":
+    typer.run(main)
