@@ -1,10 +1,11 @@
 """Origins of ops: the names of the ONNX node and values they stand for, kept for reports, errors and ONNX out.
 
-They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`.
+They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`. Text has such names, too: `%h1`.
 """
 
+import re
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -15,6 +16,8 @@ ORDER = "pebble.order"
 """Order that `pebble-reorder-neurons` gave the neurons, and what it gains; on a module and on its layers."""
 SEARCH = "pebble.search"
 """Search of `pebble-schedule-network`, on a module: what it began with, what it found, and in how many proposals."""
+NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_$.-]+")
+"""Characters that no name of a value in the IR has."""
 
 
 def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:
@@ -23,13 +26,32 @@ def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:
         op.attributes[NODE] = StringAttr(node)
     if any(values):
         op.attributes[VALUES] = ArrayAttr([StringAttr(value) for value in values])
+        for result, value in zip(op.results, values, strict=False):
+            name_in_text(result, value)
 
 
 def copy_provenance(source: Operation, target: Operation) -> None:
     """Let `target` carry the names that `source` carries, where it has any."""
-    for key in (NODE, VALUES):
-        if key in source.attributes:
-            target.attributes[key] = source.attributes[key]
+    if NODE in source.attributes:
+        target.attributes[NODE] = source.attributes[NODE]
+    if VALUES in source.attributes:
+        take_value_names(source, target)
+
+
+def take_value_names(source: Operation, target: Operation) -> None:
+    """Let the results of `target` be called what those of `source` are called, which they replace."""
+    target.attributes.pop(VALUES, None)
+    if VALUES in source.attributes:
+        target.attributes[VALUES] = source.attributes[VALUES]
+    for old, new in zip(source.results, target.results, strict=False):
+        new.name_hint = old.name_hint
+
+
+def name_in_text(value: SSAValue, name: str) -> None:
+    """Let a value be printed with an ONNX name, unless it has one: `/fc/Relu` becomes `%fc_Relu`."""
+    text = NOT_IN_NAMES.sub("_", name).strip("_")
+    if text and value.name_hint is None:
+        value.name_hint = f"v{text}" if text[0].isdigit() else text
 
 
 def node_name(op: Operation) -> str:

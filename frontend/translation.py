@@ -17,7 +17,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.provenance import set_provenance, value_name
+from redpebble.dialect.provenance import name_in_text, set_provenance, value_name
 from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
@@ -85,6 +85,7 @@ class _Translation:
         for value in self._arguments:
             sizes = self._scope.named_sizes(value.shape)
             argument = self._block.insert_arg(pebble_type(value.type, sizes), len(self._block.args))
+            name_in_text(argument, value.name or "")
             self._scope.define_from_outside(value, argument, sizes)
 
     def _is_argument(self, value: onnx_ir.Value) -> bool:

@@ -2,13 +2,15 @@
 
 import sys
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Final, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.printer import Printer
 
-from redpebble.dialect.ops.dense_literals import ElidingPrinter
+from redpebble.dialect.ops.dense_literals import MOST_PRINTED, ElidingPrinter
 from redpebble.foundation.atomic_files import write_text
 from redpebble.options import Options
 from redpebble.pipeline import build, check_known, passes_of
@@ -21,6 +23,8 @@ class Inspection:
     every: bool = False
     after: tuple[str, ...] = ()
     stage: str = ""
+    elide: int | None = None
+    """Elements up to which a constant is shown: all after a stage, so that it can be read, and few after passes."""
 
     def watching(self, options: Options) -> Options:
         """Return options by which passes show what they left.
@@ -41,7 +45,7 @@ class Inspection:
             ModelError: the model is unreadable, or something in it is not covered and not kept as `foreign`.
             OSError: the file cannot be written.
         """
-        text = str(build(model, options, until=self.stage, foreign=foreign)) + "\n"
+        text = text_of(build(model, options, until=self.stage, foreign=foreign), self.elide)
         if output is None:
             sys.stdout.write(text)
         else:
@@ -49,14 +53,25 @@ class Inspection:
 
     def _show(self, done: ModulePass, module: ModuleOp) -> None:
         if self.every or done.name in self.after:
-            print_after(done.name, module)
+            print_after(done.name, module, self.elide)
 
 
 NOTHING_SHOWN: Final = Inspection()
 
 
-def print_after(name: str, module: ModuleOp) -> None:
-    """Print a module on standard error as `mlir-opt` does after a pass; large constants are left out."""
+def print_after(name: str, module: ModuleOp, elide: int | None = None) -> None:
+    """Print a module on standard error as `mlir-opt` does after a pass; constants of more elements are left out."""
     print(f"// -----// IR Dump After {name} //----- //", file=sys.stderr)
-    ElidingPrinter(sys.stderr).print_op(module)
+    ElidingPrinter(sys.stderr, MOST_PRINTED if elide is None else elide).print_op(module)
     print("\n", file=sys.stderr)
+
+
+def text_of(module: ModuleOp, elide: int | None, *, generic: bool = False) -> str:
+    """Return the text of a module: whole, or without constants of more than `elide` elements."""
+    stream = StringIO()
+    if elide is None:
+        Printer(stream, print_generic_format=generic).print_op(module)
+        stream.write("\n")
+    else:
+        ElidingPrinter(stream, elide, generic=generic).print_module(module)
+    return stream.getvalue()

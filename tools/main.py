@@ -74,6 +74,7 @@ PrintAfter = Annotated[
     list[str] | None, typer.Option(metavar="PASS", help="Show the IR after this pass, on stderr; may be given again.")
 ]
 StopAfter = Annotated[str, typer.Option(metavar="STAGE", help="Print the IR after this stage, and stop.")]
+Elide = Annotated[int | None, typer.Option(metavar="N", help="Leave out constants of more than N elements there.")]
 SkipPasses = Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")]
 DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zeros on the way.")]
 ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal the order of neurons.")]
@@ -129,6 +130,7 @@ def optimize(
     print_after_all: PrintAfterAll = False,
     print_after: PrintAfter = None,
     stop_after: StopAfter = "",
+    elide: Elide = None,
 ) -> None:
     """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is.
 
@@ -152,7 +154,7 @@ def optimize(
     request = OptimizeRequest(
         model, Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks), files
     )
-    inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after)
+    inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
     raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)
 
 
@@ -236,6 +238,7 @@ def compile_model(
     print_after_all: PrintAfterAll = False,
     print_after: PrintAfter = None,
     stop_after: StopAfter = "",
+    elide: Elide = None,
 ) -> None:
     """Compile a model into the cache, from where redpebble.compile takes it, and show how each layer runs."""
     from redpebble.options import Options
@@ -251,7 +254,7 @@ def compile_model(
     )
     cpu = None if target is CpuLevel.HOST else target.value
     request = CompileRequest(model, options, cpu, tune, output)
-    compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after))
+    compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
 
 
 @app.command()
@@ -297,6 +300,7 @@ def explain(
     print_after_all: PrintAfterAll = False,
     print_after: PrintAfter = None,
     stop_after: StopAfter = "",
+    elide: Elide = None,
 ) -> None:
     """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
     from redpebble.options import Options
@@ -306,7 +310,7 @@ def explain(
 
     rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
     options = Options(drop_dead_rows=drop_dead_rows, reorder_seconds=reorder_seconds, schedule_seconds=schedule_seconds)
-    output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after))
+    output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
     explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), options, output)
     if parts is not None and not stop_after:
         from redpebble.tools.explain.partition import explain_partition_and_print

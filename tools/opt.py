@@ -1,20 +1,37 @@
-"""`redpebble-opt`: `xdsl-opt` that also reads ONNX, runs stages of ours, and says what is wrong in one line.
+"""`redpebble-opt`: `xdsl-opt` that also reads ONNX, lists passes, elides constants, and says what is wrong in one line.
 
 Dialect, passes and target come through the `xdsl.universe` entry point, so `xdsl-opt` itself knows them as well.
 """
 
 import sys
-from argparse import ArgumentParser
-from collections.abc import Sequence
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
+from typing_extensions import override
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from redpebble.frontend.errors import ModelError
+from redpebble.universe import PIPELINES
+
+
+class _ListPasses(Action):
+    """Print what passes and pipelines there are, and end."""
+
+    @override
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
+    ) -> NoReturn:
+        from redpebble.tools.pass_list import pass_list
+
+        print(pass_list())
+        parser.exit()
 
 
 class RedpebbleOpt(xDSLOptMain):
@@ -33,26 +50,61 @@ class RedpebbleOpt(xDSLOptMain):
         arg_parser.add_argument(
             "--stop-after", metavar="STAGE", default="", help="Run redpebble's passes to this stage before those of -p"
         )
+        arg_parser.add_argument(
+            "--elide", metavar="N", type=int, help="Leave out constants of more than N elements when printing"
+        )
+        arg_parser.add_argument(
+            "--list-passes",
+            action=_ListPasses,
+            nargs=0,
+            help="Show the passes and pipelines of redpebble, and their options",
+        )
 
     def setup_pipeline(self) -> None:
+        self._check_passes()
         super().setup_pipeline()
-        if not (self.args.print_after_all or self.args.print_after or self.args.stop_after):
+        watched = self.args.print_after_all or self.args.print_after or self.args.stop_after
+        named = {f"pebble-{name}" for name in PIPELINES}
+        if not watched and all(one.name not in named for one in self.pipeline.passes):
             return
         # loads all passes, which `-p` alone does one by one
         from redpebble.pipeline import check_known, passes_up_to
         from redpebble.tools.inspection import print_after
 
         ours = passes_up_to(self.args.stop_after) if self.args.stop_after else []
-        passes, told = (*ours, *self.pipeline.passes), self.pipeline.callback
+        passes, told = (*ours, *_expanded(self.pipeline.passes)), self.pipeline.callback
         check_known("pass", self.args.print_after, sorted({one.name for one in passes}))
 
         def show(done: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
             if told is not None:
                 told(done, module, following)
             if done is not None and (self.args.print_after_all or done.name in self.args.print_after):
-                print_after(done.name, module)
+                print_after(done.name, module, self.args.elide)
 
         self.pipeline = PassPipeline(passes, show)
+
+    def _check_passes(self) -> None:
+        """Say what is wrong with `-p`, by the name of the pass, which xDSL leaves out.
+
+        Raises:
+            ValueError: there is no such pass, or it has no such option.
+        """
+        for spec in parse_pipeline(self.args.passes):
+            if spec.name not in self.available_passes:
+                near = get_close_matches(spec.name, self.available_passes, 3)
+                meant = f", near it are {', '.join(near)}" if near else ""
+                raise ValueError(f"unknown pass {spec.name!r}{meant}; redpebble-opt --list-passes shows all")
+            try:
+                self.available_passes[spec.name]().from_spec(spec)
+            except ValueError as error:
+                raise ValueError(f"{spec.name}: {error}") from error
+
+    def output_resulting_program(self, prog: ModuleOp) -> str:
+        if self.args.elide is None or self.args.target != "mlir":
+            return super().output_resulting_program(prog)
+        from redpebble.tools.inspection import text_of
+
+        return text_of(prog, self.args.elide, generic=self.args.print_op_generic)
 
     def _read_onnx(self, stream: IO[bytes]) -> ModuleOp:
         """Import a model; one named by a path is read from there, since its weights may lie in files beside it."""
@@ -61,6 +113,14 @@ class RedpebbleOpt(xDSLOptMain):
         path: str | None = self.args.input_file
         source = stream.read() if path is None or self.args.split_input_file else Path(path)
         return import_model(source, foreign="keep").module
+
+
+def _expanded(passes: Sequence[ModulePass]) -> Iterator[ModulePass]:
+    """Yield passes; of pipelines the passes that they run, so that each can be watched."""
+    from redpebble.named_pipelines import NamedPipeline
+
+    for one in passes:
+        yield from one.passes() if isinstance(one, NamedPipeline) else (one,)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -4,21 +4,20 @@
 operands, properties and results of an op, parameters of an attribute, options of a pass with their defaults.
 """
 
-import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 
 from xdsl.irdl import IRDLOperation, OpDef, ParamAttrDef, ParametrizedAttribute
 from xdsl.passes import ModulePass
 
+from redpebble import named_pipelines
 from redpebble.dialect.pebble import Pebble
 from redpebble.foundation.atomic_files import write_text
-from redpebble.universe import PASSES, REDPEBBLE_UNIVERSE
+from redpebble.tools.pass_list import summary, told_options
+from redpebble.universe import PASSES, PIPELINES, REDPEBBLE_UNIVERSE
 
 GENERATED = "<!-- made by redpebble.tools.reference: change the docstrings -->"
 
@@ -55,6 +54,10 @@ def passes_page() -> str:
         lines += [f"## {stage.replace('_', ' ').capitalize()}", ""]
         for name in names:
             lines += _pass_entry(_pass_of(stage, name))
+    lines += ["## Pipelines", "", f"{' '.join((inspect.getdoc(named_pipelines) or '').split())}", ""]
+    for name in PIPELINES:
+        kind = REDPEBBLE_UNIVERSE.all_passes[f"pebble-{name}"]()
+        lines += [f"### `{kind.name}`", "", summary(kind), "", *option_lines(kind), ""]
     return "\n".join(lines)
 
 
@@ -89,23 +92,12 @@ def _parameters(definition: ParamAttrDef) -> dict[str, str]:
 def _pass_entry(kind: type[ModulePass]) -> list[str]:
     story = inspect.getdoc(import_module(kind.__module__)) or ""
     lines = [f"### `{kind.name}`", "", story, ""]
-    told = dict(_told_fields(kind))
-    for field in fields(kind):
-        default = "required" if field.default is MISSING else f"default `{field.default}`"
-        lines.append(f"- `{field.name.replace('_', '-')}` ({default}): {told.get(field.name, '')}".rstrip(": "))
-    return [*lines, ""]
+    return [*lines, *option_lines(kind), ""]
 
 
-def _told_fields(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a class and the strings that stand below them."""
-    (tree,) = ast.parse(inspect.getsource(kind)).body
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    for statement, below in pairwise(body):
-        match statement, below:
-            case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                yield name, " ".join(text.split())
-            case _:
-                pass
+def option_lines(kind: type[ModulePass]) -> list[str]:
+    """Return a line for each option of a pass."""
+    return [f"- `{option.name}` ({option.default}): {option.text}".rstrip(": ") for option in told_options(kind)]
 
 
 def write_reference(folder: Path) -> None:

@@ -5,11 +5,11 @@ integer; it prints zeros of both signs as one zero.
 """
 
 from io import StringIO
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 from typing_extensions import override
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, Float32Type, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.declarative_assembly_format import (
@@ -30,11 +30,31 @@ MOST_PRINTED: Final = 16
 
 
 class ElidingPrinter(Printer):
-    """A printer that writes large constants as MLIR does: `dense_resource<__elided__> : tensor<1024x1024xf32>`."""
+    """A printer that writes large constants as MLIR does: `dense_resource<__elided__> : tensor<1024x1024xf32>`.
+
+    Such text cannot be read back, and its first line says so.
+    """
+
+    def __init__(self, stream: IO[str], most: int = MOST_PRINTED, *, generic: bool = False) -> None:
+        """Write constants of up to `most` elements whole; with `generic` all ops in MLIR's generic form.
+
+        Raises:
+            ValueError: `most` is negative.
+        """
+        if most < 0:
+            raise ValueError(f"constants of more than {most} elements left out, expected 0 or more")
+        super().__init__(stream, print_generic_format=generic)
+        self._most = most
+
+    def print_module(self, module: ModuleOp) -> None:
+        """Print a module behind a line that says what is left out."""
+        self.print_string(f"// constants of more than {self._most} elements are left out: this cannot be read back\n")
+        self.print_op(module)
+        self.print_string("\n")
 
     @override
     def print_attribute(self, attribute: Attribute) -> None:
-        if isa(attribute, DenseIntOrFPElementsAttr) and len(attribute) > MOST_PRINTED:
+        if isa(attribute, DenseIntOrFPElementsAttr) and len(attribute) > self._most:
             self.print_string(f"dense_resource<__elided__> : {attribute.type}")
         else:
             super().print_attribute(attribute)

@@ -55,7 +55,11 @@ def kernel_at(kernel: KernelAttr | None, width: int) -> ChosenKernel:
     Raises:
         ValueError: there is no kernel of ours.
     """
-    name = kernel.family_at(width) if kernel is not None else ""
-    if kernel is None or name not in FAMILIES:
-        raise ValueError(f"pebble.linear has no kernel of ours chosen, accepted are {', '.join(sorted(FAMILIES))}")
+    if kernel is None:
+        raise ValueError("pebble.linear has no kernel: run pebble-choose-kernels before, or pebble-compile")
+    name = kernel.family_at(width)
+    if name not in FAMILIES:
+        raise ValueError(
+            f"kernel {name!r} of pebble.linear is none of ours, accepted are {', '.join(sorted(FAMILIES))}"
+        )
     return ChosenKernel(FAMILIES[name], kernel.blocks.by_family.get(name))

@@ -178,5 +178,5 @@ def emit(op: Operation, step: RowMajorStep) -> None:
     """
     emitter = ROW_MAJOR_EMITTERS.get(type(op))
     if emitter is None:
-        raise ValueError(f"{op.name} has no code outside a pebble.tile")
+        raise ValueError(f"{op.name} has no code outside a pebble.tile: run pebble-tile before, or pebble-compile")
     emitter(op, step)

@@ -136,7 +136,9 @@ def _tie_runs(first: Sequence[Member], second: Sequence[Member]) -> None:
 
 def permutation_groups(module: ModuleOp) -> tuple[PermutationGroup, ...]:
     """Return the groups of the function of `module`, which has no tiles yet, in the order of their first axes."""
-    func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
+    func = next((op for op in module.body.block.ops if isinstance(op, FuncOp)), None)
+    if func is None:
+        return ()
     axes = _Axes()
     axes.pin_all(func.args)
     for op in func.body.block.ops:

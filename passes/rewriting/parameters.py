@@ -6,7 +6,7 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import VALUES, copy_provenance
+from redpebble.dialect.provenance import copy_provenance
 from redpebble.passes.analysis.per_feature_constants import Affine, entries_per_feature
 from redpebble.passes.analysis.weights import (
     Weight,
@@ -71,13 +71,6 @@ def place_constant(constant: ConstantOp | SparseConstantOp, user: Operation, rep
     if user.parent is not None:
         user.parent.insert_op_before(constant, user)
     return constant.result
-
-
-def take_value_names(source: Operation, target: Operation) -> None:
-    """Let the results of `target` be called what those of `source` are called, which they replace."""
-    target.attributes.pop(VALUES, None)
-    if VALUES in source.attributes:
-        target.attributes[VALUES] = source.attributes[VALUES]
 
 
 def absorb_behind(linear: LinearOp, affine: Affine) -> bool:

@@ -25,7 +25,7 @@ from xdsl.rewriter import Rewriter
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import AddOp, MulOp
 from redpebble.dialect.ops.layers import BatchNormOp, LinearOp
-from redpebble.dialect.provenance import copy_provenance, node_name, set_provenance
+from redpebble.dialect.provenance import copy_provenance, node_name, set_provenance, take_value_names
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.per_feature_constants import Affine, affine_of_batch_norm
 from redpebble.passes.rewriting.erase_unused import erase_unused
@@ -33,7 +33,6 @@ from redpebble.passes.rewriting.parameters import (
     absorb_before,
     absorb_behind,
     has_constant_parameters,
-    take_value_names,
 )
 
 

@@ -23,13 +23,13 @@ from xdsl.rewriter import Rewriter
 
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import take_value_names
 from redpebble.passes.analysis.per_feature_constants import affine_of
 from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.parameters import (
     absorb_before,
     absorb_behind,
     has_constant_parameters,
-    take_value_names,
 )
 
 

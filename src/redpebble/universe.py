@@ -27,6 +27,21 @@ PASSES = {
 """Classes of passes by stage; `FuseLayers` is in `passes/simplify/fuse_layers.py` and called `pebble-fuse-layers`."""
 
 
+PIPELINES = (
+    "compile",
+    "optimize",
+    "simplify",
+    "arrange",
+    "choose",
+    "flatten",
+    "tile",
+    "schedule",
+    "extract",
+    "split",
+)
+"""Pipelines without their prefix `pebble-`: all stages on the way to a goal, or one stage of `redpebble.pipeline`."""
+
+
 def _words(class_name: str) -> list[str]:
     """Return the words of a name such as FuseLayers, in lower case."""
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in class_name).split()
@@ -34,6 +49,13 @@ def _words(class_name: str) -> list[str]:
 
 def _load_pass(stage: str, class_name: str) -> type[ModulePass]:
     return getattr(import_module(f"redpebble.passes.{stage}.{'_'.join(_words(class_name))}"), class_name)
+
+
+def _load_pipeline(name: str) -> type[ModulePass]:
+    from redpebble.named_pipelines import CompilePipeline, OptimizePipeline, stage_pipeline
+
+    goals = {"compile": CompilePipeline, "optimize": OptimizePipeline}
+    return goals[name] if name in goals else stage_pipeline(name)
 
 
 def _load_dialect() -> Dialect:
@@ -54,6 +76,7 @@ REDPEBBLE_UNIVERSE = Universe(
         "-".join(("pebble", *_words(name))): partial(_load_pass, stage, name)
         for stage, names in PASSES.items()
         for name in names
-    },
+    }
+    | {f"pebble-{name}": partial(_load_pipeline, name) for name in PIPELINES},
     all_targets={"pebble-llvm": _load_llvm_target},
 )

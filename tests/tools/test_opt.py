@@ -8,8 +8,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx.external_data_helper import set_external_data
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.universe import Universe
 
+from redpebble.models import zoo
+from redpebble.named_pipelines import OptimizePipeline, stage_pipeline
+from redpebble.options import Options
+from redpebble.passes.runner import context
+from redpebble.pipeline import PIPELINE, passes_of
 from redpebble.tools.opt import main
+from redpebble.universe import PIPELINES, REDPEBBLE_UNIVERSE
 
 LAYER = """
 func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
@@ -63,8 +71,9 @@ def test_a_model_becomes_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_bytes(model())
     main([str(file)])
     text = capsys.readouterr().out
-    assert '(%0: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]})' in text
-    assert "pebble.linear" in text
+    assert '(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]})' in text
+    assert "%h = pebble.linear %x, %w " in text
+    assert "%y = pebble.activate <relu> %h " in text
 
 
 def test_external_data_is_found_beside_the_model(
@@ -107,15 +116,117 @@ def test_a_module_that_does_not_verify_is_refused(tmp_path: Path, capsys: pytest
     ("arguments", "message"),
     [
         (["none.mlir"], "error: [Errno 2] No such file or directory: 'none.mlir'"),
-        (["-p", "no-pass", "x.mlir"], "error: Unrecognized passes: ['no-pass']"),
+        (["-p", "no-pass", "x.mlir"], "error: unknown pass 'no-pass'; redpebble-opt --list-passes shows all"),
+        (
+            ["-p", "pebble-simplfy", "x.mlir"],
+            "error: unknown pass 'pebble-simplfy', near it are pebble-simplify, ",
+        ),
+        (["-p", "pebble-compile{threads=0}", "x.mlir"], "error: threads is 0, expected 1 or more"),
         (["-p", "canonicalize", "--print-after", "x", "x.mlir"], "error: unknown pass 'x', accepted are canonicalize"),
         (
             ["--stop-after", "x", "x.mlir"],
             "error: unknown stage 'x', accepted are simplify, arrange, choose, flatten, ",
         ),
-        (["-p", "canonicalize{x=1}", "x.mlir"], 'error: Provided arguments ["x"] not found in expected arguments []'),
+        (
+            ["-p", "canonicalize{x=1}", "x.mlir"],
+            'error: canonicalize: Provided arguments ["x"] not found in expected arguments []',
+        ),
         (["-p", "canonicalize{x", "x.mlir"], "error: Error parsing pass pipeline specification: "),
     ],
 )
 def test_wrong_usage_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert refused(arguments, capsys).startswith(message)
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> Path:
+    path = tmp_path / "layer.onnx"
+    path.write_bytes(model())
+    return path
+
+
+def test_a_pipeline_is_the_passes_of_its_stages(layer: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(layer), "-p", "pebble-compile", "--print-after", "pebble-form-tiles"])
+    by_name = capsys.readouterr()
+    main([str(layer), "-p", ",".join(one.name for one in passes_of(Options()))])
+    assert capsys.readouterr().out == by_name.out
+    assert "IR Dump After pebble-form-tiles" in by_name.err
+    main([str(layer), "-p", "pebble-simplify,pebble-choose,pebble-tile{}", "-t", "pebble-llvm"])
+    assert "define " in capsys.readouterr().out
+
+
+def test_every_stage_and_the_ways_of_commands_are_pipelines() -> None:
+    assert {*PIPELINES} == {"compile", "optimize", *(stage.name for stage in PIPELINE)}
+    for stage in PIPELINE:
+        pipeline = stage_pipeline(stage.name)()
+        goal = stage.goals[0]
+        whole = passes_of(Options(goal), until=stage.name)
+        assert [one.name for one in whole][-len(pipeline.passes()) :] == [one.name for one in pipeline.passes()]
+    sparse, plain = OptimizePipeline().passes(), OptimizePipeline(sparse_networks=False).passes()
+    assert len(sparse) == len(plain) + 1
+
+
+def test_stock_xdsl_opt_knows_the_pipelines() -> None:
+    module = ModuleOp([])
+    for name in PIPELINES:
+        Universe.get_multiverse().all_passes[f"pebble-{name}"]()().apply(context(), module)
+
+
+def test_passes_are_listed_with_what_they_do_and_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--list-passes"])
+    text = capsys.readouterr().out
+    words = " ".join(text.split())
+    assert "pebble-sparsify Choose how each linear layer's weight is stored: dense, or the connections alone." in words
+    assert "threshold (default `0.62`): Density below which a weight becomes sparse" in words
+    assert "pebble-tile The passes of one stage: pebble-fold-batch-norm, canonicalize, pebble-form-tiles" in words
+    assert all(f"\n  {name}\n" in text for name in REDPEBBLE_UNIVERSE.all_passes)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_constants_are_left_out_on_request_and_the_text_says_so(
+    layer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(layer), "--elide", "3"])
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "// constants of more than 3 elements are left out: this cannot be read back"
+    assert any("dense_resource<__elided__> : tensor<2x2xf32>" in line for line in rest)
+    main([str(layer), "--elide", "4"])
+    assert "__elided__" not in capsys.readouterr().out
+    message = "error: constants of more than -1 elements left out, expected 0 or more"
+    assert refused([str(layer), "--elide", "-1"], capsys) == message
+    main([str(layer), "-p", "canonicalize", "--print-after-all", "--elide", "3"])
+    assert "__elided__" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("passes", "message"),
+    [
+        ("canonicalize", "pebble.linear has no code outside a pebble.tile: run pebble-tile before, or pebble-compile"),
+        ("pebble-tile", "pebble.linear has no kernel: run pebble-choose-kernels before, or pebble-compile"),
+    ],
+)
+def test_what_is_lowered_too_early_names_the_pass(
+    passes: str, message: str, layer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused([str(layer), "-p", passes, "-t", "pebble-llvm"], capsys) == f"error: {message}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("passes", ["", "pebble-simplify", "pebble-compile", "pebble-optimize", "pebble-flatten"])
+@pytest.mark.parametrize("words", [(), ("--elide", "3")])
+def test_mlir_reads_the_generic_form(
+    passes: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("iree.compiler", reason="iree-opt is missing: pip install 'redpebble[mlir]'")
+    path, text = tmp_path / "model.onnx", tmp_path / "generic.mlir"
+    zoo.save(zoo.build("resmlp(depth=1, width=16)"), path)
+    main([str(path), "-p", passes, "--print-op-generic", "-o", str(text), *words])
+    iree_opt = (sys.executable, "-m", "iree.compiler.tools.scripts.iree_opt", "--allow-unregistered-dialect")
+    read = subprocess.run([*iree_opt, "--mlir-print-op-generic", str(text)], capture_output=True, text=True, check=True)
+    again = subprocess.run([*iree_opt, "-"], input=read.stdout, capture_output=True, text=True, check=True)
+    assert again.stdout.count("pebble.") == read.stdout.count("pebble.") > 0
+    if not words:
+        text.write_text(read.stdout)
+        main([str(text)])
+        assert "pebble." in capsys.readouterr().out

@@ -13,8 +13,8 @@ func.func @before(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
   %h = pebble.linear %x, %w bias %b {pebble.node = "fc", pebble.values = ["h"]} : (tensor<?x1xf32>, tensor<1x1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
   // CHECK-NEXT: %w = pebble.constant {pebble.values = ["w"]} dense<6.000000e+00> : tensor<1x1xf32>
   // CHECK-NEXT: %b = pebble.constant dense<5.000000e+00> : tensor<1xf32>
-  // CHECK-NEXT: %h = pebble.linear %x, %w bias %b {pebble.node = "fc", pebble.values = ["y"]}
-  // CHECK-NEXT: func.return %h
+  // CHECK-NEXT: %y = pebble.linear %x, %w bias %b {pebble.node = "fc", pebble.values = ["y"]}
+  // CHECK-NEXT: func.return %y
   %y = pebble.batch_norm %h scale %scale bias %bias mean %mean variance %variance epsilon 1.0 {pebble.node = "bn", pebble.values = ["y"]} : (tensor<?x1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }

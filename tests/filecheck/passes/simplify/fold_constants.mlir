@@ -7,8 +7,8 @@ func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %m = pebble.constant dense<[0.0, 1.0]> : tensor<2xf32>
   %masked = pebble.mul %a, %m {pebble.node = "mask"} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %t = pebble.activate <square> %masked {pebble.node = "sq", pebble.values = ["a2"]} : (tensor<2xf32>) -> tensor<2xf32>
-  // CHECK-NEXT: %t = pebble.constant {pebble.node = "sq", pebble.values = ["a2"]} dense<[0.000000e+00, 4.000000e+00]>
-  // CHECK-NEXT: %y = pebble.add %x, %t
+  // CHECK-NEXT: %a2 = pebble.constant {pebble.node = "sq", pebble.values = ["a2"]} dense<[0.000000e+00, 4.000000e+00]>
+  // CHECK-NEXT: %y = pebble.add %x, %a2
   %y = pebble.add %x, %t : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }

@@ -13,8 +13,8 @@ func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %c = pebble.sub %b, %three : (tensor<?x2xf32>, tensor<1xf32>) -> tensor<?x2xf32>
   // CHECK: [[W:%.*]] = pebble.constant dense<{{.}}[2.000000e+00, 0.000000e+00], [0.000000e+00, 6.000000e+00]]>
   // CHECK: [[B:%.*]] = pebble.constant dense<[-1.000000e+00, -3.000000e+00]>
-  // CHECK-NEXT: %h = pebble.linear %x, [[W]] bias [[B]] activation <relu> {pebble.node = "fc", pebble.values = ["y"]}
-  // CHECK-NEXT: func.return %h
+  // CHECK-NEXT: %y = pebble.linear %x, [[W]] bias [[B]] activation <relu> {pebble.node = "fc", pebble.values = ["y"]}
+  // CHECK-NEXT: func.return %y
   %y = pebble.activate <relu> %c {pebble.node = "r", pebble.values = ["y"]} : (tensor<?x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
