@@ -105,6 +105,9 @@ def first_checkpoint(world: World, move: Move) -> int:
         for moved in range(move.goal, move.goal + move.length):
             for role in range(2):
                 before = int(line.prevs[2 * int(line.order[moved]) + role])
+                # A use that was passed over may have been the next one of the last use before all that moved.
+                while before >= 0 and line.steps[before >> 1] >= low:
+                    before = int(line.prevs[before])
                 # Without a use before, the value came when it was used, and no eviction looked at it.
                 if before >= 0:
                     step = min(step, int(line.steps[before >> 1]))

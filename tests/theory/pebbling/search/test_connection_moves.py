@@ -45,3 +45,14 @@ def test_costs_stay_exact_over_thousands_of_moves(policy: Policy, look_back: int
     result = anneal_connections(state, plan, np.random.default_rng(0))
     assert result.cost == count_transfers(network, result.best, memory).total
     assert result.cost < count_transfers(network, start, memory).total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_min_looks_back_to_the_use_before_one_that_a_move_passed_over(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network, memory = random_layers([20] * 4, 0.4, rng), Memory(8, "min")
+    moves = ConnectionMoves(window=100, look_back=10**6)
+    state = ConnectionBlocks(network, random_order(network, rng), memory, moves)
+    for _ in range(60):
+        state.run(rng.random((8, 5)), 1.0)
+        assert state.cost == count_transfers(network, state.current(), memory).total
