@@ -1,12 +1,16 @@
 """Loops compiled by numba: once, kept beside the source or in the user's cache, without the interpreter's lock.
 
-Where neither can be written to, loops are compiled in each process that calls them: the first call says so.
+Code holds the loops that it calls and the constants and records that it uses, which other files of its layer define:
+it is compiled again when any file of the layer has changed. Where no folder can be written to, loops are compiled in
+each process that calls them: the first call says so.
 """
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import njit
@@ -56,6 +60,12 @@ class _KeptLoops(FunctionCache):
 
     _impl_class = _Folders
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        # a kept list of another version is not read: it may name records that are no longer there
+        kept = vars(vars(self)["_cache_file"])
+        kept["_version"] += _layer_digest(function)
+
     def save_overload(self, sig: object, data: object) -> None:
         try:
             super().save_overload(sig, data)
@@ -69,6 +79,20 @@ class _LostLoops(NullCache):
     def load_overload(self, *_: object) -> None:
         """Say that code is made, before it is; there is none to be loaded."""
         _say()
+
+
+def _layer_digest(function: Callable[..., Any]) -> str:
+    """Digest of the files of the layer of `redpebble.LAYER....module`; of a module by itself numba knows the file."""
+    depth = function.__module__.count(".")
+    return _folder_digest(Path(function.__code__.co_filename).parents[depth - 2]) if depth > 1 else ""
+
+
+@cache
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @cache

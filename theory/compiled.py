@@ -2,8 +2,7 @@
 
 numba counts the references of arrays with atomic instructions wherever they pass between functions; in loops of some
 nanoseconds a step that costs more than the work. Code that cannot allocate has nothing to count. So all arrays are
-made by the callers. A compiled function is compiled again when its own file changes, not when that of a function that
-it calls does: after such a change the folder's `__pycache__` has to go.
+made by the callers.
 """
 
 from __future__ import annotations

@@ -38,6 +38,29 @@ VALUES = "[12, 6, 12]"
 WARNING = "compiling a search, which takes some seconds, in each process: there is no folder to keep it in"
 
 
+RECORD = """
+from typing import NamedTuple
+from redpebble.foundation.compiled_loops import compiled_loop
+
+class {name}(NamedTuple):
+    value: int
+
+@compiled_loop()
+def times(pair, number):
+    return {factor} * pair.value * number
+"""
+
+CALLER = """
+from house.layer.record import {name}, times
+from redpebble.foundation.compiled_loops import compiled_loop
+
+@compiled_loop()
+def product(pair):
+    return times(pair, 5)
+print(product({name}(7)))
+"""
+
+
 def calls(folder: Path, place: str, **environment: str) -> list[str]:
     """Lines that a process prints which defines loops in a folder and calls them."""
     (folder / "loops.py").write_text(LOOPS)
@@ -79,3 +102,14 @@ def test_what_was_compiled_is_kept_beside_the_source(tmp_path: Path) -> None:
         "loops.twice",
         "loops.fourfold",
     }
+
+
+def test_a_loop_is_compiled_again_when_another_file_of_its_layer_changes(tmp_path: Path) -> None:
+    layer = tmp_path / "house" / "layer"
+    layer.mkdir(parents=True)
+    for name, factor in (("Pair", 2), ("Couple", 3)):
+        (layer / "record.py").write_text(RECORD.format(name=name, factor=factor))
+        (layer / "caller.py").write_text(CALLER.format(name=name))
+        program = [sys.executable, "-B", "-c", "import house.layer.caller"]
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{35 * factor}\n", "")
