@@ -141,31 +141,32 @@ class _Block:
         builder = self.builder
         numbers = dict.fromkeys(start // PANEL for start in self.starts)
         panels = {number: weights.at(builder, i64(number)) for number in numbers}
+        # the address of a pass is carried, as its stride is known at run time alone: nothing is multiplied in the loop
+        strides = [builder.mul(x.stride, i64(k)) for k in (*range(UNROLL), *range(INPUTS_AHEAD, INPUTS_AHEAD + UNROLL))]
+        step = builder.mul(x.stride, i64(UNROLL))
 
         def inputs(index: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-            first = builder.mul(index, i64(UNROLL))
-            entries = {
-                number: float_at(builder, panel, builder.mul(first, i64(PANEL))) for number, panel in panels.items()
-            }
-            self._fetch(list(entries.values()), x, first)
-            following = list(carried)
-            for k in range(UNROLL):
-                column = x.at(builder, builder.add(first, i64(k)))
+            address, *following = carried
+            first = builder.mul(index, i64(UNROLL * PANEL))
+            entries = {number: float_at(builder, panel, first) for number, panel in panels.items()}
+            columns = [float_at(builder, address, stride) for stride in strides]
+            self._fetch(list(entries.values()), columns[UNROLL:])
+            for k, column in enumerate(columns[:UNROLL]):
                 following = self._add_input(column, entries, k, following)
-            return following
+            return [float_at(builder, address, step), *following]
 
-        return reduce_loop(builder, passes, sums, inputs)
+        _, *result = reduce_loop(builder, passes, [x.address, *sums], inputs)
+        return result
 
-    def _fetch(self, entries: Sequence[ir.Value], x: Rows, first: ir.Value) -> None:
-        """Emit the fetching of later weights than those at `entries`, and of the activations of later inputs."""
+    def _fetch(self, entries: Sequence[ir.Value], columns: Sequence[ir.Value]) -> None:
+        """Emit the fetching of later weights than those at `entries`, and of the activations of later `columns`."""
         builder = self.builder
         if self.starts[0] % PANEL == 0:
             for entry in entries:
                 ahead = byte_at(builder, entry, i64(FETCH_DISTANCE))
                 fetch_lines(builder, ahead, UNROLL * PANEL * FLOAT_BYTES // ALIGNMENT)
         if len(self.rows) >= MANY_ROWS:
-            for k in range(INPUTS_AHEAD, INPUTS_AHEAD + UNROLL):
-                column = x.at(builder, builder.add(first, i64(k)))
+            for column in columns:
                 for row in (0, len(self.rows) - 1):
                     fetch_lines(builder, float_at(builder, column, i64(row)), 1)
 

@@ -27,6 +27,15 @@ def i64(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
 
+def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Return an integer or address as a value of which LLVM knows nothing; no instruction comes of it.
+
+    Counters of loops are: LLVM's loop strength reduction, which looks for cheaper addresses, would take half of the
+    time that code takes to be made, and finds none where kernels have put their addresses as they want them.
+    """
+    return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=r,0", [value], False)
+
+
 @contextmanager
 def counted_loop(builder: ir.IRBuilder, stop: ir.Value, step: int = 1) -> Generator[ir.Value]:
     """Emit a loop over 0, step, ... while below `stop`; yields the index, with the builder inside the loop's body."""
@@ -41,7 +50,7 @@ def counted_loop(builder: ir.IRBuilder, stop: ir.Value, step: int = 1) -> Genera
     builder.cbranch(builder.icmp_signed("<", index, stop), body, after)
     builder.position_at_end(body)
     yield index
-    index.add_incoming(builder.add(index, i64(step)), builder.block)
+    index.add_incoming(opaque(builder, builder.add(index, i64(step))), builder.block)
     builder.branch(header)
     builder.position_at_end(after)
 
@@ -69,7 +78,7 @@ def reduce_loop(
     builder.cbranch(builder.icmp_signed("<", index, stop), inside, after)
     builder.position_at_end(inside)
     following = body(index, carried)
-    index.add_incoming(builder.add(index, i64(1)), builder.block)
+    index.add_incoming(opaque(builder, builder.add(index, i64(1))), builder.block)
     for phi, value in zip(carried, following, strict=True):
         phi.add_incoming(value, builder.block)
     builder.branch(header)
