@@ -1,6 +1,7 @@
 """A standard ONNX model from the `pebble` dialect: the IR says which nodes there are, the original all else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import onnx_ir as ir
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
@@ -16,8 +17,20 @@ from redpebble.export.original import Original
 from redpebble.export.save_model import has_external_weights, remember_external_weights
 
 
+class Exported(NamedTuple):
+    """A model, and the digests of the nodes that stand for sparse networks."""
+
+    model: ir.Model
+    digests: Mapping[SparseNetworkOp, str]
+
+
 def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
-    """Return a model that computes what `module` says, in standard operators.
+    """Return the model of `exported`."""
+    return exported(module, original).model
+
+
+def exported(module: ModuleOp, original: ir.Model) -> Exported:
+    """Return a model that computes what `module` says, in standard operators and nodes of ours.
 
     Everything that the IR does not hold comes from `original`, which stays as it is: graph inputs and outputs with
     their names, types and symbolic sizes, metadata, doc strings, functions, foreign nodes, IR version and opsets.
@@ -44,7 +57,7 @@ def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
                 writer.write(op)
     if has_external_weights(original):
         remember_external_weights(taken_apart.model)
-    return taken_apart.model
+    return Exported(taken_apart.model, writer.digests)
 
 
 def _main(module: ModuleOp) -> FuncOp:

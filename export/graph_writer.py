@@ -38,6 +38,7 @@ class GraphWriter:
         self._naming = Naming(original, names, outputs)
         self._initializers = Initializers(original, names, origins)
         self._networks = SparseNetworks(original, self._initializers)
+        self.digests: dict[SparseNetworkOp, str] = {}
 
     def bind_arguments(self, names: Sequence[str]) -> None:
         """Let the arguments of the function be the graph inputs called `names`.
@@ -62,6 +63,7 @@ class GraphWriter:
     def write_network(self, op: SparseNetworkOp) -> None:
         """Add the node that stands for a sparse network."""
         node = self._networks.node(op, [self._value(value) for value in op.inputs])
+        self.digests[op] = node.attributes["digest"].as_string()
         self._naming.name_nodes(op, [node], node.outputs)
         self._original.graph.append(node)
         self._values.update(zip(op.results, node.outputs, strict=True))

@@ -14,7 +14,8 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_con
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.reports.layer_report import Report, module_report
+from redpebble.dialect.reports.layer_report import Report
+from redpebble.dialect.reports.module_report import module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
 from redpebble.lowering.attention.step import (

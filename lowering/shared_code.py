@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.reports.layer_report import module_report
+from redpebble.dialect.reports.module_report import module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import Lowering, function_of, steps_of, tensors_of, timed

@@ -5,25 +5,16 @@ import mmap
 import os
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import onnx
-import onnx_ir
 import onnxruntime
 
-from redpebble.compiler import native_code, optimize
-from redpebble.export.loadable_model import loadable
-from redpebble.export.save_model import model_bytes
-from redpebble.export.sparse_networks.node_and_function import DOMAIN, FORMAT
-from redpebble.export.sparse_networks.node_content import Attributes, Constants, network_model, written
-from redpebble.foundation.atomic_files import replacing
+from redpebble.export.sparse_networks.node_format import DOMAIN, FORMAT
 from redpebble.foundation.log import LOG
-from redpebble.frontend.import_model import Source
-from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
-from redpebble.options import Options
 from redpebble.ort.native.tables import OPERATOR_COUNT
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
@@ -32,11 +23,19 @@ from redpebble.runtime.store.checked_file import keep, recalled
 from redpebble.runtime.store.kept_files import make_room, note_use
 from redpebble.runtime.threads import usable_threads
 
+if TYPE_CHECKING:
+    # the compiler takes seconds to load, and a session from the cache has no use for it
+    import onnx_ir
+    from xdsl.dialects.builtin import ModuleOp
+
+    from redpebble.export.sparse_networks.node_content import Attributes, Constants
+    from redpebble.frontend.import_model import Source
+
 OPTIONS: Final = "sparse network"
 """The salt that sets the code of a node apart in the cache from that of a model."""
 
 
-def checked_digest(op_type: str, attributes: Attributes, constants: Constants) -> bytes:
+def checked_digest(op_type: str, attributes: "Attributes", constants: "Constants") -> bytes:
     """Return the digest of what a node computes.
 
     Raises:
@@ -56,7 +55,7 @@ def checked_digest(op_type: str, attributes: Attributes, constants: Constants) -
 
 
 def compile_network(
-    op_type: str, attributes: Attributes, constants: Constants, target: CpuTarget | None = None
+    op_type: str, attributes: "Attributes", constants: "Constants", target: CpuTarget | None = None
 ) -> Artefact:
     """Return native code for a node, from the user's cache where it was compiled before.
 
@@ -64,14 +63,28 @@ def compile_network(
         ValueError: the node is not one that this version wrote, or was changed since.
         ModelError: the network is not covered.
     """
-    cpu, threads = host_target() if target is None else target, usable_threads()
-    key = cache_key(checked_digest(op_type, attributes, constants), cpu, f"{OPTIONS} threads={threads}")
-    artefact = load(default_folder(), key)
+    cpu = host_target() if target is None else target
+    key = _key_of(checked_digest(op_type, attributes, constants), cpu)
+    artefact = _ready().get(key) or load(default_folder(), key)
     if artefact is None:
+        from redpebble.compiler import native_code
+        from redpebble.export.sparse_networks.node_content import network_model
+        from redpebble.options import Options
+
         model = network_model(op_type, attributes, constants)
-        artefact = native_code(model, Options(threads=threads), target=cpu, cache=False)
+        artefact = native_code(model, Options(threads=usable_threads()), target=cpu, cache=False)
         store(default_folder(), key, artefact)
     return artefact
+
+
+def _key_of(digest: bytes, cpu: CpuTarget) -> str:
+    return cache_key(digest, cpu, f"{OPTIONS} threads={usable_threads()}")
+
+
+@cache
+def _ready() -> dict[str, Artefact]:
+    """Return the code, by key, of sessions that are being made: no cache may hold it."""
+    return {}
 
 
 def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
@@ -87,7 +100,7 @@ def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
 
 
 def session(
-    model: Source,
+    model: "Source",
     sess_options: onnxruntime.SessionOptions | None = None,
     providers: Sequence[str] | None = None,
 ) -> onnxruntime.InferenceSession:
@@ -100,37 +113,73 @@ def session(
     """
     names = ["CPUExecutionProvider"] if providers is None else list(providers)
     options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-    if isinstance(model, str | os.PathLike) and holds_networks(model):
-        return _session_of(os.fspath(model), options, names)
-    ready = read_model(model) if holds_networks(model) else _optimized(model)
-    if isinstance(ready, bytes):
-        return _session_of(ready, options, names)
-    with loadable(ready) as source:
-        return _session_of(source, options, names)
+    made: list[str] = []
+    try:
+        ready = _ready_model(model, made)
+        if isinstance(ready, str | bytes):
+            return _session_of(ready, options, names)
+        from redpebble.export.loadable_model import loadable
+
+        with loadable(ready) as source:
+            return _session_of(source, options, names)
+    finally:
+        for key in made:
+            _ready().pop(key, None)
 
 
-def _optimized(model: Source) -> onnx_ir.Model | bytes:
-    """Return an optimized model, as the cache has it where it can be kept there."""
+def _ready_model(model: "Source", made: list[str]) -> "onnx_ir.Model | bytes | str":
+    """Return a model with sparse networks: as it is, or optimized, as the cache has it where it can be kept there.
+
+    The keys of code that was compiled on the way are added to `made`.
+    """
+    if holds_networks(model):
+        if isinstance(model, str | os.PathLike):
+            return os.fspath(model)
+        from redpebble.frontend.reading.model_source import read_model
+
+        return read_model(model)
     folder = default_folder()
     digest = model_digest(model, folder)
     if digest is None:
-        return optimize(model).model
+        return _compiled(model, made)
     path = folder / f"{cache_key(digest, host_target(), 'session')}.onnx"
     content = recalled(path)
     if content is not None:
         note_use(path)
         LOG.info("the optimized model came from the cache, %s", folder)
         return content
+    from redpebble.export.save_model import model_bytes
+
     begun = time.perf_counter()
     LOG.info("the model is optimized once, for the cache")
-    ready = optimize(model).model
-    LOG.info("the model was optimized in %.2f s", time.perf_counter() - begun)
+    ready = _compiled(model, made)
+    LOG.info("the model was optimized and compiled in %.2f s", time.perf_counter() - begun)
     content = model_bytes(ready)
     if content is None:
         return ready
     keep(path, content)
     make_room(folder, path)
     return content
+
+
+def _compiled(model: "Source", made: list[str]) -> "onnx_ir.Model":
+    """Return an optimized model, and have the code for its networks ready: from the IR, which nodes only hold packed.
+
+    The keys of the code are added to `made`.
+    """
+    from redpebble.compiler import network_code, optimized
+    from redpebble.options import Options
+
+    cpu, threads = host_target(), usable_threads()
+
+    def on_network(digest: str, network: "ModuleOp") -> None:
+        key = _key_of(bytes.fromhex(digest), cpu)
+        if load(default_folder(), key) is None:
+            _ready()[key] = network_code(network, threads, cpu)
+            made.append(key)
+            store(default_folder(), key, _ready()[key])
+
+    return optimized(model, Options("optimize"), on_network).model
 
 
 def _session_of(
@@ -153,24 +202,33 @@ def _operator_count(content: bytes | mmap.mmap) -> int:
     return count
 
 
-def holds_networks(model: Source) -> bool:
+def holds_networks(model: "Source") -> bool:
     """Return whether a model has nodes of ours; a file is searched for our domain, which is faster than reading it."""
+    if isinstance(model, bytes):
+        return DOMAIN.encode() in model
+    if isinstance(model, str | os.PathLike):
+        try:
+            with Path(model).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return content.find(DOMAIN.encode()) >= 0
+        except (OSError, TypeError, ValueError):
+            return False
+    return _lists_our_domain(model)
+
+
+def _lists_our_domain(model: object) -> bool:
+    import onnx
+    import onnx_ir
+
     match model:
         case onnx.ModelProto():
             return any(entry.domain == DOMAIN for entry in model.opset_import)
         case onnx_ir.Model():
             return DOMAIN in model.opset_imports
-        case bytes():
-            return DOMAIN.encode() in model
         case _:
-            try:
-                with Path(model).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    return content.find(DOMAIN.encode()) >= 0
-            except (OSError, TypeError, ValueError):
-                return False
+            return False
 
 
-def write_library(model: Source, path: Path) -> None:
+def write_library(model: "Source", path: Path) -> None:
     """Write native code for the sparse networks of a model: a library that runs them without Python, on any x86-64.
 
     Raises:
@@ -178,6 +236,9 @@ def write_library(model: Source, path: Path) -> None:
         ValueError: the model has no sparse network, or this machine makes no libraries.
         OSError: the file cannot be written.
     """
+    from redpebble.export.sparse_networks.node_content import written
+    from redpebble.foundation.atomic_files import replacing
+    from redpebble.frontend.reading.model_source import read_model
     from redpebble.ort.custom_ops.library import build_library, level_target
     from redpebble.ort.native.tables import LEVELS
 

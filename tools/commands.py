@@ -14,7 +14,7 @@ from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
-from redpebble.dialect.reports.layer_report import module_report
+from redpebble.dialect.reports.module_report import module_report
 from redpebble.export.save_model import save_model
 from redpebble.foundation.atomic_files import write_text
 from redpebble.frontend.reading.model_source import read_model

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 from typing_extensions import override
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f64, i64
 from xdsl.ir import Operation, SSAValue
@@ -98,7 +99,8 @@ class AttentionOp(IRDLOperation):
             properties={
                 "heads": IntegerAttr(heads.queries, i64),
                 "kv_heads": IntegerAttr(heads.keys, i64),
-                "scale": FloatAttr(weighting.scale, f64),
+                # in single precision, as ONNX keeps it: the network that a node holds is this one
+                "scale": FloatAttr(float(np.float32(weighting.scale)), f64),
                 "causal": UnitAttr() if weighting.causal else None,
                 "nan_as_zero": UnitAttr() if weighting.nan_as_zero else None,
             },

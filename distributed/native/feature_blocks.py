@@ -21,7 +21,7 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.reports.layer_report import module_report
+from redpebble.dialect.reports.module_report import module_report
 from redpebble.distributed.native.block_layout import HEIGHT, PACK, UNPACK, block_floats
 from redpebble.distributed.native.block_rows import emit_pack, emit_unpack
 from redpebble.lowering.cpu_target import CpuTarget

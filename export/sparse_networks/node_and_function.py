@@ -13,17 +13,10 @@ import onnx_ir as ir
 
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.export.original import Original
+from redpebble.export.sparse_networks.node_format import DOMAIN, DOMAIN_VERSION, FORMAT, OP_TYPE
 from redpebble.export.sparse_networks.standard_body import BodyConstants, NetworkBody, network_body
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.export.writing.initializers import Initializers
-
-DOMAIN: Final = "ai.redpebble"
-DOMAIN_VERSION: Final = 1
-OP_TYPE: Final = "SparseNetwork"
-"""The first part of the operator's name; networks of equal bodies share the number behind it."""
-
-FORMAT: Final = 1
-"""Version of the attribute `network`; raised whenever it changes its meaning."""
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""

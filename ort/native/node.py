@@ -4,7 +4,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.export.sparse_networks.node_and_function import FORMAT
+from redpebble.export.sparse_networks.node_format import FORMAT
 from redpebble.lowering.calls.table import Header
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64

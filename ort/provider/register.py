@@ -27,8 +27,9 @@ from redpebble.compiler import extracted, native_code
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.export.export_model import export_model
-from redpebble.export.sparse_networks.node_and_function import DOMAIN, FUNCTIONS_SINCE
+from redpebble.export.sparse_networks.node_and_function import FUNCTIONS_SINCE
 from redpebble.export.sparse_networks.node_content import network_model, written
+from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private

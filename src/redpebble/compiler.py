@@ -18,10 +18,11 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
-from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
+from redpebble.dialect.reports.layer_report import LayerReport
+from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.reports.network_report import NetworkReport, network_reports
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
-from redpebble.export.export_model import export_model
+from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
@@ -31,6 +32,7 @@ from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.options import Options
+from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import build, check_skipped, run_stages
 from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
 from redpebble.runtime.code_memory import code_memory
@@ -240,8 +242,12 @@ def optimize(
     return optimized(source, Options("optimize", skip_passes=skip_passes, sparse_networks=target == "ort"))
 
 
-def optimized(source: Source, options: Options) -> Optimized:
-    """Return what `optimize` does, by options whose goal it is.
+OnNetwork = Callable[[str, ModuleOp], None]
+"""Called with the digest of a node that stands for a sparse network, and with that network as a module of its own."""
+
+
+def optimized(source: Source, options: Options, on_network: OnNetwork | None = None) -> Optimized:
+    """Return what `optimize` does, by options whose goal it is; `on_network` gets the networks when all is done.
 
     Raises:
         ModelError: the model is unreadable, or of versions that are not covered and without sparse networks.
@@ -249,10 +255,16 @@ def optimized(source: Source, options: Options) -> Optimized:
     """
     check_skipped(options)
     with within_limits():
-        return _optimized(source, options)
+        return _optimized(source, options, on_network)
 
 
-def _optimized(source: Source, options: Options) -> Optimized:
+def network_code(network: ModuleOp, threads: int, cpu: CpuTarget) -> Artefact:
+    """Return native code of a network that `optimized` has found, which is of no use afterwards."""
+    run_stages(network, on_machine(Options(threads=threads), cpu, None, tune=False), after="simplify")
+    return machine_code(network, cpu)
+
+
+def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -> Optimized:
     try:
         imported, before, obstacle = extracted(source, options, network_obstacle)
     except UnsupportedModelError as error:
@@ -270,8 +282,12 @@ def _optimized(source: Source, options: Options) -> Optimized:
         # float32 takes twice the room, and would do no good
         return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
+    written = exported(module, imported.model)
+    if on_network is not None:
+        for network, digest in written.digests.items():
+            on_network(digest, network_module(network))
     return Optimized(
-        model=export_model(module, imported.model),
+        model=written.model,
         report=report,
         foreign=tuple(op.operator.data for op in module.walk() if isinstance(op, ForeignOp)),
         modified=not module.is_structurally_equivalent(before),

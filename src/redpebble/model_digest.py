@@ -5,19 +5,20 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-import onnx
-import onnx_ir
-from google.protobuf.message import EncodeError
+from typing import TYPE_CHECKING
 
 from redpebble.frontend.errors import ModelError
-from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_file import read_file
-from redpebble.frontend.reading.model_source import external_files
 from redpebble.runtime.store.file_digests import Stamp, recalled_digest, remember_digest, stamp
 
+if TYPE_CHECKING:
+    # what is in the cache is found without a library that reads models
+    import onnx
 
-def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
+    from redpebble.frontend.import_model import Source
+
+
+def model_digest(source: "Source", memory: Path | None = None) -> bytes | None:
     """Return the digest, or None for a model that has no bytes of its own to go by (then nothing is cached).
 
     Digests of files are remembered in the folder `memory`.
@@ -25,11 +26,7 @@ def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
     match source:
         case bytes():
             return None if _mentions_external_data(source) else hashlib.sha256(source).digest()
-        case onnx.ModelProto():
-            return _digest_of_proto(source)
-        case onnx_ir.Model():
-            return None
-        case _:
+        case str() | os.PathLike():
             try:
                 return _digest_of_path(Path(os.fspath(source)), memory)
             except (
@@ -39,9 +36,19 @@ def model_digest(source: Source, memory: Path | None = None) -> bytes | None:
                 ModelError,
             ):  # what is wrong with the model is said by the frontend, which reads it next
                 return None
+        case _:
+            return _digest_of_object(source)
 
 
-def _digest_of_proto(model: onnx.ModelProto) -> bytes | None:
+def _digest_of_object(source: object) -> bytes | None:
+    import onnx
+
+    return _digest_of_proto(source) if isinstance(source, onnx.ModelProto) else None
+
+
+def _digest_of_proto(model: "onnx.ModelProto") -> bytes | None:
+    from google.protobuf.message import EncodeError
+
     try:
         return model_digest(model.SerializeToString(deterministic=True))
     except (EncodeError, ValueError):
@@ -75,7 +82,12 @@ def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:
         ModelError: the model cannot be read.
     """
     data = read_file(path)
-    digest, external = hashlib.sha256(data), external_files(path) if _mentions_external_data(data) else []
+    digest = hashlib.sha256(data)
+    if not _mentions_external_data(data):
+        return digest.digest(), []
+    from redpebble.frontend.reading.model_source import external_files
+
+    external = external_files(path)
     for name in external:
         with (path.parent / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

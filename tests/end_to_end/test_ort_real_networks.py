@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import redpebble
 from redpebble.export.save_model import save_model
-from redpebble.export.sparse_networks.node_and_function import DOMAIN
+from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.models.zoo import build
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close

@@ -10,7 +10,8 @@ import pytest
 
 import redpebble
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.reports.layer_report import LayerReport, layer_reports
+from redpebble.dialect.reports.layer_report import LayerReport
+from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models import zoo

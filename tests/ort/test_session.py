@@ -105,6 +105,15 @@ def test_our_library_can_be_registered_by_hand(original: ir.Model, optimized: ir
     assert_agrees(session, original)
 
 
+def test_a_session_from_the_cache_loads_no_compiler(original: ir.Model, tmp_path: Path) -> None:
+    save_model(original, tmp_path / "m.onnx")
+    assert_agrees(redpebble.session(tmp_path / "m.onnx"), original)
+    program = "import sys, redpebble; redpebble.session(sys.argv[1]); print(*sys.modules)"
+    command = [sys.executable, "-c", program, str(tmp_path / "m.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not {"numba", "onnx", "onnx_ir", "scipy", "sympy", "xdsl"} & {*done.stdout.split()}
+
+
 @pytest.mark.parametrize("form", ["path", "bytes", "proto", "model"])
 def test_a_model_says_whether_it_has_networks(
     original: ir.Model, optimized: ir.Model, form: str, tmp_path: Path

@@ -14,8 +14,9 @@ from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.export.export_model import export_model
-from redpebble.export.sparse_networks.node_and_function import DOMAIN, network_obstacle
+from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.export.sparse_networks.node_content import network_model
+from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Options
 from redpebble.ort.session import checked_digest

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bench.results.console import console
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.reports.layer_report import Report, module_report
+from redpebble.dialect.reports.layer_report import Report
+from redpebble.dialect.reports.module_report import module_report
 from redpebble.foundation.atomic_files import write_text
 from redpebble.options import Options
 from redpebble.pipeline import build, run_stages

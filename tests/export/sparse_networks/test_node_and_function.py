@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 import redpebble
-from redpebble.export.sparse_networks.node_and_function import DOMAIN
+from redpebble.export.sparse_networks.node_format import DOMAIN
 from tests.export.export_oracle import answers
 from tests.support.sparse_network_models import attributes_of, network_nodes, run_natively, with_networks
 

@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.reports.layer_report import layer_reports
+from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.models.radixnet import RadixNet
 from redpebble.models.radixnet_patterns import radixnet_patterns

@@ -18,7 +18,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr
 from redpebble.dialect.provenance import SEARCH
-from redpebble.dialect.reports.layer_report import layer_reports
+from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork

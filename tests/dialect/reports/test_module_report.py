@@ -13,7 +13,7 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import ORDER, SEARCH
-from redpebble.dialect.reports.layer_report import layer_reports
+from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
 from redpebble.runtime.jit import host_target

@@ -1,0 +1,82 @@
+"""Report of a module: choices for each linear layer, and for all together, read from the IR."""
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import ORDER, SEARCH, node_name
+from redpebble.dialect.reports.layer_numbers import LayerNumbers, connection_count, layer_numbers
+from redpebble.dialect.reports.layer_report import LayerReport, Report
+from redpebble.dialect.tensors import shape_of
+
+
+def module_report(module: ModuleOp) -> Report:
+    """Return what was chosen for the layers of `module`, and what was tried for it."""
+    return Report(layer_reports(module), _text(module, ORDER), _text(module, SEARCH))
+
+
+def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
+    """Return a line for each linear layer of `module`, in the order of execution."""
+    known = layer_numbers(module).items()
+    return tuple(_report(op, node_name(op) or f"linear_{index}", one) for index, (op, one) in enumerate(known))
+
+
+def _text(op: Operation, key: str) -> str:
+    attribute = op.attributes.get(key)
+    return attribute.data if isinstance(attribute, StringAttr) else ""
+
+
+def _report(op: LinearOp, name: str, numbers: LayerNumbers) -> LayerReport:
+    inputs, outputs = shape_of(op.weight)
+    connections, bounds = connection_count(op), op.io_bounds
+    return LayerReport(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        connections=connections,
+        density=connections / (inputs * outputs) if inputs * outputs else 0.0,
+        format="csc" if isinstance(op.weight.owner, SparseConstantOp) else "dense",
+        kernel=_kernel(numbers.families),
+        reason="; ".join([*_reasons(op), *filter(None, [numbers.reason])]),
+        families={str(width): family for width, family in numbers.families.items()},
+        predicted_us=_by_text(numbers.predicted),
+        measured_us=_by_text(numbers.measured),
+        predicted_bytes=_by_text(numbers.moved),
+        at_most=tuple(map(str, numbers.at_most)),
+        fewest_reads=bounds.fewest_reads.data if bounds is not None else None,
+        most_reads=bounds.most_reads.data if bounds is not None else None,
+        fewest_writes=bounds.fewest_writes.data if bounds is not None else None,
+        most_writes=bounds.most_writes.data if bounds is not None else None,
+        structure="\n".join(_structure(op)),
+    )
+
+
+def _by_text(numbers: Mapping[int, float]) -> dict[str, float]:
+    return {str(width): number for width, number in numbers.items()}
+
+
+def _kernel(families: Mapping[int, str]) -> str:
+    """Return the families, each but an only one with the width of tiles from which it is used."""
+    names = list(families.values())
+    starts = [width for width, name, before in zip(families, names, ["", *names], strict=False) if name != before]
+    if len(starts) == 1:
+        return names[0]
+    return ", ".join(f"{families[width]} from {width}" for width in starts)
+
+
+def _reasons(op: LinearOp) -> list[str]:
+    """Return why the kernels were chosen, and what the order of the neurons does for the layer."""
+    reasons, order = [] if op.kernel is None else [op.kernel.reason.data], _text(op, ORDER)
+    return [*reasons, f"order {order}"] if order else reasons
+
+
+def _structure(op: LinearOp) -> list[str]:
+    """Return a sentence for the panels of a weight, and one for each fact about it."""
+    weight = op.weight.owner
+    if not isinstance(weight, SparseConstantOp):
+        return []
+    panels = [weight.panels.sentence] if weight.panels is not None else []
+    return panels + [fact.sentence for fact in weight.facts or ()]
