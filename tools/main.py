@@ -16,7 +16,27 @@ import typer
 
 import redpebble
 from redpebble.tools.cache_cli import cache_app
+from redpebble.tools.cli_options import (
+    Atol,
+    Batches,
+    Dims,
+    DropDeadRows,
+    Elide,
+    InputFile,
+    InputShapes,
+    ModelPath,
+    PrintAfter,
+    PrintAfterAll,
+    ReorderSeconds,
+    ReportPath,
+    Rtol,
+    ScheduleSeconds,
+    Seed,
+    SkipPasses,
+    StopAfter,
+)
 from redpebble.tools.distributed_cli import partition, run, simulate
+from redpebble.tools.explain_cli import explain, schedule
 from redpebble.tools.option_texts import numbers, shapes, sizes, words
 
 app = typer.Typer(
@@ -40,45 +60,6 @@ class CpuLevel(StrEnum):
     GENERIC = "generic"
     AVX2 = "avx2"
     AVX512 = "avx512"
-
-
-class EvictionPolicy(StrEnum):
-    """Value that leaves a full memory: the one used again last, or the one not used for longest."""
-
-    MIN = "min"
-    LRU = "lru"
-
-
-ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
-Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
-Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
-Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-ReportPath = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.")]
-InputShapes = Annotated[
-    list[str] | None,
-    typer.Option("--input-shape", metavar="NAME:N,N", help="Shape of an input, instead of one made from the batch."),
-]
-
-
-Dims = Annotated[
-    list[str] | None, typer.Option("--dim", metavar="NAME=N", help="Size of a dimension; may be given again.")
-]
-InputFile = Annotated[
-    Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Inputs by name, instead of random ones.")
-]
-
-
-PrintAfterAll = Annotated[bool, typer.Option("--print-after-all", help="Show the IR after each pass, on stderr.")]
-PrintAfter = Annotated[
-    list[str] | None, typer.Option(metavar="PASS", help="Show the IR after this pass, on stderr; may be given again.")
-]
-StopAfter = Annotated[str, typer.Option(metavar="STAGE", help="Print the IR after this stage, and stop.")]
-Elide = Annotated[int | None, typer.Option(metavar="N", help="Leave out constants of more than N elements there.")]
-SkipPasses = Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")]
-DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zeros on the way.")]
-ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal the order of neurons.")]
-ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -279,62 +260,6 @@ def tune(
 
 
 @app.command()
-def explain(
-    model: ModelPath,
-    memory: Annotated[
-        int | None, typer.Option(metavar="M", help="Rows that fast memory holds; else as many as fit into 48 KiB.")
-    ] = None,
-    batch_tile: Annotated[int, typer.Option(metavar="B", help="Columns of a row: samples that run together.")] = 1,
-    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search for an order.")] = 2.0,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html."),
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
-    ] = None,
-    reorder_seconds: ReorderSeconds = 0.0,
-    schedule_seconds: ScheduleSeconds = 0.0,
-    drop_dead_rows: DropDeadRows = False,
-    seed: Seed = 0,
-    print_after_all: PrintAfterAll = False,
-    print_after: PrintAfter = None,
-    stop_after: StopAfter = "",
-    elide: Elide = None,
-) -> None:
-    """Show layers and data movement: transfers of several orders of the connections, and what none can go below."""
-    from redpebble.options import Options
-    from redpebble.tools.explain.commands import ExplainOutput, explain_and_print
-    from redpebble.tools.explain.explanation import ExplainRequest
-    from redpebble.tools.inspection import Inspection
-
-    rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
-    options = Options(drop_dead_rows=drop_dead_rows, reorder_seconds=reorder_seconds, schedule_seconds=schedule_seconds)
-    output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
-    explain_and_print(model, ExplainRequest(rows, batch_tile, seconds, seed), options, output)
-    if parts is not None and not stop_after:
-        from redpebble.tools.explain.partition import explain_partition_and_print
-
-        explain_partition_and_print(model, parts, seed)
-
-
-@app.command()
-def schedule(
-    model: ModelPath,
-    memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
-    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.")],
-    policy: Annotated[EvictionPolicy, typer.Option(help="Eviction policy of a full memory.")] = EvictionPolicy.MIN,
-    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
-    seed: Seed = 0,
-) -> None:
-    """Search an order of all connections that moves few values, and save it."""
-    from redpebble.tools.explain.commands import schedule_and_print
-    from redpebble.tools.explain.saved_orders import ScheduleRequest
-
-    schedule_and_print(model, ScheduleRequest(memory, policy.value, seconds, seed), save)
-
-
-@app.command()
 def zoo(
     spec: Annotated[str, typer.Argument(metavar="NAME(param=value,...)", help="What to build.")] = "",
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.")] = None,
@@ -354,7 +279,7 @@ def zoo(
     write_zoo_model(spec, output, seed)
 
 
-for _command in (partition, run, simulate):
+for _command in (explain, schedule, partition, run, simulate):
     app.command()(_command)
 app.add_typer(cache_app, name="cache")
 

@@ -13,7 +13,6 @@ from redpebble.dialect.reports.split_report import SplitReport
 from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.machine import Machine
 from redpebble.placement import Placement
-from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
 from redpebble.tools.explain.layer_tables import (
     LINED,
@@ -24,7 +23,8 @@ from redpebble.tools.explain.layer_tables import (
     reason_columns,
     report_notes,
 )
-from redpebble.tools.explain.saved_orders import FoundSchedule
+from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
+from redpebble.tools.explain.sweep import Sweep, SweepRequest
 from redpebble.verification.oracle import Comparison
 
 
@@ -97,18 +97,28 @@ def order_table(network: NetworkExplanation, request: ExplainRequest) -> Table:
     return table
 
 
-def schedule_table(schedule: FoundSchedule) -> Table:
+def schedule_table(lines: Sequence[ScheduledGraph], request: ScheduleRequest) -> Table:
     """Return a line for each graph of a model, and one for all of them."""
-    table = _table("graph", "connections", "start", "reads", "writes", "total", "times W + N + S")
-    lowest = [lower_bound(network) for network in schedule.networks]
-    for number, (found, lower) in enumerate(zip(schedule.found, lowest, strict=True)):
-        counts = found.counts
-        numbers = (f"{counts.reads:,}", f"{counts.writes:,}", f"{counts.total:,}", f"{counts.total / lower.total:.4f}")
-        table.add_row(str(number), f"{len(found.order):,}", found.start, *numbers)
-    if len(lowest) > 1:
-        moved, fewest = schedule.counts, sum(lower.total for lower in lowest)
-        numbers = (f"{moved.reads:,}", f"{moved.writes:,}", f"{moved.total:,}", f"{moved.total / fewest:.4f}")
-        table.add_row("all", f"{moved.weight_reads:,}", "", *numbers)
+    table = _table("graph", "connections", "start", "reads", "writes", "total", "no order\nbelow", "ratio")
+    table.title = f"values moved, M = {request.memory:,}, {request.policy}"
+    table.title_justify = "left"
+    for line in lines:
+        numbers = (line.reads, line.writes, line.reads + line.writes, line.bound)
+        words = (line.graph, f"{line.connections:,}", line.start)
+        table.add_row(*words, *(f"{number:,}" for number in numbers), f"{line.ratio:.3f}")
+    return table
+
+
+def sweep_table(sweep: Sweep, request: SweepRequest) -> Table:
+    """Return a line for each memory: what each order moves that is made for it, and the ratio of the best one."""
+    names = [*sweep.points[0].moved] if sweep.points else []
+    table = _table("M", *(name.replace(" ", "\n") for name in names), "no order\nbelow", "ratio")
+    rows = "" if request.batch_tile == 1 else f", M rows of {request.batch_tile:,}"
+    table.title = f"{sweep.model}: values moved{rows}, by orders made for each M"
+    table.title_justify = "left"
+    for point in sweep.points:
+        moved = (f"[bold]{count:,}[/]" if name == point.best else f"{count:,}" for name, count in point.moved.items())
+        table.add_row(f"{point.memory:,}", *moved, f"{point.bound:,}", f"{point.ratio:.3f}")
     return table
 
 

@@ -1,8 +1,8 @@
 """The commands `explain` and `schedule`: layers as `compile` runs them, and what orders of the connections move."""
 
 import json
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +18,21 @@ from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.tools.explain.explanation import ExplainRequest, explain, explanation_report
+from redpebble.tools.explain.memory_sizes import spread_sizes
 from redpebble.tools.explain.neuron_graphs import flat_model, flattened
 from redpebble.tools.explain.page import explain_page
-from redpebble.tools.explain.saved_orders import ScheduleRequest, find_schedule, save_schedule
+from redpebble.tools.explain.saved_orders import (
+    ScheduleRequest,
+    SearchBudget,
+    find_schedule,
+    save_schedule,
+    schedule_lines,
+)
+from redpebble.tools.explain.search_watch import end_where_asked, watched_search
+from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
+from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
-from redpebble.tools.tables import order_table, print_layers, schedule_table
+from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
 from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.measure_kernels import Tuning, measure_chosen
 
@@ -56,8 +66,8 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     module = build(model, options, until="simplify", foreign="keep")
     layers = native_report(module, options)
     print_layers(layers, moved=True)
-    with console.status("counting and searching orders") if console.is_terminal else nullcontext():
-        explanation = explain(flattened(module, options), layers, request)
+    with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
+        explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
@@ -65,6 +75,43 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         write_text(report, explain_page(model.name, explanation))
     elif report is not None:
         write_text(report, json.dumps(explanation_report(explanation), indent=2) + "\n")
+    end_where_asked(watch, "shown is what was found so far")
+
+
+@dataclass(frozen=True)
+class SweepOutput:
+    """Paths of the report of a sweep, and of its picture."""
+
+    report: Path | None
+    plot: Path | None
+
+
+def sweep_and_print(
+    models: Sequence[Path], memories: Sequence[int], batch_tile: int, budget: SearchBudget, output: SweepOutput
+) -> None:
+    """Show what orders of each model move with each memory, or with some where none are given; draw and report it.
+
+    Raises:
+        ModelError: a model is unreadable.
+        ValueError: a model has no linear layer, a memory is too small, or a file has an ending that means nothing here.
+    """
+    if output.report is not None and output.report.suffix != ".json":
+        raise ValueError(f"cannot write report {output.report} of a sweep, accepted are files that end in .json")
+    if output.plot is not None:
+        check_plot(output.plot)
+    flat = {model.stem: flat_model(model) for model in models}
+    sizes = memories or spread_sizes([network for one in flat.values() for network in one.networks])
+    request = SweepRequest(tuple(sizes), batch_tile, budget)
+    seconds = None if budget.known_seconds is None else budget.known_seconds * len(flat) * len(sizes)
+    with watched_search("searching an order for each memory", seconds) as watch:
+        sweeps = [sweep(name, one, request, watch) for name, one in flat.items()]
+    for one in sweeps:
+        console.print(sweep_table(one, request))
+    if output.plot is not None:
+        draw_sweeps(sweeps, output.plot)
+    if output.report is not None:
+        write_text(output.report, json.dumps(sweep_report(request, sweeps), indent=2) + "\n")
+    end_where_asked(watch, "shown is what was found so far")
 
 
 def native_report(module: ModuleOp, options: Options) -> Report:
@@ -86,15 +133,21 @@ def last_stage(module: ModuleOp) -> str:
     return "choose" if any(isinstance(op, ForeignOp) for op in module.walk()) else ""
 
 
-def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path) -> None:
-    """Search an order of all connections of a model, show what it transfers, and save it.
+def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path, report: Path | None) -> None:
+    """Search an order of all connections of a model, save it, show what it transfers, and report that.
 
     Raises:
         ValueError: the model has no linear layer, or the memory is too small.
     """
     flat = flat_model(model)
-    with console.status("searching an order") if console.is_terminal else nullcontext():
-        schedule = find_schedule(flat, request)
+    with watched_search("searching an order", request.budget.known_seconds) as watch:
+        schedule = find_schedule(flat, request, watch)
     save_schedule(schedule, request, save_to)
     console.print(flat.graph_line, highlight=False)
-    console.print(schedule_table(schedule))
+    lines = schedule_lines(schedule, request)
+    console.print(schedule_table(lines, request))
+    if report is not None:
+        content = {"memory": request.memory, "policy": request.policy, "seed": request.budget.seed}
+        content |= {"graphs": [asdict(line) for line in lines]}
+        write_text(report, json.dumps(content, indent=2) + "\n")
+    end_where_asked(watch, f"{save_to} has the best order so far")

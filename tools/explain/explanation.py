@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from redpebble.dialect.reports.layer_report import Report
+from redpebble.distributed.plans.cluster import VALUE_BYTES
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
 from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_levels
 from redpebble.theory.pebbling.orders.interval_stabbing import sliding_window_order
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
+from redpebble.tools.explain.memory_sizes import spread_sizes
 from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
-from redpebble.tools.explain.saved_orders import FoundSchedule, ScheduleRequest, add_counts, find_schedule
+from redpebble.tools.explain.saved_orders import FoundSchedule, ScheduleRequest, SearchBudget, add_counts, find_schedule
+from redpebble.tools.explain.search_watch import SearchWatch
 
 Order = NDArray[np.int64]
 Policy = Literal["min", "lru"]
@@ -38,7 +41,6 @@ SEARCHED: Final = "searched"
 MOST_SEARCHED: Final = 250_000
 """Connections up to which `explain` searches an order: the search's own starts take longer than the rest beyond."""
 
-CURVE_POINTS: Final = 9
 L1_BYTES: Final = 48 * 1024
 """Bytes of a usual first-level cache: the memory that is meant where none is given."""
 
@@ -48,25 +50,23 @@ class ExplainRequest:
     """M in rows, the columns of a row, and how long to search for an order."""
 
     memory: int
-    batch_tile: int = 1
-    seconds: float = 2.0
-    seed: int = 0
+    batch_tile: int
+    budget: SearchBudget
 
     def __post_init__(self) -> None:
         if self.batch_tile < 1:
             raise ValueError(f"a batch tile of {self.batch_tile} columns, at least 1 is needed")
         Memory(self.memory)
-        _ = self.search
 
     @property
     def search(self) -> ScheduleRequest:
         """The search for an order of the connections."""
-        return ScheduleRequest(self.memory, "min", self.seconds, self.seed)
+        return ScheduleRequest(self.memory, "min", self.budget)
 
     @staticmethod
     def default_memory(batch_tile: int) -> int:
         """Return the rows of `batch_tile` columns that fit into a usual first-level cache."""
-        return max(3, L1_BYTES // (4 * max(1, batch_tile)))
+        return max(3, L1_BYTES // (VALUE_BYTES * max(1, batch_tile)))
 
 
 @dataclass(frozen=True)
@@ -125,24 +125,24 @@ class Explanation:
     network: NetworkExplanation | None
 
 
-def explain(model: FlatModel, report: Report, request: ExplainRequest) -> Explanation:
+def explain(model: FlatModel, report: Report, request: ExplainRequest, watch: SearchWatch) -> Explanation:
     """Count orders and bound what any order transfers; `report` says what is known of the model's layers."""
     if not model.networks:
         return Explanation(request, report, model.graph_line, None)
     # on a machine that does something else, threads that spin in eigenvalue solvers cost far more than they save
     with threadpool_limits(1):
-        network = _explain_network(model, request)
+        network = _explain_network(model, request, watch)
     return Explanation(request, report, model.graph_line, network)
 
 
-def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplanation:
+def _explain_network(model: FlatModel, request: ExplainRequest, watch: SearchWatch) -> NetworkExplanation:
     networks, batch = model.networks, request.batch_tile
     orders = {name: [make(one, request.memory) for one in networks] for name, make in QUICK_ORDERS.items()}
     schedule = None
     if sum(one.connection_count for one in networks) <= MOST_SEARCHED:
-        schedule = find_schedule(model, request.search)
+        schedule = find_schedule(model, request.search, watch)
         orders[SEARCHED] = [found.order for found in schedule.found]
-    memories = _memories(networks, request.memory)
+    memories = spread_sizes(networks, request.memory)
     here = memories.index(request.memory)
     counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
     cached = {name: _count(networks, parts, [request.memory], "lru")[0] for name, parts in orders.items()}
@@ -168,13 +168,6 @@ def _explain_network(model: FlatModel, request: ExplainRequest) -> NetworkExplan
         order=join_orders(networks, orders[best]),
         order_name=best,
     )
-
-
-def _memories(networks: tuple[NeuronGraph, ...], memory: int) -> list[int]:
-    """Return sizes from 3 to where everything fits, about evenly spread by their logarithm, `memory` among them."""
-    largest = max(memory, 2 + max(network.neuron_count for network in networks))
-    spread = np.geomspace(3, largest, CURVE_POINTS).round().astype(np.int64).tolist()
-    return sorted({*spread, memory})
 
 
 def _count(

@@ -10,24 +10,45 @@ import numpy as np
 
 from redpebble.foundation.atomic_files import replacing
 from redpebble.sparse.neuron_graph import NeuronGraph
+from redpebble.theory.pebbling.bounds.bounds import instance_bounds
 from redpebble.theory.pebbling.machine import TransferCount
 from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
+from redpebble.tools.explain.search_watch import SearchWatch
 
 
 @dataclass(frozen=True)
-class ScheduleRequest:
-    """A search: rows of fast memory, which value is evicted, and seconds in all."""
+class SearchBudget:
+    """Seconds of a search, or proposals, with which the same seed finds the same order; 0 take the best start."""
 
-    memory: int
-    policy: Literal["min", "lru"] = "min"
     seconds: float = 5.0
+    proposals: int | None = None
     seed: int = 0
-    threads: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < float("inf"):
             raise ValueError(f"a search of {self.seconds} seconds, expected 0 or more")
+        if self.proposals is not None and self.proposals < 0:
+            raise ValueError(f"a search of {self.proposals} proposals, expected 0 or more")
+
+    @property
+    def known_seconds(self) -> float | None:
+        """Seconds that a search takes; None for proposals, which take as long as they take."""
+        return self.seconds if self.proposals is None else None
+
+    def part(self, share: float) -> "SearchBudget":
+        """Return a share of the budget."""
+        proposals = None if self.proposals is None else round(self.proposals * share)
+        return SearchBudget(self.seconds * share, proposals, self.seed)
+
+
+@dataclass(frozen=True)
+class ScheduleRequest:
+    """A search: rows of fast memory, which value is evicted, and how long."""
+
+    memory: int
+    policy: Literal["min", "lru"]
+    budget: SearchBudget
 
 
 @dataclass(frozen=True)
@@ -49,8 +70,8 @@ def add_counts(counts: list[TransferCount]) -> TransferCount:
     return TransferCount(*(sum(getattr(count, field) for count in counts) for field in fields))
 
 
-def find_schedule(model: FlatModel, request: ScheduleRequest) -> FoundSchedule:
-    """Search an order for each graph, each for its share of the seconds; 0 seconds take the best start.
+def find_schedule(model: FlatModel, request: ScheduleRequest, watch: SearchWatch) -> FoundSchedule:
+    """Search an order for each graph, each for its share of the budget; nothing left takes the best start.
 
     Raises:
         ValueError: there is no graph, or the memory is too small.
@@ -60,28 +81,64 @@ def find_schedule(model: FlatModel, request: ScheduleRequest) -> FoundSchedule:
     total = sum(network.connection_count for network in model.networks)
     found: list[FoundOrder] = []
     for number, network in enumerate(model.networks):
-        rng = np.random.default_rng((request.seed, number))
-        seconds = request.seconds * network.connection_count / max(1, total)
-        found.append(search_order(network, _search_request(request, seconds), rng))
+        rng = np.random.default_rng((request.budget.seed, number))
+        budget = request.budget.part(network.connection_count / max(1, total))
+        found.append(search_order(network, _search_request(request, budget, watch), rng))
     return FoundSchedule(model.networks, tuple(found))
 
 
-def _search_request(request: ScheduleRequest, seconds: float) -> SearchRequest:
-    if seconds == 0:
+def _search_request(request: ScheduleRequest, budget: SearchBudget, watch: SearchWatch) -> SearchRequest:
+    if budget.proposals == 0 or budget.known_seconds == 0 or watch.ended_by:
         return SearchRequest(request.memory, request.policy, proposals=0)
-    return SearchRequest(request.memory, request.policy, remaining=_countdown(seconds), threads=request.threads)
+    remaining = _countdown(budget, watch)
+    return SearchRequest(request.memory, request.policy, budget.proposals, remaining)
 
 
-def _countdown(seconds: float) -> Callable[[], float]:
-    """Return what says how many seconds are left, counted from the first time it is asked."""
-    ends: list[float] = []
+def _countdown(budget: SearchBudget, watch: SearchWatch) -> Callable[[], float]:
+    """Return what says how many seconds are left, counted from the first time it is asked; none once it is to end."""
+    asked: list[float] = []
 
     def left() -> float:
-        if not ends:
-            ends.append(monotonic() + seconds)
-        return ends[0] - monotonic()
+        now = monotonic()
+        watch.spent(now - asked[-1] if asked else 0.0)
+        asked[1:] = [now]
+        if watch.ended_by:
+            return 0.0
+        # what does not fall leaves it to the proposals
+        return budget.seconds - (now - asked[0]) if budget.proposals is None else 1.0
 
     return left
+
+
+@dataclass(frozen=True)
+class ScheduledGraph:
+    """Values that the order of a graph moves, the start of its search, and what any order moves with that memory."""
+
+    graph: str
+    connections: int
+    start: str
+    reads: int
+    writes: int
+    bound: int
+
+    @property
+    def ratio(self) -> float:
+        """Values moved over those that any order moves."""
+        return (self.reads + self.writes) / max(1, self.bound)
+
+
+def schedule_lines(schedule: FoundSchedule, request: ScheduleRequest) -> list[ScheduledGraph]:
+    """Return a line for each graph, and one for all where there are several."""
+    lines: list[ScheduledGraph] = []
+    for number, (network, found) in enumerate(zip(schedule.networks, schedule.found, strict=True)):
+        (bound,) = instance_bounds(network, [request.memory])
+        moved = found.counts
+        size = len(found.order)
+        lines.append(ScheduledGraph(str(number), size, found.start, moved.reads, moved.writes, bound.batched_total(1)))
+    if len(lines) > 1:
+        counts, bound = schedule.counts, sum(line.bound for line in lines)
+        lines.append(ScheduledGraph("all", counts.weight_reads, "", counts.reads, counts.writes, bound))
+    return lines
 
 
 def save_schedule(schedule: FoundSchedule, request: ScheduleRequest, path: Path) -> None:

@@ -66,7 +66,7 @@ class Temperatures(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """Budget of one search: proposals, or what `spent`, from 0 to 1, says of a time budget."""
+    """Budget of one search: proposals, what `spent`, from 0 to 1, says of a time budget, or both."""
 
     proposals: int | None
     spent: Callable[[], float] | None
@@ -76,12 +76,9 @@ class Budget:
         """The plan of a phase."""
         (begin, end), (hottest, coldest) = phase, temperatures
         spent = self.spent
-        if spent is None:
-            count = max(1, round((self.proposals or 0) * (end - begin)))
-            return AnnealingPlan(hottest, coldest, count, min(self.restarts, count), _BLOCK)
-        return AnnealingPlan(
-            hottest, coldest, _UNLIMITED, self.restarts, _BLOCK, lambda: (spent() - begin) / (end - begin)
-        )
+        count = _UNLIMITED if self.proposals is None else max(1, round(self.proposals * (end - begin)))
+        elapsed = None if spent is None else lambda: (spent() - begin) / (end - begin)
+        return AnnealingPlan(hottest, coldest, count, min(self.restarts, count), _BLOCK, elapsed)
 
 
 class Search:

@@ -25,13 +25,13 @@ class SearchRequest:
         policy: how the victim of an eviction is chosen.
         proposals: budget in proposed moves, of all threads and restarts together; the same seed then finds the same
             order. 0 takes the best start.
-        remaining: instead of `proposals`: what is left of a time budget, in any unit; it is asked now and again, and
-            the search ends when it is not positive. The first answer is the whole budget.
+        remaining: what is left of a time budget, in any unit; it is asked now and again, and the search ends when it is
+            not positive. The first answer is the whole budget. With `proposals`, too, the first of both ends it.
         threads: searches that run side by side; the best one wins.
         restarts: how often each search heats up again, from its best order.
 
     Raises:
-        ValueError: M < 3, an unknown policy, both budgets or none, or threads or restarts below 1.
+        ValueError: M < 3, an unknown policy, no budget, or threads or restarts below 1.
     """
 
     capacity: int
@@ -44,8 +44,8 @@ class SearchRequest:
     def __post_init__(self) -> None:
         """Check all fields."""
         Memory(self.capacity, self.policy)
-        if (self.proposals is None) == (self.remaining is None):
-            raise ValueError("a search takes either a number of proposals or a time budget")
+        if self.proposals is None and self.remaining is None:
+            raise ValueError("a search takes a number of proposals or a time budget")
         if self.proposals is not None and self.proposals < 0:
             raise ValueError(f"a search of {self.proposals} proposals is less than none")
         if min(self.threads, self.restarts) < 1:
@@ -53,10 +53,11 @@ class SearchRequest:
 
     def budget(self) -> Budget:
         """The budget of each thread; a time budget begins now."""
+        proposals = None if self.proposals is None else self.proposals // self.threads
         if self.remaining is None:
-            return Budget((self.proposals or 0) // self.threads, None, self.restarts)
+            return Budget(proposals, None, self.restarts)
         remaining, whole = self.remaining, self.remaining()
-        return Budget(None, lambda: 1.0 - remaining() / whole if whole > 0 else 1.0, self.restarts)
+        return Budget(proposals, lambda: 1.0 - remaining() / whole if whole > 0 else 1.0, self.restarts)
 
     @property
     def memory(self) -> Memory:

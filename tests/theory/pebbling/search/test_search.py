@@ -117,13 +117,23 @@ def test_a_narrow_network_meets_the_lower_bound_though_its_neurons_are_shuffled(
     assert found.counts == lower_bound(network)
 
 
+def test_of_both_budgets_the_first_ends_the_search_and_time_that_is_left_changes_nothing() -> None:
+    network = shuffled(random_banded(40, 5, 0.5, np.random.default_rng(3)), np.random.default_rng(4))
+    alone, beside, ended = (
+        search_order(network, SearchRequest(4, proposals=5_000, remaining=remaining), np.random.default_rng(0))
+        for remaining in (None, lambda: 1.0, iter([1.0, *[0.0] * 1_000]).__next__)
+    )
+    np.testing.assert_array_equal(alone.order, beside.order)
+    assert [*alone.trace.proposals] == [*beside.trace.proposals]
+    assert max(alone.trace.proposals) > max(ended.trace.proposals, default=0)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         ({"capacity": 2, "proposals": 1}, "fast memory holds 2 values, a connection needs 3"),
         ({"capacity": 3, "policy": "random", "proposals": 1}, "policy random is neither min nor lru"),
-        ({"capacity": 3}, "a search takes either a number of proposals or a time budget"),
-        ({"capacity": 3, "proposals": 1, "remaining": float}, "either a number of proposals or a time budget"),
+        ({"capacity": 3}, "a search takes a number of proposals or a time budget"),
         ({"capacity": 3, "proposals": -1}, "a search of -1 proposals is less than none"),
         ({"capacity": 3, "proposals": 1, "threads": 0}, "0 threads and 1 restarts, at least 1 of each is needed"),
     ],

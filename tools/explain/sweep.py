@@ -1,0 +1,107 @@
+"""Values that networks move against M: orders that are made or searched for each M, and what no order goes below."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from redpebble.theory.pebbling.bounds.bounds import instance_bounds, lower_bound
+from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine_compiled import count_transfers
+from redpebble.tools.explain.explanation import MOST_SEARCHED, QUICK_ORDERS, SEARCHED, Transfers
+from redpebble.tools.explain.neuron_graphs import FlatModel
+from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget, add_counts, find_schedule
+from redpebble.tools.explain.search_watch import SearchWatch
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """Sizes of fast memory in rows, ascending, the columns of a row, and how long to search for each of them."""
+
+    memories: tuple[int, ...]
+    batch_tile: int
+    budget: SearchBudget
+
+    def __post_init__(self) -> None:
+        for memory in self.memories:
+            Memory(memory)
+        if self.batch_tile < 1:
+            raise ValueError(f"a batch tile of {self.batch_tile} columns, at least 1 is needed")
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """Values moved with one memory: by the order of each name, made for it, and at least by any order."""
+
+    memory: int
+    moved: Mapping[str, int]
+    bound: int
+
+    @property
+    def best(self) -> str:
+        """The name of the order that moves least."""
+        return min(self.moved, key=lambda name: self.moved[name])
+
+    @property
+    def ratio(self) -> float:
+        """Values that the best order moves over those that any order moves."""
+        return self.moved[self.best] / max(1, self.bound)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The points of a model, and the values that any order moves with any memory: W + N + S."""
+
+    model: str
+    least: int
+    points: tuple[SweepPoint, ...]
+
+
+def sweep(name: str, model: FlatModel, request: SweepRequest, watch: SearchWatch) -> Sweep:
+    """Return what orders of a model move with each memory; where `watch` ends the search, with those begun.
+
+    Raises:
+        ValueError: the model has no linear layer with constant weights.
+    """
+    if not model.networks:
+        raise ValueError(f"nothing to sweep: {name} has no linear layer with constant weights")
+    with threadpool_limits(1):
+        least = Transfers.of(add_counts([lower_bound(one) for one in model.networks]), request.batch_tile)
+        bounds = [instance_bounds(one, list(request.memories)) for one in model.networks]
+        points: list[SweepPoint] = []
+        for place, memory in enumerate(request.memories):
+            if watch.ended_by:
+                break
+            bound = sum(of[place].batched_total(request.batch_tile) for of in bounds)
+            points.append(SweepPoint(memory, _moved(model, memory, request, watch), bound))
+    return Sweep(name, least.total, tuple(points))
+
+
+def _moved(model: FlatModel, memory: int, request: SweepRequest, watch: SearchWatch) -> dict[str, int]:
+    wanted = Memory(memory)
+    counts = {
+        name: add_counts([count_transfers(one, make(one, memory), wanted) for one in model.networks])
+        for name, make in QUICK_ORDERS.items()
+    }
+    if sum(one.connection_count for one in model.networks) <= MOST_SEARCHED:
+        counts[SEARCHED] = find_schedule(model, ScheduleRequest(memory, "min", request.budget), watch).counts
+    return {name: Transfers.of(count, request.batch_tile).total for name, count in counts.items()}
+
+
+def sweep_report(request: SweepRequest, sweeps: Sequence[Sweep]) -> dict[str, Any]:
+    """Return sweeps as the JSON that `explain --report` writes."""
+    return {
+        "batch_tile": request.batch_tile,
+        "seconds": request.budget.known_seconds,
+        "proposals": request.budget.proposals,
+        "seed": request.budget.seed,
+        "models": [
+            {
+                "model": one.model,
+                "least": one.least,
+                "points": [asdict(point) | {"best": point.best, "ratio": point.ratio} for point in one.points],
+            }
+            for one in sweeps
+        ],
+    }

@@ -1,0 +1,110 @@
+"""The command line of data movement: `explain` and `schedule`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from redpebble.tools.cli_options import (
+    DropDeadRows,
+    Elide,
+    ModelPath,
+    PrintAfter,
+    PrintAfterAll,
+    ReorderSeconds,
+    ReportPath,
+    ScheduleSeconds,
+    Seed,
+    StopAfter,
+)
+
+Proposals = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Search so many proposals, whatever the time: then the same seed finds the same order."
+    ),
+]
+
+
+class EvictionPolicy(StrEnum):
+    """Value that leaves a full memory: the one used again last, or the one not used for longest."""
+
+    MIN = "min"
+    LRU = "lru"
+
+
+def explain(
+    models: Annotated[list[Path], typer.Argument(metavar="IN.onnx", help="The model; several for a sweep.")],
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="M,M",
+            help="Fast memory in rows, or in bytes such as 48KiB, which is the default. Several show a sweep.",
+        ),
+    ] = "",
+    batch_tile: Annotated[int, typer.Option(metavar="B", help="Columns of a row: samples that run together.")] = 1,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search for an order, for each memory.")] = 2.0,
+    proposals: Proposals = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a sweep over memories: a .png, .svg or .pdf.")
+    ] = None,
+    parts: Annotated[
+        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
+    ] = None,
+    reorder_seconds: ReorderSeconds = 0.0,
+    schedule_seconds: ScheduleSeconds = 0.0,
+    drop_dead_rows: DropDeadRows = False,
+    seed: Seed = 0,
+    print_after_all: PrintAfterAll = False,
+    print_after: PrintAfter = None,
+    stop_after: StopAfter = "",
+    elide: Elide = None,
+) -> None:
+    """Show layers and data movement: transfers of several orders of the connections, and what none can go below.
+
+    With several memories, several models or --plot it shows a sweep: what the orders move with each memory, and what no
+    order goes below there. Ctrl-C ends a search; what it found so far is shown.
+    """
+    from redpebble.options import Options
+    from redpebble.tools.explain.commands import ExplainOutput, SweepOutput, explain_and_print, sweep_and_print
+    from redpebble.tools.explain.explanation import ExplainRequest
+    from redpebble.tools.explain.memory_sizes import memory_sizes
+    from redpebble.tools.explain.saved_orders import SearchBudget
+    from redpebble.tools.inspection import Inspection
+
+    budget, memories = SearchBudget(seconds, proposals, seed), memory_sizes(memory, batch_tile)
+    if len(models) > 1 or len(memories) > 1 or plot is not None:
+        sweep_and_print(models, memories, batch_tile, budget, SweepOutput(report, plot))
+        return
+    (model,) = models
+    options = Options(drop_dead_rows=drop_dead_rows, reorder_seconds=reorder_seconds, schedule_seconds=schedule_seconds)
+    output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
+    rows = memories[0] if memories else ExplainRequest.default_memory(batch_tile)
+    explain_and_print(model, ExplainRequest(rows, batch_tile, budget), options, output)
+    if parts is not None and not stop_after:
+        from redpebble.tools.explain.partition import explain_partition_and_print
+
+        explain_partition_and_print(model, parts, seed)
+
+
+def schedule(
+    model: ModelPath,
+    memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
+    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.")],
+    policy: Annotated[EvictionPolicy, typer.Option(help="Eviction policy of a full memory.")] = EvictionPolicy.MIN,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
+    proposals: Proposals = None,
+    seed: Seed = 0,
+    report: ReportPath = None,
+) -> None:
+    """Search an order of all connections that moves few values, and save it; Ctrl-C saves the best one so far."""
+    from redpebble.tools.explain.commands import schedule_and_print
+    from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget
+
+    request = ScheduleRequest(memory, policy.value, SearchBudget(seconds, proposals, seed))
+    schedule_and_print(model, request, save, report)
