@@ -8,7 +8,7 @@ functions have the arguments of the steps of a network: a table of addresses (ar
 that no sample fills are copies of its last sample, so every function may compute them, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -54,8 +54,8 @@ def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
     emit_pack(code, PACK, width)
     emit_unpack(code, UNPACK, width)
     scratch_bytes, steps = 0, list[Step]()
-    for func in (op for op in module.body.block.ops if isinstance(op, FuncOp)):
-        blocks = _Blocks.of(func, code, constants, width)
+    for func, tile in tiles_of(module):
+        blocks = _Blocks(code, constants, width, func.sym_name.data, tile, heights_of(func, tile))
         scratch_bytes = max(scratch_bytes, blocks.emit())
         steps.append(Step(func.sym_name.data, None))
     return Program(
@@ -71,6 +71,17 @@ def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
         steps=tuple(steps),
         report=module_report(module),
     )
+
+
+def tiles_of(module: ModuleOp) -> Iterator[tuple[FuncOp, TileOp]]:
+    """Yield each function with the one tile that it holds."""
+    for func in (op for op in module.body.block.ops if isinstance(op, FuncOp)):
+        yield func, next(op for op in func.body.block.ops if isinstance(op, TileOp))
+
+
+def heights_of(func: FuncOp, tile: TileOp) -> Sequence[int]:
+    """Return the features of the buffers of a function's arguments and results, 0 for those that are row-major."""
+    return [*_heights(func.arg_attrs, len(tile.inputs)), *_heights(func.res_attrs, len(tile.outputs))]
 
 
 def _emit_copy(tile: TileCode, value: SSAValue, source: ir.Value | None, target: ir.Value | None) -> None:
@@ -89,25 +100,17 @@ class _Blocks:
     width: int
     name: str
     tile: TileOp
-    argument_heights: list[int]
-    """Features of the buffers of arguments that lie in blocks, 0 for those that are row-major."""
-    result_heights: list[int]
-
-    @staticmethod
-    def of(func: FuncOp, code: Code, constants: ConstantTable, width: int) -> "_Blocks":
-        """Return the function of `func`, which holds one tile."""
-        tile = next(op for op in func.body.block.ops if isinstance(op, TileOp))
-        arguments, results = _heights(func.arg_attrs, len(tile.inputs)), _heights(func.res_attrs, len(tile.outputs))
-        return _Blocks(code, constants, width, func.sym_name.data, tile, arguments, results)
+    heights: Sequence[int]
+    """Features of the buffers of arguments and results that lie in blocks, 0 for those that are row-major."""
 
     def emit(self) -> int:
         """Emit the loop over the blocks; return the bytes of scratch that it needs."""
         inner, scratch_bytes = self._emit_block()
-        width, heights = self.width, [*self.argument_heights, *self.result_heights]
+        width = self.width
         features = [features_of(value) for value in (*self.tile.body.block.args, *self.tile.yielded)]
         apart = [
             FLOAT_BYTES * (block_floats(height, width) if height else count * width)
-            for count, height in zip(features, heights, strict=True)
+            for count, height in zip(features, self.heights, strict=True)
         ]
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
@@ -136,7 +139,7 @@ class _Blocks:
             placed = self._pointers(outer)
             tables = (self.constants, table)
             tile = TileCode(self.code, builder, tables, self.width, scratch, memory.spans, placed=placed)
-            for value, pointer, height in zip(self._arguments, outer[:count], self.argument_heights, strict=True):
+            for value, pointer, height in zip(self._arguments, outer[:count], self.heights[:count], strict=True):
                 if not height:
                     tile.load_rows(value, RowBlock(pointer, samples))
                 elif value not in placed:
@@ -144,7 +147,7 @@ class _Blocks:
             for op in self.tile.body.block.ops:
                 if not isinstance(op, YieldOp):
                     emit(op, tile)
-            for value, pointer, height in zip(self.tile.yielded, outer[count:], self.result_heights, strict=True):
+            for value, pointer, height in zip(self.tile.yielded, outer[count:], self.heights[count:], strict=True):
                 if not height:
                     tile.store_rows(value, RowBlock(pointer, samples))
                 elif placed.get(value) is not pointer:
@@ -161,7 +164,7 @@ class _Blocks:
         """Return where values lie outside of scratch memory; not so for what is joined or split."""
         pointers: dict[SSAValue, ir.Value] = {}
         values = [*self._arguments, *self.tile.yielded]
-        for value, pointer, height in zip(values, outer, [*self.argument_heights, *self.result_heights], strict=True):
+        for value, pointer, height in zip(values, outer, self.heights, strict=True):
             if height and value not in pointers and not _is_joined_or_split(value):
                 pointers[value] = pointer
         return pointers
@@ -173,7 +176,6 @@ def _is_joined_or_split(value: SSAValue) -> bool:
 
 
 def _heights(attributes: ArrayAttr[DictionaryAttr] | None, count: int) -> list[int]:
-    """Return the features of the buffers of arguments or results, 0 where one is row-major."""
     if attributes is None:
         return [0] * count
     found = [entry.data.get(HEIGHT) for entry in attributes.data]

@@ -1,6 +1,6 @@
 """Whether a part can be run: every number in it names what is there, before native code sees one.
 
-How many rows a function reads from where a call lets it begin is not looked at.
+What its functions read and write is looked at where they are compiled, see `check_calls`.
 """
 
 from collections.abc import Sequence

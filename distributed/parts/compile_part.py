@@ -3,6 +3,7 @@
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.distributed.native.feature_blocks import lower_blocks
+from redpebble.distributed.parts.check_calls import check_calls
 from redpebble.distributed.parts.module_text import module_of, put_constants
 from redpebble.distributed.parts.part_file import Part
 from redpebble.lowering.cpu_target import CpuTarget
@@ -15,8 +16,14 @@ from redpebble.runtime.store.artefact import Artefact
 
 
 def compile_blocks(part: Part, target: CpuTarget, width: int) -> Artefact:
-    """Return the functions of a part for blocks of `width` samples."""
-    program = lower_blocks(_module(part), target, width)
+    """Return the functions of a part for blocks of `width` samples.
+
+    Raises:
+        PartError: a step calls a function with what does not fit it.
+    """
+    module = _module(part)
+    check_calls(part, module)
+    program = lower_blocks(module, target, width)
     return Artefact(program, emit_object(program.llvm_ir, target))
 
 

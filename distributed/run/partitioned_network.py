@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.distributed.errors import PartError
 from redpebble.distributed.messages.channels import SLOTS, Channels, TileShape
 from redpebble.distributed.parts.block_code import BlockCode, CodeRequest, width_for
 from redpebble.distributed.parts.plan_file import PlanFile, PortShape
@@ -173,13 +174,28 @@ class PartitionedNetwork:
         if width not in self._code:
             started = time.perf_counter()
             request = CodeRequest(self._part, self._sha256, self.options.threads, self.options.folder)
-            self._code[width] = BlockCode(request, width)
+            self._code[width] = self._agreed_code(request, width)
             self.report.spent("compiling", time.perf_counter() - started)
         if tile not in self._slots:
             channels = Channels.open(self.comm, self._part, tile, shared=self.options.shared_memory)
             context = TileContext(self._part, self._code[width], tile, channels, self.report)
             self._slots[tile] = (context, [Slot(context, number) for number in range(SLOTS)])
         return self._slots[tile]
+
+    def _agreed_code(self, request: CodeRequest, width: int) -> BlockCode:
+        """Return native code for this rank, after all ranks have theirs.
+
+        Raises:
+            PartError: on all ranks, when the part of one cannot be compiled.
+        """
+        code, error = None, None
+        try:
+            code = BlockCode(request, width)
+        except (PartError, ValueError) as problem:
+            error = " ".join(str(problem).split())
+        agree(self.comm, error)
+        assert code is not None
+        return code
 
 
 def _leading_shape(leading: Sequence[tuple[int, ...]], count: int) -> tuple[int, ...]:

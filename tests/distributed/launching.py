@@ -22,6 +22,7 @@ from redpebble.verification.oracle import Oracle
 from tests.distributed.simple_partitions import layer_groups
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
+REDPEBBLE = Path(sys.executable).with_name("redpebble")
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 BATCHES = (0, 1, 7, 17, 65)

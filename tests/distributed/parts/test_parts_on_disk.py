@@ -13,6 +13,7 @@ import pytest
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.check_part import check_part
+from redpebble.distributed.parts.compile_part import compile_blocks
 from redpebble.distributed.parts.module_text import module_of, put_constants, take_constants, text_of
 from redpebble.distributed.parts.part_file import PARTS_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
@@ -21,6 +22,7 @@ from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
 from redpebble.distributed.run.partitioned_network import RunOptions
 from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.zoo import build
 from redpebble.passes.runner import context
@@ -225,4 +227,37 @@ def test_a_hostile_part_is_refused_before_it_runs(how: str, tmp_path: Path) -> N
     change, message = HOSTILE[how]
     with pytest.raises(PartError, match="the part is damaged: ") as refusal:
         check_part(change(part), plan)
+    assert message in str(refusal.value)
+
+
+def with_operand(step: Call, place: int, row: int) -> Call:
+    operands = list(step.operands)
+    operands[place] = operands[place]._replace(row=row)
+    return replace(step, operands=tuple(operands))
+
+
+CALLS: dict[str, tuple[Callable[[Part], Part], str]] = {
+    "last row": (
+        lambda part: with_step(part, Call, lambda s: with_operand(s, -1, 11)),
+        "takes rows 11 to 21",
+    ),
+    "no function": (lambda part: with_step(part, Call, lambda s: replace(s, function="run")), "calls 'run', which is"),
+    "operands": (
+        lambda part: with_step(part, Call, lambda s: replace(s, operands=s.operands[:-1])),
+        "has 1 operands, expected 2",
+    ),
+    "small buffer": (
+        lambda part: replace(part, buffers=tuple(one._replace(features=5) for one in part.buffers)),
+        "which has 5, expected 10",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_a_call_that_reads_behind_a_buffer_is_refused_where_it_is_compiled(how: str, tmp_path: Path) -> None:
+    plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
+    part = read_part(tmp_path / "parts" / plan.parts[0].file)
+    change, message = CALLS[how]
+    with pytest.raises(PartError, match="the part is damaged: ") as refusal:
+        compile_blocks(change(part), CpuTarget.generic(), 8)
     assert message in str(refusal.value)

@@ -17,9 +17,8 @@ import pytest
 from redpebble.distributed.parts.part_file import PARTS_VERSION
 from redpebble.distributed.run.array_files import OutputFile
 from redpebble.models.zoo import build
-from tests.distributed.launching import MPIEXEC, Case, mpiexec, write_case
+from tests.distributed.launching import MPIEXEC, REDPEBBLE, Case, mpiexec, write_case
 
-REDPEBBLE = Path(sys.executable).with_name("redpebble")
 REFUSED = Path(__file__).with_name("refused_program.py")
 END = (signal.SIGINT, signal.SIGTERM)
 ENDLESS = Path(__file__).with_name("endless_program.py")
