@@ -3,7 +3,7 @@
 import numpy as np
 
 import redpebble
-from tests.fuzzing import damaged_models, networks_in_use, random_masks, random_models
+from tests.fuzzing import damaged_models, damaged_parts, networks_in_use, random_masks, random_models, sessions
 
 FUZZERS = (
     random_models.MODELS,
@@ -12,6 +12,10 @@ FUZZERS = (
     damaged_models.MODELS,
     networks_in_use.CACHES,
     networks_in_use.CALLING,
+    damaged_parts.PARTS,
+    sessions.NODES,
+    sessions.PROVIDER,
+    sessions.CONTEXTS,
 )
 
 

@@ -1,17 +1,29 @@
-"""Faults that are planted to see that fuzzers find them: each changes the code of this process, for good."""
+"""Faults that are planted to see that fuzzers find them: each changes the code of this process, for good.
 
+`python -m tests.fuzzing.planted_faults FAULT WORDS...` is the command line with a fault.
+"""
+
+import sys
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final
+from types import MappingProxyType, SimpleNamespace
+from typing import Final, NoReturn
 
 import numpy as np
+from xdsl.ir import SSAValue
 
+from redpebble.dialect.ops.elementwise import SubOp
+from redpebble.distributed.parts import compile_part
+from redpebble.distributed.run import load_part
+from redpebble.frontend import errors
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights, PackedArrays
+from redpebble.ort import session
 from redpebble.runtime import network
 from redpebble.runtime.call import Call
 from redpebble.runtime.loaded_network import LoadedNetwork
+from redpebble.runtime.store import artefact
 from redpebble.runtime.thread_pool import ThreadPool
+from redpebble.tools.main import main
 
 
 def _change_packing(change: Callable[[LayerWeights, PackedArrays], PackedArrays]) -> None:
@@ -65,12 +77,72 @@ def race() -> None:
     setattr(network, "new_call", shared)  # noqa: B010 - the name is another module's
 
 
+def swapped_operands() -> None:
+    """A difference is the negative one."""
+    begin = SubOp.__init__
+
+    def swapped(self: SubOp, left: SSAValue, right: SSAValue) -> None:
+        begin(self, right, left)
+
+    setattr(SubOp, "__init__", swapped)  # noqa: B010 - a type checker would not let it pass
+
+
+def escaping_error() -> None:
+    """What a library says of a model is raised as it is."""
+
+    def escape(error: BaseException) -> NoReturn:
+        raise error
+
+    setattr(errors, "first_line", escape)  # noqa: B010
+
+
+def unchecked_nodes() -> None:
+    """The digest of a node of ours is not compared."""
+
+    def unchecked(*held: object) -> bytes:
+        return repr(held).encode()
+
+    setattr(session, "checked_digest", unchecked)  # noqa: B010
+
+
+def unchecked_code() -> None:
+    """Files of code all have the same checksum."""
+    setattr(artefact, "zlib", SimpleNamespace(crc32=_nothing))  # noqa: B010
+
+
+def unchecked_parts() -> None:
+    """Steps of parts are not looked at."""
+    setattr(load_part, "check_part", _nothing)  # noqa: B010
+    setattr(compile_part, "check_calls", _nothing)  # noqa: B010
+
+
+def _nothing(*_: object) -> int:
+    return 0
+
+
 FAULTS: Final = MappingProxyType[str, Callable[[], None]](
-    {"wrong-index": wrong_index, "lost-bias": lost_bias, "race": race}
+    {
+        "escaping-error": escaping_error,
+        "lost-bias": lost_bias,
+        "race": race,
+        "swapped-operands": swapped_operands,
+        "unchecked-code": unchecked_code,
+        "unchecked-nodes": unchecked_nodes,
+        "unchecked-parts": unchecked_parts,
+        "wrong-index": wrong_index,
+    }
 )
+PLANTED = list[str]()
+"""The faults of this process."""
 
 
 def plant(fault: str | None) -> None:
     """Plant a fault in this process, if one is named."""
     if fault is not None:
         FAULTS[fault]()
+        PLANTED.append(fault)
+
+
+if __name__ == "__main__":
+    plant(sys.argv.pop(1))
+    main()

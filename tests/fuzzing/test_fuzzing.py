@@ -10,6 +10,7 @@ import pytest
 from tests.fuzzing.fuzzers import FUZZERS
 from tests.fuzzing.random_masks import LAYERS
 from tests.fuzzing.runs import Run, replay
+from tests.fuzzing.sessions import CONTEXTS, NODES, PROVIDER
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +31,13 @@ def test_a_lost_bias_is_found_and_its_case_can_be_run_again(tmp_path: Path, capf
     assert "values are wrong" in replay(case, "lost-bias").problem
 
 
+def test_sessions_are_attacked_and_nothing_is_wrong(tmp_path: Path) -> None:
+    run = Run([NODES, PROVIDER, CONTEXTS], tmp_path)
+    run.go_on(300, 1, 3)
+    assert not run.wrong, run.summary()
+    assert all(run.counts[one.name].total() == 1 for one in (NODES, PROVIDER, CONTEXTS)), run.summary()
+
+
 FOUND = (
     ("lost-bias", "kernels"),
     ("lost-bias", "masks"),
@@ -37,6 +45,12 @@ FOUND = (
     ("wrong-index", "kernels"),
     ("wrong-index", "masks"),
     ("race", "calls"),
+    ("swapped-operands", "graphs"),
+    ("escaping-error", "damaged-models"),
+    ("unchecked-code", "caches"),
+    ("unchecked-code", "contexts"),
+    ("unchecked-nodes", "nodes"),
+    ("unchecked-parts", "parts"),
 )
 
 
@@ -50,7 +64,7 @@ def test_a_fault_is_found(fault: str, fuzzer: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_fuzzers_find_nothing_and_say_what_they_did(tmp_path: Path) -> None:
-    found = fuzz("180", "--folder", tmp_path)
+    found = fuzz("300", "--folder", tmp_path)
     assert found.returncode == 0, found.stdout + found.stderr
     for fuzzer in FUZZERS:
         assert f"\n{fuzzer.name} " in found.stdout
