@@ -11,13 +11,13 @@ excludes. Reshapes at the edge of a cluster become single ops: before it they re
 nothing in the cluster reads them, so the argument stays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.symbolic_sizes import Size
@@ -96,8 +96,10 @@ def _connected(ops: Sequence[Operation], keys: Mapping[Operation, object]) -> li
         for neighbour in neighbours:
             other = group_of[neighbour]
             if other is not group:
-                group += other
-                group_of.update(dict.fromkeys(other, group))
+                # a group that grows by one op after the other is not walked each time
+                group, smaller = (other, group) if len(other) > len(group) else (group, other)
+                group += smaller
+                group_of.update(dict.fromkeys(smaller, group))
     position = {op: index for index, op in enumerate(ops)}
     unique = {id(group): group for group in group_of.values()}
     return [sorted(group, key=position.__getitem__) for group in unique.values()]
@@ -105,16 +107,17 @@ def _connected(ops: Sequence[Operation], keys: Mapping[Operation, object]) -> li
 
 def _without_outer_reshapes(group: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
     """Return a group without the reshapes at its edge, and those: outside of a tile they cost nothing, in it a copy."""
-    inside, outside = list(group), list[Operation]()
+    inside, outside = dict[Operation | Block, None].fromkeys(group), list[Operation]()
     while True:
         outer = [op for op in inside if isinstance(op, ReshapeOp) and _is_outer(op, inside)]
         if not outer:
-            return inside, outside
-        inside = [op for op in inside if op not in outer]
+            return list(inside), outside
+        for op in outer:
+            del inside[op]
         outside += outer
 
 
-def _is_outer(op: ReshapeOp, inside: Sequence[Operation]) -> bool:
+def _is_outer(op: ReshapeOp, inside: Container[Operation | Block]) -> bool:
     """Return whether nothing inside reads a reshape, or nothing inside has to do with its operand but the reshape."""
     read_inside = any(use.operation in inside for use in op.result.uses)
     shares_operand = op.x.owner in inside or any(
