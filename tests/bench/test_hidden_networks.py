@@ -17,6 +17,7 @@ from redpebble.models.radixnet import RadixNet, radixnet_images
 SMALL = [HiddenNetwork(one.name, one.reads, 256, 3, one.shuffled) for one in HIDDEN_NETWORKS.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", SMALL[1:4:2], ids=lambda network: network.name)
 def test_scipy_and_our_code_compute_the_same(network: HiddenNetwork) -> None:
     layers = network.layers()

@@ -177,6 +177,7 @@ def test_numbers_have_three_digits_and_a_unit(value: float, unit: str, text: str
     assert show(value, unit) == text
 
 
+@pytest.mark.slow
 def test_plots_are_the_same_every_time_and_small(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     result_with(5.0).write(path)

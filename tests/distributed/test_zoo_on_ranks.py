@@ -49,6 +49,7 @@ def test_two_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
     assert_ranks_agree(tmp_path, 2)
 
 
+@pytest.mark.slow
 def test_three_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
     write_case(tmp_path / "rows", build(SMALL[0]), Case("rows", 3, (7,)))
     write_case(tmp_path / "layers", build("ffnn(depth=2, width=40, density=0.2)"), Case("layers", 3, (7,)))

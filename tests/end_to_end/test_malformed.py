@@ -125,6 +125,7 @@ def test_a_model_to_compare_with_that_is_broken_is_one_line(run: Run, tmp_path: 
     assert_one_line(*run("check", written(tmp_path, model()), "--against", other))
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_ends_the_same_way(tmp_path: Path) -> None:
     path = INVALID["truncated"](tmp_path)
     command = [sys.executable, "-c", "from redpebble.tools.main import main; main()", "check", str(path)]

@@ -65,6 +65,7 @@ def copied(folder: Path, target: Path) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_times_by_the_clock_are_in_the_report_beside_predicted_ones(model: onnx_ir.Model, folder: Path) -> None:
     for layer in tuned(model, folder):
         assert set(layer.measured_us) == measurable(layer) >= {"1", "8", "16", "32", "64"}

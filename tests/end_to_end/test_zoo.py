@@ -77,6 +77,7 @@ def test_native_code_agrees_with_onnxruntime(spec: str) -> None:
     assert_native_agrees(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["ffnn(depth=3, width=60, density=0.1)", "masked_mlp(width=48)"])
 def test_another_seed_of_the_model_agrees_too(spec: str) -> None:
     assert_native_agrees(spec, seed=1)

@@ -69,6 +69,7 @@ def test_compact_weights_come_back_whatever_the_gaps(share: float) -> None:
     assert np.array_equal(run(model, {"x": x})[0], run(digits.dense_model(layers), {"x": x})[0])
 
 
+@pytest.mark.slow
 def test_training_is_deterministic_and_a_pruned_weight_stays_pruned(tmp_path: Path) -> None:
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def test_annealing_is_never_worse_than_its_start(network: NeuronGraph, open_coun
     assert result.cost == stabbing_cost(network, result.best) <= stabbing_cost(network, start)
 
 
+@pytest.mark.slow
 def test_annealing_gains_on_a_random_network() -> None:
     network, memory = random_layers([100] * 4, 0.1, np.random.default_rng(0)), Memory(30)
     start = greedy_target_orders(network, memory.capacity - 2, 6.0)

@@ -144,6 +144,7 @@ def test_an_input_of_unknown_rank_leaves_its_sizes_open(library: Path) -> None:
     assert [shape[1] for shape in shapes] == [HIDDEN, OUTPUTS]
 
 
+@pytest.mark.slow
 def test_libraries_come_and_go(tmp_path: Path) -> None:
     inputs = feeds(3)
     for index in range(5):

@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,17 +13,20 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.lowering.driver import lower
+from redpebble.lowering.program import Program
 from redpebble.options import Options
 from redpebble.runtime.bound_call import BoundCall
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import MOST_SHAPES, Network
-from tests.support.lowering_modules import Floats, linear_layer, native
+from tests.support.lowering_modules import Floats, linear_layer, object_of
 
 WEIGHT = np.random.default_rng(0).standard_normal((40, 96)).astype(np.float32)
 WIDTHS: Sequence[int] = (1, 8, 64)
 
 
-def a_network(threads: int = 1) -> Network:
+@cache
+def code(threads: int) -> tuple[Program, bytes]:
     """A layer whose tiles the threads always do together."""
     module: ModuleOp = linear_layer(WEIGHT, None, "count_blocks")
     for op in module.walk():
@@ -32,7 +36,12 @@ def a_network(threads: int = 1) -> Network:
         elif isinstance(op, LinearOp):
             places = [0, *(16 * (6 * piece // threads) for piece in range(1, threads)), 96]
             op.cut = DenseArrayBase.from_list(i64, places)
-    return native(module, host_target(), threads)
+    program = lower(module, host_target())
+    return program, object_of(program.llvm_ir, host_target())
+
+
+def a_network(threads: int = 1) -> Network:
+    return Network(*code(threads), threads)
 
 
 def rows(count: int, seed: int = 0) -> Floats:

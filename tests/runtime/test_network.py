@@ -2,6 +2,7 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,15 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
+from redpebble.lowering.driver import lower
+from redpebble.lowering.program import Program
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
-from tests.support.lowering_modules import linear_layer, native
+from tests.support.lowering_modules import linear_layer, object_of
 
 WEIGHT = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
 
 
+@cache
+def code() -> tuple[Program, bytes]:
+    program = lower(linear_layer(WEIGHT, None, "dense_outputs"), host_target())
+    return program, object_of(program.llvm_ir, host_target())
+
+
 def a_network(threads: int = 1) -> Network:
-    return native(linear_layer(WEIGHT, None, "dense_outputs"), host_target(), threads)
+    return Network(*code(), threads)
 
 
 def test_inputs_and_outputs_are_described_as_onnxruntime_does() -> None:

@@ -1,6 +1,7 @@
 """Modules of one tile, built op by op, and their native code for any target."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -68,7 +69,10 @@ def function(inputs: Sequence[F32Tensor], body: Body) -> ModuleOp:
     return module
 
 
-def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = (1, 8, 16, 32, 64)) -> ModuleOp:
+EVERY_WIDTH: Sequence[int] = (1, 8, 16, 32, 64)
+
+
+def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = EVERY_WIDTH) -> ModuleOp:
     """A module of one tile over all inputs; `body` adds the tile's ops to its block, constants included."""
 
     def fill(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
@@ -102,7 +106,11 @@ def one_op(make: Callable[..., Operation], shapes: Sequence[int], constants: Seq
 
 
 def linear_layer(
-    weight: Floats, bias: Floats | None, family: str | KernelAttr, activation: ActivationAttr | None = None
+    weight: Floats,
+    bias: Floats | None,
+    family: str | KernelAttr,
+    activation: ActivationAttr | None = None,
+    widths: Sequence[int] = (1, 8, 32),
 ) -> ModuleOp:
     """A tile of one linear layer that `family` executes, or a kernel that says more than the family."""
 
@@ -116,10 +124,16 @@ def linear_layer(
         block.add_ops([*ops, layer])
         return [layer.result]
 
-    return tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body)
+    return tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body, widths)
 
 
 def native(module: ModuleOp, target: CpuTarget, threads: int = 1) -> Network:
     """The module as native code."""
     program = lower(module, target)
-    return Network(program, emit_object(program.llvm_ir, target), threads)
+    return Network(program, object_of(program.llvm_ir, target), threads)
+
+
+@lru_cache(256)
+def object_of(llvm_ir: str, target: CpuTarget) -> bytes:
+    """The object file; layers that differ in weights alone have one code."""
+    return emit_object(llvm_ir, target)

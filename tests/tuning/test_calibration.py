@@ -33,6 +33,7 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]
     return folder, calibrate(folder)
 
 
+@pytest.mark.slow
 def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Machine]) -> None:
     folder, machine = calibrated
     assert measured_before(folder) == machine

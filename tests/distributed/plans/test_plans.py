@@ -191,6 +191,7 @@ def test_the_commands_plan_and_predict(tmp_path: Path) -> None:
     assert "<svg" in plot.read_text()
 
 
+@pytest.mark.slow
 def test_explain_shows_a_partition_beside_random_rows(tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     save(build("ffnn(depth=2, width=64, density=0.1)"), model)

@@ -102,6 +102,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.slow
 def test_broken_parts_are_refused_by_all_ranks_alike(case: Path, tmp_path: Path) -> None:
     folders = [broken(case, tmp_path / how, how) for how in REFUSALS]
     done = mpiexec(2, sys.executable, REFUSED, "load", *folders)
@@ -112,6 +113,7 @@ def test_broken_parts_are_refused_by_all_ranks_alike(case: Path, tmp_path: Path)
         assert message in lines[0]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused_with_one_line(case: Path, tmp_path: Path) -> None:
     x, y, wide, three = case / "x.npy", tmp_path / "y.npy", tmp_path / "wide.npy", tmp_path / "three"
     np.save(wide, np.zeros((7, 21), dtype=np.float32))
@@ -148,6 +150,7 @@ MISFIT_MESSAGES = (
 )
 
 
+@pytest.mark.slow
 def test_slices_that_do_not_fit_are_refused_on_all_ranks(case: Path) -> None:
     done = mpiexec(2, sys.executable, REFUSED, "run", case / "parts")
     assert sorted(done.stdout.splitlines()) == sorted(2 * MISFIT_MESSAGES), done.stdout + done.stderr
@@ -230,6 +233,7 @@ def test_two_runs_into_one_output_do_not_share_what_is_unfinished(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["y.npy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_all_ranks_end_when_one_does_not_answer(
     how: signal.Signals, endless: "subprocess.Popen[str]", tmp_path: Path

@@ -7,7 +7,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.families import FAMILIES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
-from tests.support.lowering_modules import Floats, best_target_first, each_target, linear_layer, native
+from tests.support.lowering_modules import EVERY_WIDTH, Floats, best_target_first, each_target, linear_layer, native
 
 BATCHES = (0, 1, 7, 16, 17, 48, 49, 64, 100)
 
@@ -39,7 +39,7 @@ def test_a_linear_layer_is_the_product_in_float64_up_to_rounding(
 ) -> None:
     weight = sparse_matrix(shape, 0.3, seed=1)
     bias = np.linspace(-1, 1, shape[1], dtype=np.float32)
-    network = native(linear_layer(weight, bias, family), target)
+    network = native(linear_layer(weight, bias, family, widths=EVERY_WIDTH), target)
     for batch in BATCHES:
         x = np.random.default_rng(batch).standard_normal((batch, shape[0])).astype(np.float32)
         exact = x.astype(np.float64) @ weight.astype(np.float64) + bias
@@ -99,6 +99,7 @@ def test_results_do_not_depend_on_the_number_of_threads(family: str) -> None:
     assert one.tobytes() == three.tobytes()
 
 
+@pytest.mark.slow
 @each_family
 def test_a_row_does_not_depend_on_its_neighbours(family: str) -> None:
     weight = sparse_matrix((50, 60), 0.2, seed=7)

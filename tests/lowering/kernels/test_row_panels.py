@@ -75,6 +75,7 @@ def test_a_row_that_reads_nothing_is_its_bias() -> None:
     assert_exact(weight, host_target())
 
 
+@pytest.mark.slow
 @best_target_first
 def test_what_a_row_does_not_read_may_be_infinite(target: CpuTarget) -> None:
     weight = grouped([16, 8], 40, 0.05, seed=3)
@@ -88,6 +89,7 @@ def test_what_a_row_does_not_read_may_be_infinite(target: CpuTarget) -> None:
     assert not np.isfinite(result[:, touched]).any()
 
 
+@pytest.mark.slow
 def test_the_activation_is_applied_to_panels_too() -> None:
     weight = grouped([16, 8, 3], 40, 0.05, seed=4)
     network = native(with_panels(weight, ActivationAttr.of("relu")), host_target())

@@ -142,6 +142,7 @@ def test_threads_meet_wherever_an_op_reads_what_others_wrote(target: CpuTarget) 
     assert_same_bits(everything(), 3, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_results_do_not_depend_on_the_threads_of_a_call(family: str) -> None:
     network = native(shared(two_layers(family), 3), host_target(), 3)

@@ -360,6 +360,7 @@ print("onnxruntime", onnxruntime.__version__, "networks", host().network_count)
 """The session is still there when the interpreter ends."""
 
 
+@pytest.mark.slow
 def test_a_session_may_outlive_the_interpreter() -> None:
     words = [sys.executable, "-c", RUN, str(ROOT)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)

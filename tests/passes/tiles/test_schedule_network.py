@@ -125,6 +125,7 @@ def test_inputs_that_nobody_reads_may_lie_between_neighbours() -> None:
     np.testing.assert_allclose(native(module, target)(x), plain(x), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_annealed_schedule_computes_the_same_and_says_what_it_gains() -> None:
     plain, module = native(chain("butterfly", 9), host_target()), chain("butterfly", 9)
     schedule = scheduled(module, replace(SMALL_CACHE, seconds=0.3))

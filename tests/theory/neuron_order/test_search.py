@@ -82,6 +82,7 @@ def test_shuffled_bands_and_blocks_are_recovered_across_layers(kind: str) -> Non
     assert result.after[64] < 0.5 * (result.before[64] + made[64])
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**16), seconds=st.sampled_from([0.0, 0.001]))
 def test_no_order_is_predicted_to_be_slower_than_what_came(seed: int, seconds: float) -> None:
