@@ -3,8 +3,9 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -18,6 +19,7 @@ from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.models.zoo import build
 from redpebble.ort.session import checked_digest, holds_networks, write_library
+from redpebble.tools.main import main
 from redpebble.verification.oracle import Oracle
 from tests.support.sparse_network_models import attributes_of, constants_of, network_nodes
 
@@ -186,13 +188,28 @@ def test_onnxruntime_refuses_a_file_with_changed_weights(optimized: ir.Model, tm
         redpebble.session(proto)
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from redpebble.tools.main import main; main()", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, check=False)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def done(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    return done
 
 
 def test_optimize_writes_networks_library_and_report_and_check_runs_both_ways(
-    original: ir.Model, tmp_path: Path
+    command: Callable[..., Done], original: ir.Model, tmp_path: Path
 ) -> None:
     source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
     save_model(original, source)
@@ -210,14 +227,18 @@ def test_optimize_writes_networks_library_and_report_and_check_runs_both_ways(
     assert "y, native" in compared.stdout
 
 
-def test_the_target_portable_writes_standard_operators_alone(original: ir.Model, tmp_path: Path) -> None:
+def test_the_target_portable_writes_standard_operators_alone(
+    command: Callable[..., Done], original: ir.Model, tmp_path: Path
+) -> None:
     save_model(original, tmp_path / "in.onnx")
     done = command("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--target", "portable")
     assert done.returncode == 0, done.stderr
     assert not holds_networks(tmp_path / "out.onnx")
 
 
-def test_a_library_for_no_network_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_library_for_no_network_is_refused_and_nothing_is_written(
+    command: Callable[..., Done], tmp_path: Path
+) -> None:
     save_model(build("ffnn(depth=2, width=40, density=1.0)"), tmp_path / "in.onnx")
     done = command("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--library")
     assert done.returncode == 2
@@ -233,7 +254,7 @@ old (float[n, 4] x, float[4, 4] w) => (float[n, 4] y) { y = MatMul (x, w) }
 """
 
 
-def test_a_model_too_old_to_be_read_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_model_too_old_to_be_read_is_left_as_it_is(command: Callable[..., Done], tmp_path: Path) -> None:
     proto = onnx.parser.parse_model(OLD)
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
     (tmp_path / "in.onnx").write_bytes(proto.SerializeToString())
