@@ -3,6 +3,7 @@
 What is unfinished lies beside what it becomes, under a name that nobody else has, and is removed after an exception.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -10,7 +11,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk or a quota that is used up: the system does not say of which file."""
 
 
 @contextmanager
@@ -30,8 +34,10 @@ def replacing(path: Path, *, private: bool = False) -> Generator[BinaryIO]:
         with open(part, "xb", opener=partial(os.open, mode=mode)) as file:
             yield file
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(f"cannot write {path}: {error.strerror}") from error
         raise
 
 

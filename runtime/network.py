@@ -1,10 +1,11 @@
 """A compiled network: prepared for the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
 
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
@@ -70,6 +71,10 @@ class Network:
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
         return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.outputs]
+
+    @override
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a compiled network cannot be pickled: compile the model in each process, or read it there")
 
     def __call__(self, *inputs: Floats, threads: int | None = None) -> Floats | list[Floats]:
         """Run on inputs in their order; return the output, or the list of them where there are several.

@@ -5,12 +5,42 @@ from typing import Annotated
 
 import typer
 
+
+def new_file(path: Path | None) -> Path | None:
+    """Return the path of a file to write, which can be there: it is looked at before any work is done.
+
+    Raises:
+        OSError: its folder does not exist, or it is a folder itself.
+    """
+    if path is not None and path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: {path.parent} is no folder")
+    return path
+
+
+def new_model(path: Path) -> Path:
+    """Return the path of a model to write.
+
+    Raises:
+        OSError: its folder does not exist, or it is a folder itself.
+        ValueError: its name does not end in .onnx.
+    """
+    new_file(path)
+    if path.suffix != ".onnx":
+        raise ValueError(f"cannot write {path}, accepted is a file that ends in .onnx")
+    return path
+
+
 ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
 Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
 Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
 Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-ReportPath = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.")]
+ReportPath = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.", callback=new_file),
+]
 InputShapes = Annotated[
     list[str] | None,
     typer.Option("--input-shape", metavar="NAME:N,N", help="Shape of an input, instead of one made from the batch."),

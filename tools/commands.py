@@ -172,9 +172,11 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
 
     Raises:
         ModelError: the model is unreadable.
-        ValueError: the seconds are negative.
+        ValueError: the seconds are negative or endless.
     """
     folder = default_folder()
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{seconds} seconds to tune, expected 0 or more")
     module = None if model is None else build(model, Options(), until="simplify", foreign="keep")
     console.print(machine_line(calibrate(folder)), highlight=False)
     if module is not None:

@@ -2,11 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from redpebble.tools.cli_options import new_file
 from redpebble.tools.option_texts import numbers
+
+MOST_PARTS: Final = 10_000
+"""Parts up to which what each pair of them sends is counted within a gigabyte."""
 
 
 class Plan(StrEnum):
@@ -20,7 +24,7 @@ class Plan(StrEnum):
 
 def partition(
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")],
-    parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.")],
+    parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.", max=MOST_PARTS)],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PARTS", help="The folder of parts to write.")],
     plan: Annotated[Plan, typer.Option(help="What is split.")] = Plan.AUTO,
     imbalance: Annotated[
@@ -52,7 +56,9 @@ def simulate(
         float, typer.Option(help="Connections of a layer in its fullest part over the mean, minus 1.")
     ] = 0.03,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.", callback=new_file)
+    ] = None,
 ) -> None:
     """Predict the time of each plan on more machines than there are, from real partitions and a model of messages."""
     from redpebble.distributed.plans.plans import PlanRequest
@@ -73,7 +79,10 @@ def run(
         bool, typer.Option(help="Whether ranks of one machine send through memory that both see.")
     ] = True,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON.")
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON.", callback=new_file
+        ),
     ] = None,
 ) -> None:
     """Run parts, on as many ranks: mpiexec -n P redpebble run PARTS --input X.npy --output Y.npy.

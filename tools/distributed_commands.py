@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
+from redpebble.distributed.parts.write_parts import PartsRequest, check_target, write_parts
 from redpebble.distributed.plans.cluster import measured_world
 from redpebble.distributed.plans.plans import PlanRequest, plan
 from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
@@ -25,6 +25,7 @@ def partition_model(model: Path, folder: Path, request: PlanRequest, *, measure:
         ValueError: a number makes no sense, or no plan fits into memory.
         OSError: the folder cannot be written.
     """
+    check_target(folder)
     if measure:
         machine = measured_world(request.machine)
         if machine is None:

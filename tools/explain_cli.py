@@ -17,6 +17,7 @@ from redpebble.tools.cli_options import (
     ScheduleSeconds,
     Seed,
     StopAfter,
+    new_file,
 )
 
 Proposals = Annotated[
@@ -48,13 +49,16 @@ def explain(
     proposals: Proposals = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html."),
+        typer.Option(
+            "--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html.", callback=new_file
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw a sweep over memories: a .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a sweep over memories: a .png, .svg or .pdf.", callback=new_file),
     ] = None,
     parts: Annotated[
-        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what that many parts of it would send.")
+        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what so many parts would send.", min=1)
     ] = None,
     reorder_seconds: ReorderSeconds = 0.0,
     schedule_seconds: ScheduleSeconds = 0.0,
@@ -95,7 +99,7 @@ def explain(
 def schedule(
     model: ModelPath,
     memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
-    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.")],
+    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.", callback=new_file)],
     policy: Annotated[EvictionPolicy, typer.Option(help="Eviction policy of a full memory.")] = EvictionPolicy.MIN,
     seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
     proposals: Proposals = None,

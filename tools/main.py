@@ -7,10 +7,11 @@ import logging
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
 
 import typer
 
@@ -34,6 +35,8 @@ from redpebble.tools.cli_options import (
     Seed,
     SkipPasses,
     StopAfter,
+    new_file,
+    new_model,
 )
 from redpebble.tools.distributed_cli import partition, run, simulate
 from redpebble.tools.explain_cli import explain, schedule
@@ -44,6 +47,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
+"""Options of all commands, before or behind their names."""
 
 
 class OptimizeTarget(StrEnum):
@@ -89,7 +96,9 @@ def start(
 @app.command()
 def optimize(
     model: ModelPath,
-    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes.", callback=new_model)
+    ],
     target: Annotated[
         OptimizeTarget | None,
         typer.Option(help="Standard operators alone, or sparse layers as nodes with functions; ort where it pays."),
@@ -105,7 +114,10 @@ def optimize(
     input_shape: InputShapes = None,
     dim: Dims = None,
     inputs: InputFile = None,
-    save_as_external_data: Annotated[bool, typer.Option(help="Weights go to a file beside the model.")] = False,
+    save_as_external_data: Annotated[
+        bool | None,
+        typer.Option(help="Weights go to a file beside the model; by itself where they did before, or have to."),
+    ] = None,
     report: ReportPath = None,
     seed: Seed = 0,
     print_after_all: PrintAfterAll = False,
@@ -130,7 +142,7 @@ def optimize(
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), choice)
-    files = OutputFiles(output, save_as_external_data or None, report, library)
+    files = OutputFiles(output, save_as_external_data, report, library)
     networks = target is not OptimizeTarget.PORTABLE
     request = OptimizeRequest(
         model, Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks), files
@@ -207,7 +219,8 @@ def bench(
 def compile_model(
     model: ModelPath,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the code goes, too; or the IR.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where the code goes, too; or the IR.", callback=new_file),
     ] = None,
     threads: Annotated[int, typer.Option(help="The most threads that a call may use.")] = 1,
     target: Annotated[CpuLevel, typer.Option(help="The CPU that the code is for.")] = CpuLevel.HOST,
@@ -262,7 +275,10 @@ def tune(
 @app.command()
 def zoo(
     spec: Annotated[str, typer.Argument(metavar="NAME(param=value,...)", help="What to build.")] = "",
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", callback=new_file),
+    ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
     seed: Seed = 0,
 ) -> None:
@@ -294,17 +310,45 @@ def _say(message: Warning | str, *_: object) -> None:
     print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
+@runtime_checkable
+class UsageFault(Protocol):
+    """Error of a command line that its parser found; versions of typer have it from different packages."""
+
+    exit_code: int
+
+    def format_message(self) -> str:
+        """Return what is wrong."""
+        ...
+
+
+def _sentence(message: str) -> str:
+    """Return a message as other errors are written: in one line, lower case, no full stop."""
+    words = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
+    return words[0].lower() + words[1:]
+
+
+def _general_first(words: Sequence[str]) -> list[str]:
+    """Return a command line with the options before the command that hold for each: they may stand anywhere."""
+    return sorted(words, key=lambda word: word not in ANYWHERE)
+
+
 def main() -> None:
     """Run the command line; what is wrong with the input is one line on standard error."""
     handlers = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _say
-            app()
+            raise SystemExit(app(_general_first(sys.argv[1:]), standalone_mode=False) or 0)
     except Exception as error:
-        if not isinstance(error, _reported_errors()):
+        if isinstance(error, UsageFault):
+            if not error.format_message():
+                raise SystemExit(2) from None  # without a command, help was shown
+            line = _sentence(error.format_message())
+        elif isinstance(error, _reported_errors()):
+            line = " ".join(str(error).split()) or type(error).__name__
+        else:
             raise
-        print(f"error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        print(f"error: {line}", file=sys.stderr)
         raise SystemExit(2) from None
     finally:
         for number, handler in handlers.items():

@@ -45,14 +45,20 @@ def write_parts(module: ModuleOp, request: PartsRequest, folder: Path) -> PlanFi
         ValueError: the partition is of another network, or `folder` exists and holds no parts.
         OSError: the folder cannot be written.
     """
-    _check_target(folder)
+    check_target(folder)
     with replacing_folder(folder) as unfinished:
         plan = _write_into(unfinished, module, request)
         write_plan(unfinished, plan)
     return plan
 
 
-def _check_target(folder: Path) -> None:
+def check_target(folder: Path) -> None:
+    """Check that parts can take the place of a folder, which may be asked before any work is done.
+
+    Raises:
+        ValueError: it exists and holds no parts.
+        OSError: there is no folder for it.
+    """
     if not folder.absolute().parent.is_dir():
         raise FileNotFoundError(f"cannot write {folder}: {folder.absolute().parent} is no folder")
     if folder.exists() and not (folder.is_dir() and ((folder / "plan.json").exists() or not any(folder.iterdir()))):

@@ -118,7 +118,10 @@ def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[o
     if isinstance(source, bytes):
         return _decoded(source, "the source"), ""
     path = Path(source)
-    return _decoded(read_file(path), f"'{path}'"), str(path.parent.absolute())
+    content = read_file(path)
+    if not len(content):
+        raise InvalidModelError(f"'{path}' is empty, accepted is an ONNX model")
+    return _decoded(content, f"'{path}'"), str(path.parent.absolute())
 
 
 def _no_source(found: object) -> str:

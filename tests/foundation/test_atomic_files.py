@@ -1,3 +1,4 @@
+import errno
 import threading
 from pathlib import Path
 
@@ -90,3 +91,12 @@ def test_files_that_belong_together_appear_together_and_leave_others_alone(tmp_p
     assert names(tmp_path) == ["other"]
     fill(fails=False)
     assert names(tmp_path) == ["m.onnx", "m.onnx.data", "other"]
+
+
+def test_a_full_disk_is_said_of_the_file(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match=r"cannot write .*out\.so: No space left on device"),
+        replacing(tmp_path / "out.so"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not [*tmp_path.iterdir()]

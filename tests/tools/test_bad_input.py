@@ -1,0 +1,152 @@
+"""Input that is wrong: one line that says what is accepted, exit code 2, nothing written, and before any work."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import redpebble
+from redpebble.models import zoo
+from redpebble.tools import main as cli
+
+COMMANDS = {
+    "optimize": ("o.onnx",),
+    "compile": (),
+    "check": (),
+    "bench": (),
+    "tune": (),
+    "explain": (),
+    "schedule": ("--memory", "9", "--save", "o.npz"),
+    "partition": ("-p", "2", "-o", "parts"),
+    "simulate": (),
+}
+"""Commands that read a model, and what each needs beside it."""
+
+BROKEN = {
+    "none.onnx": "'none.onnx' cannot be read: no such file or directory",
+    "folder": "'folder' cannot be read: is a directory",
+    "empty.onnx": "'empty.onnx' is empty, accepted is an ONNX model",
+    "text.onnx": "'text.onnx' is no ONNX model, or cut short",
+    "half.onnx": "'half.onnx' is no ONNX model, or cut short",
+    "cut.onnx": "'cut.onnx' is no ONNX model, or cut short",
+    "lost.onnx": "tensor layers.0.weight: file 'lost.onnx.data' is missing",
+    "short.onnx": "tensor layers.0.weight: file 'short.onnx.data' has 40 bytes, expected 4096",
+}
+"""What is no model -> what is said of it."""
+
+LINES = {
+    "optimize m.onnx no/o.onnx": "cannot write no/o.onnx: no is no folder",
+    "optimize m.onnx folder": "cannot write folder: it is a folder",
+    "optimize m.onnx o.txt": "cannot write o.txt, accepted is a file that ends in .onnx",
+    "optimize m.onnx o.onnx --report no/r.json": "cannot write no/r.json: no is no folder",
+    "optimize m.onnx o.onnx --target gpu": "invalid value for '--target': 'gpu' is not one of 'portable', 'ort'",
+    "optimize m.onnx o.onnx --check -1": "-1 runs, expected 0 or more",
+    "optimize m.onnx o.onnx --check 1 --batch 0": "batches are 0, expected 1 or more each",
+    "optimize m.onnx o.onnx --library": "no library for o.onnx: ",
+    "optimize m.onnx": "missing argument 'OUT.onnx'",
+    "compile m.onnx -o no/x.pebble": "cannot write no/x.pebble: no is no folder",
+    "compile m.onnx --threads 0": "threads is 0, expected 1 or more",
+    "compile m.onnx --reorder-seconds -1": "reorder_seconds is -1.0, expected 0 or more",
+    "compile m.onnx --stop-after tile --elide -1": "constants of more than -1 elements left out, expected 0 or more",
+    "check m.onnx --batch x": "cannot read 'x', accepted are numbers such as 1,32",
+    "check m.onnx --input-shape x": "cannot read shape 'x', accepted is NAME:N,N such as x:1,64",
+    "check m.onnx --input-shape z:1,2": "shape given for 'z', accepted: x",
+    "check m.onnx --inputs none.npz": "[Errno 2] No such file or directory: 'none.npz'",
+    "check m.onnx --inputs text.onnx": "text.onnx holds no arrays: ",
+    "check m.onnx --against none.onnx": "onnxruntime: ",
+    "check m.onnx --report no/r.json": "cannot write no/r.json: no is no folder",
+    "bench m.onnx --report no/r.json": "cannot write no/r.json: no is no folder",
+    "bench m.onnx --against nothing": "unknown engine 'nothing', accepted are redpebble, session, ",
+    "tune --seconds -1": "-1.0 seconds to tune, expected 0 or more",
+    "tune m.onnx --seconds nan": "nan seconds to tune, expected 0 or more",
+    "explain m.onnx --report no/x.html": "cannot write no/x.html: no is no folder",
+    "explain m.onnx --plot no/x.svg": "cannot write no/x.svg: no is no folder",
+    "explain m.onnx --plot x.gif": "cannot draw x.gif, accepted are files that end in .png, .svg, .pdf",
+    "explain m.onnx m.onnx --report x.html": "cannot write report x.html of a sweep, accepted are files that end in",
+    "explain m.onnx --memory 20,2": "fast memory holds 2 values, a connection needs 3",
+    "explain m.onnx --memory 4KiX": "cannot read memory '4KiX', accepted are rows such as 20 and bytes such as 48KiB",
+    "explain m.onnx --proposals -1": "a search of -1 proposals, expected 0 or more",
+    "explain m.onnx -p 0": "invalid value for '-p' / '--parts': ",
+    "schedule m.onnx --memory 9 --save no/o.npz": "cannot write no/o.npz: no is no folder",
+    "schedule m.onnx --memory 9 --save o.npz --seconds inf": "a search of inf seconds, expected 0 or more",
+    "schedule m.onnx --memory 9 --save o.npz --policy x": "invalid value for '--policy': 'x' is not one of ",
+    "partition m.onnx -p 0 -o parts": "0 parts, at least 1 is needed",
+    "partition m.onnx -p 100000 -o parts": "invalid value for '-p' / '--parts': ",
+    "partition m.onnx -p 2 -o m.onnx": "m.onnx exists and holds no parts, accepted is a new folder or one of parts",
+    "partition m.onnx -p 2 -o parts --memory-per-machine 4X": "cannot read '4X', accepted are bytes such as 65536, ",
+    "partition m.onnx -p 2 -o parts --imbalance -1": "imbalance -1, accepted are 0 and more",
+    "partition m.onnx -p 2 -o parts --batch 0": "a batch of 0 samples, at least 1 is needed",
+    "simulate m.onnx -p x": "cannot read 'x', accepted are numbers such as 1,32",
+    "simulate m.onnx -p 1 --plot no/x.svg": "cannot write no/x.svg: no is no folder",
+    "zoo nothing -o z.onnx": "no model 'nothing' in the zoo, accepted: ",
+    "zoo ffnn(depht=2) -o z.onnx": "ffnn has no parameter 'depht', accepted: depth=4, ",
+    "zoo ffnn(depth=0) -o z.onnx": "ffnn: depth is 0, accepted: 1 or more",
+    "zoo ffnn(depth=1 -o z.onnx": "'ffnn(depth=1' is not a model spec, accepted: ",
+    "zoo ffnn": "zoo needs -o FILE, where the model goes",
+    "zoo ffnn -o no/z.onnx": "cannot write no/z.onnx: no is no folder",
+    "run none --input x.npy --output y.npy": "none/plan.json cannot be read: no such file or directory",
+    "cache clean now": "got unexpected extra argument",
+    "nothing": "no such command 'nothing'",
+}
+"""A command line -> what is said of it."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    model = zoo.build("ffnn(depth=1,width=32,density=0.5)")
+    zoo.save(model, folder / "m.onnx")
+    content = (folder / "m.onnx").read_bytes()
+    (folder / "folder").mkdir()
+    (folder / "empty.onnx").touch()
+    (folder / "text.onnx").write_text("hello world\n")
+    (folder / "half.onnx").write_bytes(content[: len(content) // 2])
+    (folder / "cut.onnx").write_bytes(content[:-3])
+    for name in ("lost", "short"):
+        zoo.save(model, folder / f"{name}.onnx", external_data=True)
+    (folder / "lost.onnx.data").unlink()
+    (folder / "short.onnx.data").write_bytes(bytes(40))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(folder.with_name("cache")))
+
+
+def refused(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the command line; return the one line that it says before it ends with 2, having written nothing."""
+    before = {path.name for path in Path().iterdir()}
+    monkeypatch.setattr(sys, "argv", ["redpebble", *words])
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert {path.name for path in Path().iterdir()} == before
+    (line,) = captured.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_that_makes_no_sense_is_refused_in_one_line(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(line.split(), monkeypatch, capsys).startswith(f"error: {LINES[line]}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_model_is_refused_by_every_command_in_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, message in BROKEN.items():
+        assert refused([command, name, *COMMANDS[command]], monkeypatch, capsys) == f"error: {message}"
+
+
+def test_a_compiled_network_says_why_it_is_not_pickled(tmp_path: Path) -> None:
+    import pickle
+
+    with pytest.raises(TypeError, match="a compiled network cannot be pickled: compile the model in each process"):
+        pickle.dumps(redpebble.compile("m.onnx", cache=tmp_path / "cache"))
+    with pytest.raises(ValueError, match=r"cannot write o\.txt, accepted is a file that ends in \.onnx"):
+        redpebble.optimize("m.onnx").save("o.txt")
