@@ -76,7 +76,7 @@ class GraphWriter:
         """
         node = self._foreign_node(op)
         replace_reads(node, self._replacements(op))
-        self._place(node)
+        self._add_after_operands(node)
         for result, value in zip(op.results, _outputs_of(node, op), strict=True):
             self._naming.keep_value(result, value)
             self._values[result] = value
@@ -124,12 +124,12 @@ class GraphWriter:
             replaced[before] = self._value(operand)
         return replaced
 
-    def _place(self, node: ir.Node) -> None:
+    def _add_after_operands(self, node: ir.Node) -> None:
         """Append a node of the original, after those that compute constants that only it still needs."""
         for value in values_read(node):
             producer = value.producer()
             if producer is not None and self._original.left_out(producer):
-                self._place(producer)
+                self._add_after_operands(producer)
         self._naming.keep_node(node)
         self._original.graph.append(node)
 

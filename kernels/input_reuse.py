@@ -50,8 +50,8 @@ class RowReuse:
         count = len(self._gaps)
         if count == 0 or capacity >= self._row_count:
             return 0.0
-        place = int(np.searchsorted(self._met, capacity, side="right"))
-        return 1.0 - place / count
+        met = int(np.searchsorted(self._met, capacity, side="right"))
+        return 1.0 - met / count
 
     def random_missed(self, capacity: float) -> float:
         """Return the share that would miss if the same number of rows were read at random."""

@@ -38,8 +38,8 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     """
     known = candidates(layer, width, machine)
     if family not in known:
-        place = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
-        raise ValueError(f"no cost of {family} for {place}, accepted are {', '.join(known)}")
+        case = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
+        raise ValueError(f"no cost of {family} for {case}, accepted are {', '.join(known)}")
     work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
     *prices, exposure = machine.prices_of(family)
     core = sum(units * price for units, price in zip(work.units, prices, strict=True))

@@ -108,9 +108,9 @@ def groups_of(keys: Indices, rows: int) -> Indices:
     """
     order = np.argsort(keys, kind="stable")
     lengths = run_lengths(keys[order])
-    place = ranges(lengths)
-    first = np.flatnonzero(place % rows == 0)
-    present = np.minimum(np.repeat(lengths, lengths)[first] - place[first], rows)
+    entry = ranges(lengths)
+    first = np.flatnonzero(entry % rows == 0)
+    present = np.minimum(np.repeat(lengths, lengths)[first] - entry[first], rows)
     column = np.arange(rows)[None, :]
     return order[first[:, None] + np.where(column < present[:, None], column, 0)]
 

@@ -90,9 +90,11 @@ class RadixNet:
 
             decoder = _Decoder.start(builder, self.neurons)
             for layer, pattern in enumerate(layer_patterns(self, rng)):
-                places = pattern.rows * self.neurons + pattern.indices
-                values = np.full(len(places), 1 / COPIES, dtype=np.float32)
-                yield decoder.add(compact_entries((self.neurons, self.neurons), places, values), f"layers.{layer}")
+                flat_indices = pattern.rows * self.neurons + pattern.indices
+                values = np.full(len(flat_indices), 1 / COPIES, dtype=np.float32)
+                yield decoder.add(
+                    compact_entries((self.neurons, self.neurons), flat_indices, values), f"layers.{layer}"
+                )
             return
         base_count = base_layer_count(self.neurons)
         cores = _BaseLayers.start(builder, self.neurons)
@@ -192,8 +194,8 @@ class _Decoder:
             self.builder.constant(f"{name}.values", weight.values),
         )
         wide = self.builder.op("Cast", [gaps], f"/{name}/Cast", {"to": ir.DataType.INT64})
-        places = self.builder.op("CumSum", [wide, self.axis], f"/{name}/CumSum")
-        operands = [self.zeros, places, values]
+        flat_indices = self.builder.op("CumSum", [wide, self.axis], f"/{name}/CumSum")
+        operands = [self.zeros, flat_indices, values]
         filled = self.builder.op("ScatterElements", operands, f"/{name}/ScatterElements", {"axis": 0})
         return self.builder.op("Reshape", [filled, self.shape], f"/{name}/Reshape")
 

@@ -12,10 +12,10 @@ class _Held(NamedTuple):
     """Facts that the verification of one op reads: the op, its neighbours, operands, types and attributes."""
 
     parts: tuple[object, ...]
-    """Held, so that none of the places in memory by which they are told apart is taken by another object."""
+    """Held, so that none of the addresses by which they are told apart comes to be that of another object."""
 
     @property
-    def places(self) -> tuple[int, ...]:
+    def part_ids(self) -> tuple[int, ...]:
         return tuple(map(id, self.parts))
 
 
@@ -24,7 +24,7 @@ class VerifiedOps:
 
     def __init__(self, module: ModuleOp) -> None:
         self._module = module
-        self._known = {held.places: held for held in map(_held, module.walk())}
+        self._known = {held.part_ids: held for held in map(_held, module.walk())}
 
     def verify_changed(self) -> None:
         """Verify the ops that are not as they were, and those around them; each value is defined before its uses.
@@ -37,10 +37,10 @@ class VerifiedOps:
         around: list[Operation] = []
         for op in self._module.walk():
             held = _held(op)
-            known[held.places] = held
+            known[held.part_ids] = held
             if op.regions:
                 around.append(op)
-            elif held.places not in before:
+            elif held.part_ids not in before:
                 changed.append(op)
         self._known = known
         if before.keys() == known.keys():

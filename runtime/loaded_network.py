@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.calls.network_table import SAME_PLACES, Places, SplitCosts, network_table, symbols_of
+from redpebble.lowering.calls.network_table import SAME_NUMBERS, ParameterNumbers, SplitCosts, network_table, symbols_of
 from redpebble.lowering.program import Program
 from redpebble.runtime.jit import MachineCode, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
@@ -21,21 +21,23 @@ class LoadedNetwork:
     code: MachineCode
 
 
-def load_network(program: Program, image: bytes, costs: SplitCosts, node_places: Places = SAME_PLACES) -> LoadedNetwork:
+def load_network(
+    program: Program, image: bytes, costs: SplitCosts, parameter_numbers: ParameterNumbers = SAME_NUMBERS
+) -> LoadedNetwork:
     """Load the object file that was made from `program`, for a host whose threads cost so much.
 
     Raises:
         ValueError: an axis of an input has no plain size.
     """
     symbols = symbols_of(program, "")
-    words = network_table(program, symbols, costs, node_places)
+    words = network_table(program, symbols, costs, parameter_numbers)
     tiled = [step.tiled for step in program.steps if step.tiled is not None]
     shared = [tiles.shared for tiles in tiled if tiles.shared is not None]
     arities = {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (7, 4))
     code = load_object(image, arities)
     constants = tuple(aligned_copy(array) for array in program.constants)
     table = aligned_bytes(8 * len(words.words)).view(np.int64)
-    places = {name: address_of(array) for name, array in zip(symbols.constants, constants, strict=True)}
-    words.write_to(table, {**code.addresses, **places, symbols.table: address_of(table)})
+    constant_addresses = {name: address_of(array) for name, array in zip(symbols.constants, constants, strict=True)}
+    words.write_to(table, {**code.addresses, **constant_addresses, symbols.table: address_of(table)})
     # the program of the caller would keep the constants that were copied
     return LoadedNetwork(replace(program, constants=constants), table, code)

@@ -131,7 +131,7 @@ def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]
         return ()
     known = known_times(tuning.target, tuning.folder) if tuning.folder is not None else {}
     wanted = _candidates(module, tuning.machine)
-    missing = [one for one in wanted if not all(_place(one, kernel) in known for kernel in one.kernels)]
+    missing = [one for one in wanted if not all(_time_key(one, kernel) in known for kernel in one.kernels)]
     if missing and tuning.seconds:
         found = _measured(missing, tuning)
         known |= found
@@ -139,8 +139,8 @@ def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]
             # another process may have added something
             everything = known_times(tuning.target, tuning.folder) | found
             remember(tuning.folder, _file(tuning.target), [str(one) for one in everything.values()])
-    places = dict.fromkeys(_place(one, kernel) for one in wanted for kernel in one.kernels)
-    return tuple(known[place] for place in places if place in known)
+    time_keys = dict.fromkeys(_time_key(one, kernel) for one in wanted for kernel in one.kernels)
+    return tuple(known[time_key] for time_key in time_keys if time_key in known)
 
 
 def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
@@ -162,8 +162,8 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
         assert kernel is not None
         times = kernel.measured.by_width
         for chosen, blocks in _chosen(linear, numbers):
-            place = (keys[linear], chosen.width, chosen.family, blocks)
-            times |= {chosen.width: found[place].microseconds} if place in found else {}
+            time_key = (keys[linear], chosen.width, chosen.family, blocks)
+            times |= {chosen.width: found[time_key].microseconds} if time_key in found else {}
         *chosen_before, _, reason = kernel.parameters
         linear.kernel = KernelAttr.new([*chosen_before, TimesAttr.of(dict(sorted(times.items()))), reason])
 
@@ -178,17 +178,17 @@ def _chosen(linear: LinearOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
     return tuple(Candidate(RepeatedKernel(family, width), blocks.get(family, 0)) for width, family in missing.items())
 
 
-Place = tuple[str, int, str, int]
+TimeKey = tuple[str, int, str, int]
 """A layer, a width, a family, and its blocks."""
 
 
-def _place(one: Candidates, candidate: Candidate) -> Place:
+def _time_key(one: Candidates, candidate: Candidate) -> TimeKey:
     return one.key, candidate.kernel.width, candidate.kernel.family, candidate.blocks
 
 
-def _recalled(content: Json) -> dict[Place, Measurement]:
+def _recalled(content: Json) -> dict[TimeKey, Measurement]:
     """Return measurements by their places; what cannot be read is left out."""
-    known: dict[Place, Measurement] = {}
+    known: dict[TimeKey, Measurement] = {}
     for text in cast("list[object]", content) if isinstance(content, list) else ():
         try:
             one = Measurement.parse(str(text))
@@ -237,10 +237,10 @@ def _shown(layers: Sequence[Candidates]) -> Iterable[Candidates]:
     return track(layers, "measuring kernels", console=console, transient=True, disable=not console.is_terminal)
 
 
-def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[Place, Measurement]:
+def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[TimeKey, Measurement]:
     """Return the times of all candidates; each layer gets an equal part of the seconds that are left."""
     clock = KernelClock((candidate.kernel for one in missing for candidate in one.kernels), tuning.target)
-    found: dict[Place, Measurement] = {}
+    found: dict[TimeKey, Measurement] = {}
     spent = 0.0
     for number, one in enumerate(_shown(missing)):
         packed = {
@@ -256,11 +256,11 @@ def _measured(missing: Sequence[Candidates], tuning: Tuning) -> dict[Place, Meas
         spent += time.perf_counter() - start
         for candidate in one.kernels:
             (family, width), us = candidate.kernel, float(f"{least[candidate]:.4g}")
-            found[_place(one, candidate)] = Measurement(one.key, width, family, us, candidate.blocks)
+            found[_time_key(one, candidate)] = Measurement(one.key, width, family, us, candidate.blocks)
     return found
 
 
-def known_times(target: CpuTarget, folder: Path) -> dict[Place, Measurement]:
+def known_times(target: CpuTarget, folder: Path) -> dict[TimeKey, Measurement]:
     """Return the times of kernels that were measured on this machine before, with results in `folder`."""
     return _recalled(recall(folder, _file(target)))
 

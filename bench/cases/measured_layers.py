@@ -95,7 +95,7 @@ class MeasuredMachine:
 
     def text(self) -> str:
         """Return the content of the file."""
-        kernels = sorted({kernel for layer in self.layers for kernel in layer.microseconds}, key=_place)
+        kernels = sorted({kernel for layer in self.layers for kernel in layer.microseconds}, key=_order_key)
         stream = StringIO()
         stream.write(f"# l1_bytes={self.l1_bytes} l2_bytes={self.l2_bytes}\n")
         writer = csv.writer(stream, lineterminator="\n")
@@ -106,7 +106,7 @@ class MeasuredMachine:
         return stream.getvalue()
 
 
-def _place(kernel: str) -> tuple[int, str]:
+def _order_key(kernel: str) -> tuple[int, str]:
     family, _, width = kernel.partition("@")
     return int(width), family
 

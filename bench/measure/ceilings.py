@@ -118,9 +118,9 @@ def _row(row: int, lanes: int, sums: dict[tuple[int, int], str]) -> list[str]:
     ]
     for index in range(VECTORS):
         # 37 has no factor in common with the places, so that neighbours lie far apart
-        place, name, chain = row * 37 % FEATURES * VECTORS + index, f"{row}_{index}", (row % CHAINS, index)
+        index_in_memory, name, chain = row * 37 % FEATURES * VECTORS + index, f"{row}_{index}", (row % CHAINS, index)
         lines += [
-            f"%p{name} = getelementptr {vector}, ptr %in, i64 {place}",
+            f"%p{name} = getelementptr {vector}, ptr %in, i64 {index_in_memory}",
             f"%x{name} = load {vector}, ptr %p{name}",
             f"%t{name} = call {vector} @llvm.fma.v{lanes}f32({vector} %w{row}, {vector} %x{name}, "
             f"{vector} {sums[chain]})",

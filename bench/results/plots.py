@@ -40,8 +40,8 @@ def speedup_plot(result: Result) -> Figure:
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     threads = sorted({row.threads for row in result.rows if row.suite == "grid"}) or [1]
     first: Axes | None = None
-    for place, count in enumerate(threads):
-        axes = figure.add_subplot(1, len(threads), place + 1, sharey=first)
+    for column, count in enumerate(threads):
+        axes = figure.add_subplot(1, len(threads), column + 1, sharey=first)
         first = first or axes
         rows = [row for row in result.rows if (row.suite, row.engine, row.threads) == ("grid", "redpebble", count)]
         for batch, color in zip(BATCHES, COLORS, strict=True):
@@ -72,8 +72,8 @@ def kernel_plot(result: Result) -> Figure:
     """Return what kernels reach on one thread against the sparsity, ours and MKL's, with the ceiling of the ports."""
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     first: Axes | None = None
-    for place, batch in enumerate(BATCHES):
-        axes = figure.add_subplot(1, len(BATCHES), place + 1, sharey=first)
+    for column, batch in enumerate(BATCHES):
+        axes = figure.add_subplot(1, len(BATCHES), column + 1, sharey=first)
         first = first or axes
         rows = [row for row in result.rows if (row.suite, row.batch, row.threads) == ("kernel", batch, 1)]
         lines = (

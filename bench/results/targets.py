@@ -221,21 +221,30 @@ def all_checks(result: Result) -> list[Check]:
 
 def _networks(measured: Measured, threads: int) -> Iterator[Check]:
     """Yield the checks of whole networks."""
-    place = f"{threads} thread{'s' if threads > 1 else ''}"
+    engine_and_threads = f"{threads} thread{'s' if threads > 1 else ''}"
     for name, limit in NETWORKS.items():
-        yield _network(measured, f"{name}, {place}, against onnxruntime", (name, threads), (Target(limit), _speedup))
+        yield _network(
+            measured, f"{name}, {engine_and_threads}, against onnxruntime", (name, threads), (Target(limit), _speedup)
+        )
     for name in DEEP:
-        yield _network(measured, f"{name}, {place}, against onnxruntime", (name, threads), (Target(18.0), _speedup))
+        yield _network(
+            measured, f"{name}, {engine_and_threads}, against onnxruntime", (name, threads), (Target(18.0), _speedup)
+        )
         target = (Target(40.0, "G edges/s a core"), _edges_a_core)
-        yield _network(measured, f"{name}, {place}", (name, threads), target)
+        yield _network(measured, f"{name}, {engine_and_threads}", (name, threads), target)
 
 
 def _network(
-    measured: Measured, case: str, place: tuple[str, int], target: tuple[Target, Callable[[Row], float | None]]
+    measured: Measured,
+    case: str,
+    engine_and_threads: tuple[str, int],
+    target: tuple[Target, Callable[[Row], float | None]],
 ) -> Check:
     limit, value = target
     rows = [
-        row for key, row in measured.rows.items() if key[:3] == ("network", place[0], US) and row.threads == place[1]
+        row
+        for key, row in measured.rows.items()
+        if key[:3] == ("network", engine_and_threads[0], US) and row.threads == engine_and_threads[1]
     ]
     values = {f"M = {row.batch}": number for row in rows if (number := value(row)) is not None}
     return Check(case, limit, values)

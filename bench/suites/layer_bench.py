@@ -36,7 +36,7 @@ from redpebble.bench.suites.model_bench import settle_seconds
 from redpebble.verification.oracle import Oracle
 
 Floats = NDArray[np.float32]
-Place = tuple[str, int]
+EngineThreads = tuple[str, int]
 """Engine and threads."""
 
 
@@ -81,8 +81,8 @@ def _kernel_rows(layer: RandomLayer, path: Path, plan: LayerPlan) -> Iterator[Ro
         x = np.random.default_rng(2).standard_normal((layer.inputs, batch), dtype=np.float32)
         ours = kernel.prepare(x)
         repeats = _repeats(ours.repeated(1))
-        calls: dict[Place, Call] = {("redpebble", 1): ours.repeated(repeats), (CEILING, 1): ports.call}
-        counts: dict[Place, float] = {("redpebble", 1): repeats}
+        calls: dict[EngineThreads, Call] = {("redpebble", 1): ours.repeated(repeats), (CEILING, 1): ports.call}
+        counts: dict[EngineThreads, float] = {("redpebble", 1): repeats}
         for threads in plan.threads:
             _add_mkl(calls, counts, _Product(kernel, x, threads))
             if (layer.inputs, layer.outputs) == SLOW_PEER_SHAPE:
@@ -90,7 +90,9 @@ def _kernel_rows(layer: RandomLayer, path: Path, plan: LayerPlan) -> Iterator[Ro
         # the ceiling's time is that of as many operations as the layer has
         counts[CEILING, 1] = ports.work / (2.0 * len(kernel.weight.values) * batch)
         timings = interleave(calls, plan.budget, _settle(calls))
-        parts = {place: timing.divided(counts.get(place, 1)) for place, timing in timings.items()}
+        parts = {
+            engine_threads: timing.divided(counts.get(engine_threads, 1)) for engine_threads, timing in timings.items()
+        }
         yield from _rows("kernel", layer, batch, parts)
 
 
@@ -103,7 +105,7 @@ class _Product:
     threads: int
 
 
-def _add_mkl(calls: dict[Place, Call], counts: dict[Place, float], product: _Product) -> None:
+def _add_mkl(calls: dict[EngineThreads, Call], counts: dict[EngineThreads, float], product: _Product) -> None:
     """Add MKL where it is installed."""
     try:
         matrix = MklMatrix(csr_of(product.kernel.weight), product.x.shape[1], product.threads)
@@ -117,7 +119,7 @@ def _add_mkl(calls: dict[Place, Call], counts: dict[Place, float], product: _Pro
     counts["mkl", product.threads] = repeats
 
 
-def _add_slow_peers(calls: dict[Place, Call], product: _Product) -> None:
+def _add_slow_peers(calls: dict[EngineThreads, Call], product: _Product) -> None:
     """Add scipy and torch where they are installed."""
     for name in ("scipy", "torch"):
         try:
@@ -134,7 +136,7 @@ def _layer_rows(layer: RandomLayer, path: Path, plan: LayerPlan, suite: str) -> 
     for batch in plan.batches:
         x = np.random.default_rng(2).standard_normal((batch, layer.inputs), dtype=np.float32)
         feeds = {"x": aligned(x)}
-        calls: dict[Place, Call] = {}
+        calls: dict[EngineThreads, Call] = {}
         for threads in plan.threads:
             calls["redpebble", threads] = _call(networks[threads], feeds)
             calls[BASELINE, threads] = _call(sessions[threads], feeds)
@@ -147,7 +149,7 @@ def _layer_rows(layer: RandomLayer, path: Path, plan: LayerPlan, suite: str) -> 
         yield from _rows(suite, layer, batch, timings)
 
 
-def _least_ratio(timings: Mapping[Place, Timing]) -> float:
+def _least_ratio(timings: Mapping[EngineThreads, Timing]) -> float:
     """Return the least ratio of onnxruntime's median to ours, on the same threads."""
     ours = {threads: timing for (engine, threads), timing in timings.items() if engine == "redpebble"}
     return min(timings[BASELINE, threads].median_us / timing.median_us for threads, timing in ours.items())
@@ -163,7 +165,7 @@ def _call(runnable: _Runnable, feeds: dict[str, Floats]) -> Call:
     return lambda: runnable.run(None, feeds)
 
 
-def _rows(suite: str, layer: RandomLayer, batch: int, timings: dict[Place, Timing]) -> Iterator[Row]:
+def _rows(suite: str, layer: RandomLayer, batch: int, timings: dict[EngineThreads, Timing]) -> Iterator[Row]:
     connections = int(np.count_nonzero(layer.weight()))
     for (engine, threads), timing in timings.items():
         baseline = timings.get((BASELINE, threads))
@@ -183,7 +185,7 @@ def _rows(suite: str, layer: RandomLayer, batch: int, timings: dict[Place, Timin
         )
 
 
-def _settle(calls: dict[Place, Call]) -> dict[Place, float]:
+def _settle(calls: dict[EngineThreads, Call]) -> dict[EngineThreads, float]:
     """Return how long to wait after each turn on several threads."""
     waits = settle_seconds(ENGINES, 2)
     # a bound call is its engine's

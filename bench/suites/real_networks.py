@@ -184,9 +184,9 @@ def picture(rows: Sequence[Measured]) -> Figure:
     titles = [*dict.fromkeys(row.title for row in rows)][::-1]
     figure = Figure(figsize=(8, 0.5 + 0.45 * len(titles)), layout="constrained")
     axes = figure.add_subplot()
-    for place, (batch, color) in enumerate(zip(BATCHES, ("#3b4cc0", "#e9a03b"), strict=True)):
+    for bar, (batch, color) in enumerate(zip(BATCHES, ("#3b4cc0", "#e9a03b"), strict=True)):
         of_batch = {row.title: row.ratio for row in rows if row.batch == batch}
-        heights = [titles.index(title) + 0.2 - 0.4 * place for title in of_batch]
+        heights = [titles.index(title) + 0.2 - 0.4 * bar for title in of_batch]
         bars = axes.barh(heights, [*of_batch.values()], 0.38, color=color, label=f"batch {batch}")
         axes.bar_label(bars, [f"{ratio:.1f}x" for ratio in of_batch.values()], padding=3, fontsize=8)
     axes.axvline(1.0, color="#777777", lw=1, ls="--")

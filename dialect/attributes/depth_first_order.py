@@ -145,14 +145,14 @@ def verify_depth_first_order(
         raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
     if len(np.unique(order)) != len(order) or np.any((order < input_count) | (order >= neuron_count)):
         raise VerifyException("the order names a neuron twice, an input, or a neuron that does not exist")
-    place = np.full(neuron_count, neuron_count, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    place[:input_count] = -1
-    missing = graph.outputs[place[graph.outputs] == neuron_count]
+    level = np.full(neuron_count, neuron_count, dtype=np.int64)
+    level[order] = np.arange(len(order))
+    level[:input_count] = -1
+    missing = graph.outputs[level[graph.outputs] == neuron_count]
     if len(missing):
         raise VerifyException(f"output {missing[0]} is not in the order")
-    computed = place[graph.targets] < neuron_count
-    early = np.flatnonzero(computed & (place[graph.sources] >= place[graph.targets]))
+    computed = level[graph.targets] < neuron_count
+    early = np.flatnonzero(computed & (level[graph.sources] >= level[graph.targets]))
     if len(early):
         source, target = graph.sources[early[0]], graph.targets[early[0]]
         raise VerifyException(f"neuron {target} is computed before its source {source}")

@@ -95,7 +95,7 @@ class PanelsAttr(ParametrizedAttribute):
             outputs = parser.parse_attribute()
         if not isa(outputs, DenseIntOrFPElementsAttr[IntegerType]):
             parser.raise_error("expected the outputs as dense integers")
-        heights, counts = ([IntAttr(size[place]) for size in sizes] for place in range(2))
+        heights, counts = ([IntAttr(size[axis]) for size in sizes] for axis in range(2))
         return (ArrayAttr(heights), ArrayAttr(counts), IntAttr(round(100 * shared)), outputs)
 
     def print_parameters(self, printer: Printer) -> None:

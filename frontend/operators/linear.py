@@ -120,7 +120,9 @@ def _slices(conversion: Conversion, rows: SSAValue, stack: Stack, index: tuple[i
     axis = len(sizes) - 2 - len(lead) + len(index)
     parts = _cut(conversion, rows, axis, count)
     return conversion.emit(
-        ConcatOp([_slices(conversion, part, stack, (*index, place)) for place, part in enumerate(parts)], axis)
+        ConcatOp(
+            [_slices(conversion, part, stack, (*index, part_index)) for part_index, part in enumerate(parts)], axis
+        )
     ).result
 
 

@@ -46,9 +46,9 @@ def _reshaped(conversion: Conversion, source: SymbolicShape, target: ShapeValue)
         raise NotCovered("the shape leaves several sizes open, accepted is one")
     if Size.known(-1) not in sizes:
         return tuple(sizes)
-    place = sizes.index(Size.known(-1))
-    rest = product([size for index, size in enumerate(sizes) if index != place])
-    sizes[place] = _left_over(product(source), rest)
+    unknown = sizes.index(Size.known(-1))
+    rest = product([size for index, size in enumerate(sizes) if index != unknown])
+    sizes[unknown] = _left_over(product(source), rest)
     return tuple(sizes)
 
 

@@ -45,9 +45,9 @@ def _bounds(conversion: Conversion, rank: int) -> list[_Bounds]:
         raise NotCovered("the bounds are computed from values, accepted are bounds that follow from known sizes")
     if any(step != 1 for step in steps or ()):
         raise NotCovered(f"steps {list(steps or ())}, accepted is 1")
-    places = [conversion.axis(axis, rank) for axis in (range(len(starts)) if axes is None else axes)]
+    sliced_axes = [conversion.axis(axis, rank) for axis in (range(len(starts)) if axes is None else axes)]
     # ONNX's inference has seen to it that there are as many of each
-    return [_Bounds(*entry) for entry in zip(places, starts, ends, strict=False)]
+    return [_Bounds(*entry) for entry in zip(sliced_axes, starts, ends, strict=False)]
 
 
 def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:

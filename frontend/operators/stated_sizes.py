@@ -101,11 +101,13 @@ def _layer_norm(node: onnx.NodeProto, shapes: list[list[int] | None]) -> Iterato
     axis = _integer(node, "axis", -1)
     normalized = len(values) - axis if axis >= 0 else -axis
     # a scale of size 1 is repeated
-    yield from (Stated(0, -place, scale[-place]) for place in range(1, normalized + 1) if _says(scale, place))
+    yield from (
+        Stated(0, -from_end, scale[-from_end]) for from_end in range(1, normalized + 1) if _says(scale, from_end)
+    )
 
 
-def _says(scale: list[int], place: int) -> bool:
-    return place <= len(scale) and scale[-place] > 1
+def _says(scale: list[int], from_end: int) -> bool:
+    return from_end <= len(scale) and scale[-from_end] > 1
 
 
 def _batch_norm(node: onnx.NodeProto, shapes: list[list[int] | None]) -> Iterator[Stated]:

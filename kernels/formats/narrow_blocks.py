@@ -99,11 +99,11 @@ def _cost(rounded: _Rounded) -> int:
 
 def _in_parts(segments: RowSegments, members: Indices, counts: Indices) -> tuple[Indices, NDArray[np.float32]]:
     """Return for each connection of a group which one of the matrix it is, and its part of the weight."""
-    place, wanted = ranges(counts)[:, None], np.repeat(counts, counts)[:, None]
+    rank, wanted = ranges(counts)[:, None], np.repeat(counts, counts)[:, None]
     own = np.repeat(segments.connections[members], counts, axis=0)
     # the last one's parts are 1/2, 1/4, ..., and the smallest of them twice
-    halvings = np.minimum(place - own + 2, wanted - own)
-    sources = np.repeat(segments.start[members], counts, axis=0) + np.minimum(place, own - 1)
+    halvings = np.minimum(rank - own + 2, wanted - own)
+    sources = np.repeat(segments.start[members], counts, axis=0) + np.minimum(rank, own - 1)
     return sources, np.exp2(-np.maximum(halvings, 0)).astype(np.float32)
 
 

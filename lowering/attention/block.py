@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.attention.form import MOST_KEYS, SCORE_ROWS, AttentionForm, Places, Registers
+from redpebble.lowering.attention.form import MOST_KEYS, SCORE_ROWS, AttentionForm, BufferOffsets, Registers
 from redpebble.lowering.attention.products import scores, weighted_values
 from redpebble.lowering.attention.weights import hide_later_keys, scores_to_weights, spread_mask
 from redpebble.lowering.llvm.builder import (
@@ -81,9 +81,9 @@ class _Block:
         """Emit the whole block."""
         builder, args, count = self.builder, self.args, self.args.key_count
         self._load_queries()
-        self._fill(self._places.values, self.form.value_size, 0.0)
-        self._fill(self._places.highest, 1, -inf)
-        self._fill(self._places.total, 1, 0.0)
+        self._fill(self._buffers.values, self.form.value_size, 0.0)
+        self._fill(self._buffers.highest, 1, -inf)
+        self._fill(self._buffers.total, 1, 0.0)
         if self.form.causal:
             behind = builder.add(args.first_query, args.query_count)
             count = builder.select(builder.icmp_signed("<", count, behind), count, behind)
@@ -95,24 +95,24 @@ class _Block:
         self._finish()
 
     @property
-    def _places(self) -> Places:
-        return Places.of(self.form, self.width)
+    def _buffers(self) -> BufferOffsets:
+        return BufferOffsets.of(self.form, self.width)
 
-    def _at(self, place: int) -> ir.Value:
-        return float_at(self.builder, self.args.scratch, i64(place))
+    def _at(self, address: int) -> ir.Value:
+        return float_at(self.builder, self.args.scratch, i64(address))
 
     def _load_queries(self) -> None:
         """Emit the transposition of the queries, times the scale of the scores."""
         code, builder, args = self.code, self.builder, self.args
-        lanes, size, queries = code.lanes(builder), i64(self.form.key_size), self._at(self._places.queries)
+        lanes, size, queries = code.lanes(builder), i64(self.form.key_size), self._at(self._buffers.queries)
         transpose, width = rows_to_columns(code, self.width), i64(self.width)
         builder.call(transpose, [args.queries, queries, args.query_stride, size, args.query_count, width])
         with counted_loop(builder, i64(self.form.key_size * self.width), lanes.width) as index:
-            place = float_at(builder, queries, index)
-            lanes.store(lanes.mul(lanes.load(place), self.form.scale), place, FLOAT_BYTES * lanes.width)
+            address = float_at(builder, queries, index)
+            lanes.store(lanes.mul(lanes.load(address), self.form.scale), address, FLOAT_BYTES * lanes.width)
 
-    def _fill(self, place: int, rows: int, value: float) -> None:
-        lanes, start = self.code.lanes(self.builder), self._at(place)
+    def _fill(self, address: int, rows: int, value: float) -> None:
+        lanes, start = self.code.lanes(self.builder), self._at(address)
         with counted_loop(self.builder, i64(rows * self.width), lanes.width) as index:
             lanes.store(value, float_at(self.builder, start, index), FLOAT_BYTES * lanes.width)
 
@@ -125,16 +125,18 @@ class _Block:
 
     def _keys(self, first: ir.Value, count: ir.Value) -> None:
         """Emit what a block of keys does to the sums."""
-        code, builder, args, form, width, places = (
+        code, builder, args, form, width, buffers = (
             self.code,
             self.builder,
             self.args,
             self.form,
             self.width,
-            self._places,
+            self._buffers,
         )
-        table, queries, sums = (self._at(place) for place in (places.scores, places.queries, places.values))
-        highest, total, correction = (self._at(place) for place in (places.highest, places.total, places.correction))
+        table, queries, sums = (self._at(address) for address in (buffers.scores, buffers.queries, buffers.values))
+        highest, total, correction = (
+            self._at(address) for address in (buffers.highest, buffers.total, buffers.correction)
+        )
         if form.biased:
             self._bias(table, first, count)
         keys = float_at(builder, args.keys, builder.mul(first, args.key_stride))
@@ -157,7 +159,7 @@ class _Block:
                     arguments = [mask, table, args.mask_stride, count, args.query_count, i64(self.width)]
                     builder.call(rows_to_columns(code, self.width), arguments)
         else:
-            self._fill(self._places.scores, SCORE_ROWS, 0.0)
+            self._fill(self._buffers.scores, SCORE_ROWS, 0.0)
         if self.form.causal:
             distance = builder.sub(args.first_query, first)
             builder.call(hide_later_keys(code, self.width), [table, count, distance])
@@ -165,7 +167,7 @@ class _Block:
     def _finish(self) -> None:
         """Emit the division by the sums of weights, and the transposition of the result."""
         code, builder, args, size = self.code, self.builder, self.args, self.form.value_size
-        lanes, sums, total = code.lanes(builder), self._at(self._places.values), self._at(self._places.total)
+        lanes, sums, total = code.lanes(builder), self._at(self._buffers.values), self._at(self._buffers.total)
         is_empty = builder.icmp_signed("==", args.key_count, i64(0))
         with counted_loop(builder, i64(self.width), lanes.width) as column:
             divisor = lanes.load(float_at(builder, total, column))
@@ -173,8 +175,8 @@ class _Block:
                 divisor = lanes.select(lanes.compare("==", divisor, 0.0), 1.0, divisor)
             factor = lanes.div(1.0, lanes.select(is_empty, 1.0, divisor))
             with counted_loop(builder, i64(size)) as feature:
-                place = float_at(builder, sums, builder.add(builder.mul(feature, i64(self.width)), column))
-                lanes.store(lanes.mul(lanes.load(place), factor), place, FLOAT_BYTES * lanes.width)
+                address = float_at(builder, sums, builder.add(builder.mul(feature, i64(self.width)), column))
+                lanes.store(lanes.mul(lanes.load(address), factor), address, FLOAT_BYTES * lanes.width)
         if self.form.nan_as_zero:
             self._drop_nan(sums, total)
         transpose, width = columns_to_rows(code, self.width), i64(self.width)
@@ -204,14 +206,14 @@ def zeros_for_nan(code: Code, features: int, width: int) -> ir.Function:
         with counted_loop(builder, i64(features)) as feature:
 
             def add_key(key: ir.Value, carried: Sequence[ir.Value], feature: ir.Value = feature) -> list[ir.Value]:
-                place = float_at(builder, values, builder.add(builder.mul(key, stride), feature))
-                return [builder.fadd(carried[0], builder.fmul(builder.load(place, typ=FLOAT), nothing))]
+                address = float_at(builder, values, builder.add(builder.mul(key, stride), feature))
+                return [builder.fadd(carried[0], builder.fmul(builder.load(address, typ=FLOAT), nothing))]
 
             (zero,) = reduce_loop(builder, count, [nothing], add_key)
             with counted_loop(builder, i64(width), lanes.width) as column:
-                place = float_at(builder, sums, builder.add(builder.mul(feature, i64(width)), column))
+                address = float_at(builder, sums, builder.add(builder.mul(feature, i64(width)), column))
                 is_nan = lanes.is_nan(lanes.load(float_at(builder, totals, column)))
-                lanes.store(lanes.select(is_nan, zero, lanes.load(place)), place, FLOAT_BYTES * lanes.width)
+                lanes.store(lanes.select(is_nan, zero, lanes.load(address)), address, FLOAT_BYTES * lanes.width)
 
     return code.function(f"attention_zeros_{features}_{width}", [POINTER] * 3 + [I64] * 2, body)
 

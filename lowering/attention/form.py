@@ -74,7 +74,7 @@ class Registers(NamedTuple):
         return self.vectors * self.lanes
 
 
-class Places(NamedTuple):
+class BufferOffsets(NamedTuple):
     """Floats from the start of a thread's scratch memory at which the arrays of a block begin, each [rows, width]."""
 
     queries: int
@@ -92,13 +92,13 @@ class Places(NamedTuple):
     end: int
 
     @staticmethod
-    def of(form: AttentionForm, width: int) -> "Places":
-        """Return the places for blocks of `width` queries."""
+    def of(form: AttentionForm, width: int) -> "BufferOffsets":
+        """Return the offsets for blocks of `width` queries."""
         sizes = (form.key_size, SCORE_ROWS, form.value_size, 1, 1, 1)
         starts = [0]
         for rows in sizes:
             starts.append(starts[-1] + rows * width)
-        return Places(*starts)
+        return BufferOffsets(*starts)
 
     @property
     def total_bytes(self) -> int:

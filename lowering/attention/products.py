@@ -156,12 +156,12 @@ class _Product:
         return [float_at(self.builder, start, i64(row * self.width)) for row in range(self.registers.rows)]
 
     def added(self, sums: Sequence[ir.Value], start: ir.Value) -> list[ir.Value]:
-        """Return the sums of sums and of what lies at their place."""
+        """Return the sums of sums and of what lies in their memory."""
         there = [vector for row in self._rows(start) for vector in self._vectors(row)]
         return [self._lanes.add(one, other) for one, other in zip(sums, there, strict=True)]
 
     def scaled(self, start: ir.Value, factors: ir.Value) -> list[ir.Value]:
-        """Return what lies at the place of the sums, each column times its factor."""
+        """Return what lies in the memory of the sums, each column times its factor."""
         vectors = self._vectors(factors)
         return [
             self._lanes.mul(value, factor)
@@ -170,9 +170,9 @@ class _Product:
         ]
 
     def store(self, sums: Sequence[ir.Value], start: ir.Value) -> None:
-        """Write the sums to their place."""
+        """Write the sums to memory."""
         size, vectors = FLOAT_BYTES * self.registers.lanes, self.registers.vectors
         for row, address in enumerate(self._rows(start)):
             for index in range(vectors):
-                place = float_at(self.builder, address, i64(index * self.registers.lanes))
-                self._lanes.store(sums[row * vectors + index], place, size)
+                memory = float_at(self.builder, address, i64(index * self.registers.lanes))
+                self._lanes.store(sums[row * vectors + index], memory, size)

@@ -16,7 +16,7 @@ from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.attention.block import BlockArguments, query_block
-from redpebble.lowering.attention.form import WIDTHS, AttentionForm, Places
+from redpebble.lowering.attention.form import WIDTHS, AttentionForm, BufferOffsets
 from redpebble.lowering.llvm.builder import POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import SizeTable
 from redpebble.lowering.program import TiledRows, TileTime
@@ -49,7 +49,7 @@ def attention_tiles() -> TiledRows:
 
 def attention_scratch_bytes(op: AttentionOp) -> int:
     """Return the bytes of scratch memory that a thread needs."""
-    return Places.of(AttentionForm.of(op), WIDEST).total_bytes
+    return BufferOffsets.of(AttentionForm.of(op), WIDEST).total_bytes
 
 
 class Range(NamedTuple):
@@ -130,9 +130,9 @@ class AttentionStep:
             with builder.if_then(builder.and_(above, within)):
                 builder.call(query_block(self.code, form, width), list(arguments))
 
-    def _row(self, value: SSAValue, place: tuple[ir.Value, ir.Value, ir.Value], features: int) -> ir.Value:
+    def _row(self, value: SSAValue, position: tuple[ir.Value, ir.Value, ir.Value], features: int) -> ir.Value:
         """Return the address of the features of a head, in a row of a sample."""
-        builder, (sample, row, head) = self.builder, place
+        builder, (sample, row, head) = self.builder, position
         index = builder.add(builder.mul(sample, self._value(self.sizes.shapes[value][1])), row)
         start = builder.mul(index, i64(shape_of(value)[2]))
         return float_at(builder, self.pointers[value], builder.add(start, builder.mul(head, i64(features))))

@@ -85,13 +85,13 @@ class _Columns:
         return float_at(self.builder, self.first, self.builder.mul(key, i64(self.width)))
 
     def _vectors(self, address: ir.Value) -> list[ir.Value]:
-        return [self.lanes.load(place, FLOAT_BYTES * self.lanes.width) for place in self._places(address)]
+        return [self.lanes.load(memory, FLOAT_BYTES * self.lanes.width) for memory in self._addresses(address)]
 
     def _store(self, values: Sequence[ir.Value], address: ir.Value) -> None:
-        for value, place in zip(values, self._places(address), strict=True):
-            self.lanes.store(value, place, FLOAT_BYTES * self.lanes.width)
+        for value, memory in zip(values, self._addresses(address), strict=True):
+            self.lanes.store(value, memory, FLOAT_BYTES * self.lanes.width)
 
-    def _places(self, address: ir.Value) -> list[ir.Value]:
+    def _addresses(self, address: ir.Value) -> list[ir.Value]:
         starts = range(0, self.registers.columns, self.registers.lanes)
         return [float_at(self.builder, address, i64(start)) for start in starts]
 
@@ -125,8 +125,8 @@ def hide_later_keys(code: Code, width: int) -> ir.Function:
             every = builder.shuffle_vector(one, undefined, lanes.ints(0))
             for start in range(0, width, lanes.width):
                 query = ir.Constant(lanes.int_vector, list(range(start, start + lanes.width)))
-                place = float_at(builder, row, i64(start))
+                memory = float_at(builder, row, i64(start))
                 reads = builder.icmp_signed(">=", query, every)
-                lanes.store(lanes.select(reads, lanes.load(place), -inf), place, FLOAT_BYTES * lanes.width)
+                lanes.store(lanes.select(reads, lanes.load(memory), -inf), memory, FLOAT_BYTES * lanes.width)
 
     return code.function(f"attention_later_keys_{width}", [POINTER, I64, I64], body)

@@ -27,8 +27,8 @@ class SplitCosts(NamedTuple):
 
     start_ns: int
     """Nanoseconds that they take to begin and to be done."""
-    piece_rows: int
-    """Most rows of a piece: where threads may come late or not at all, small pieces let all end together."""
+    chunk_rows: int
+    """Most rows of a chunk: where threads may come late or not at all, small chunks let all end together."""
     start_connections: int
     """Multiplications that one thread does in that time: so few are not shared, whatever the estimates, which may be
     missing and then are high."""
@@ -38,14 +38,14 @@ IN_PROCESS: Final = SplitCosts(1500, 1 << 40, 0)
 IN_ONNXRUNTIME: Final = SplitCosts(4000, 64, 60_000)
 
 
-class Places(NamedTuple):
+class ParameterNumbers(NamedTuple):
     """Inputs and outputs of a host's node that are those of the network: None for as many in the same order."""
 
     inputs: Sequence[int] | None = None
     outputs: Sequence[int] | None = None
 
 
-SAME_PLACES: Final = Places()
+SAME_NUMBERS: Final = ParameterNumbers()
 
 
 class Pointer(NamedTuple):
@@ -86,13 +86,15 @@ def symbols_of(program: Program, name: str) -> Symbols:
     return Symbols(f"{name}table", name, tuple(f"{name}constant{index}" for index in range(count)))
 
 
-def network_table(program: Program, symbols: Symbols, costs: SplitCosts, places: Places = SAME_PLACES) -> WordTable:
-    """Return the table of a network for a host, whose node has inputs and outputs at `places`.
+def network_table(
+    program: Program, symbols: Symbols, costs: SplitCosts, numbers: ParameterNumbers = SAME_NUMBERS
+) -> WordTable:
+    """Return the table of a network for a host, whose node has its inputs and outputs by `numbers`.
 
     Raises:
         ValueError: an axis of an input has no plain size.
     """
-    return _TableBuilder(program, symbols, costs, places).table()
+    return _TableBuilder(program, symbols, costs, numbers).table()
 
 
 @dataclass
@@ -102,7 +104,7 @@ class _TableBuilder:
     program: Program
     symbols: Symbols
     costs: SplitCosts
-    places: Places
+    numbers: ParameterNumbers
     names: list[str] = field(default_factory=list[str])
     """Names of the sizes that the inputs' shapes give."""
     expressions: list[Size] = field(default_factory=list[Size])
@@ -119,7 +121,7 @@ class _TableBuilder:
             for word in (len(tensor.shape), *(self._expression(size) for size in tensor.shape))
         ]
         steps, widths = self._steps()
-        temporaries, areas = self._places()
+        temporaries, areas = self._temporary_offsets()
         ranks = [len(tensor.shape) for tensor in (*program.inputs, *program.outputs)]
         header: dict[Header, int] = {
             Header.Inputs: len(program.inputs),
@@ -134,18 +136,18 @@ class _TableBuilder:
             Header.ScratchBytes: _round_up(program.scratch_bytes),
             Header.MostRank: max(ranks, default=0),
             Header.StartNs: self.costs.start_ns,
-            Header.PieceRows: self.costs.piece_rows,
+            Header.ChunkRows: self.costs.chunk_rows,
         }
         tables: dict[Header, Sequence[Word]] = {
             Header.InputShapes: input_shapes,
             Header.OutputShapes: output_shapes,
             Header.ExpressionTable: [word for size in self.expressions for word in self._terms(size)],
             Header.StepTable: steps,
-            Header.TemporaryTable: [word for place in temporaries for word in place],
+            Header.TemporaryTable: [word for offset in temporaries for word in offset],
             Header.AreaTable: [word for area in areas for word in area],
             Header.Constants: [Pointer(name) for name in self.symbols.constants],
-            Header.OutputPlaces: _places(self.places.outputs, len(program.outputs)),
-            Header.InputPlaces: _places(self.places.inputs, len(program.inputs)),
+            Header.OutputNumbers: _numbers(self.numbers.outputs, len(program.outputs)),
+            Header.InputNumbers: _numbers(self.numbers.inputs, len(program.inputs)),
         }
         return self._joined(header, widths, tables)
 
@@ -202,7 +204,7 @@ class _TableBuilder:
             widths += _width_words(step)
         return steps, widths
 
-    def _places(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def _temporary_offsets(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Return (area, bytes) for each temporary and (expression, bytes) for each area.
 
         Temporaries that are multiples of the same product of sizes share an area, whose unit is that product: with
@@ -212,7 +214,7 @@ class _TableBuilder:
         groups: dict[object, list[int]] = {}
         for index, temporary in enumerate(self.program.temporaries):
             groups.setdefault(_area_key(index, temporary), []).append(index)
-        places: list[tuple[int, int]] = [(0, 0)] * len(self.program.temporaries)
+        offsets: list[tuple[int, int]] = [(0, 0)] * len(self.program.temporaries)
         areas: list[tuple[int, int]] = []
         for indices in groups.values():
             members = [self.program.temporaries[index] for index in indices]
@@ -225,13 +227,13 @@ class _TableBuilder:
                 unit, lifetimes = members[0].size, [Lifetime(FLOAT_BYTES, 0, 0)]
             plan = plan_offsets(lifetimes)
             for index, offset in zip(indices, plan.offsets, strict=True):
-                places[index] = (len(areas), offset)
+                offsets[index] = (len(areas), offset)
             bytes_each = plan.total if _is_multiple(members[0]) else FLOAT_BYTES
             areas.append((self._expression(unit), bytes_each))
-        return places, areas
+        return offsets, areas
 
 
-def _places(stated: Sequence[int] | None, count: int) -> Sequence[int]:
+def _numbers(stated: Sequence[int] | None, count: int) -> Sequence[int]:
     return range(count) if stated is None else stated
 
 

@@ -1,6 +1,6 @@
 """Split of the rows of a step over threads: the one that is estimated to be the fastest.
 
-One thread does all of them; or threads take pieces until none is left; or each does as many of the widest tiles as the
+One thread does all of them; or threads take chunks until none is left; or each does as many of the widest tiles as the
 others, and they do together what is left. In all of them a row becomes the same bits.
 """
 
@@ -15,8 +15,8 @@ from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
 def emit_split(code: WordCode) -> None:
     """Emit `split (frame) -> i64`, the most threads that work on a step."""
     _emit_tiles(code)
-    _emit_try_piece(code)
-    _emit_try_together(code)
+    _emit_try_chunks(code)
+    _emit_try_sharing(code)
     _emit_split_step(code)
     _emit_split(code)
 
@@ -49,13 +49,13 @@ def _emit_tiles(code: WordCode) -> None:
     builder.ret(body.number(total))
 
 
-def _emit_try_piece(code: WordCode) -> None:
-    """Emit `try_piece (frame, step, split, columns, narrow, best)`: pieces of whole tiles, if that is sooner.
+def _emit_try_chunks(code: WordCode) -> None:
+    """Emit `try_chunks (frame, step, split, columns, narrow, best)`: chunks of whole tiles, if that is sooner.
 
-    Each piece is cut into tiles that make the same bits of its rows as the tiles of all rows; `narrow` rows of those
+    Each chunk is cut into tiles that make the same bits of its rows as the tiles of all rows; `narrow` rows of those
     are left for tiles that do not.
     """
-    body = code.body("try_piece", VOID, [POINTER, POINTER, POINTER, I64, I64, POINTER])
+    body = code.body("try_chunks", VOID, [POINTER, POINTER, POINTER, I64, I64, POINTER])
     builder, (frame, step, split, columns, narrow, best) = body.builder, body.args
     header, rows, threads = (
         body.pointer(frame, Frame.Header),
@@ -64,27 +64,27 @@ def _emit_try_piece(code: WordCode) -> None:
     )
     tiles = body.smaller(
         _divided_up(body, rows, builder.mul(threads, columns)),
-        _divided_up(body, body.number(header, Header.PieceRows), columns),
+        _divided_up(body, body.number(header, Header.ChunkRows), columns),
     )
-    piece = builder.mul(tiles, columns)
-    pieces = _divided_up(body, rows, piece)
-    last = builder.sub(rows, builder.mul(builder.sub(pieces, i64(1)), piece))
+    chunk = builder.mul(tiles, columns)
+    chunks = _divided_up(body, rows, chunk)
+    last = builder.sub(rows, builder.mul(builder.sub(chunks, i64(1)), chunk))
     others, own, word = body.words(1), body.words(1), i64(Width.SerialNs)
-    longest = body.larger(body.call("tiles", step, piece, word, others), body.call("tiles", step, last, word, own))
-    rounds = builder.mul(_divided_up(body, pieces, threads), longest)
+    longest = body.larger(body.call("tiles", step, chunk, word, others), body.call("tiles", step, last, word, own))
+    rounds = builder.mul(_divided_up(body, chunks, threads), longest)
     time = builder.add(rounds, body.number(header, Header.StartNs))
     is_same = builder.icmp_signed("==", body.number(others), i64(0))
     is_same = builder.and_(is_same, builder.icmp_signed("==", body.number(own), narrow))
     with body.when(builder.and_(is_same, builder.icmp_signed("<", time, body.number(best)))):
         body.put(best, 0, time)
-        body.put(split, Split.Workers, body.smaller(pieces, threads))
-        body.put(split, Split.PieceRows, piece)
+        body.put(split, Split.Workers, body.smaller(chunks, threads))
+        body.put(split, Split.ChunkRows, chunk)
     builder.ret_void()
 
 
-def _emit_try_together(code: WordCode) -> None:
-    """Emit `try_together (frame, step, split, best)`: tiles that all threads do together, if that is sooner."""
-    body = code.body("try_together", VOID, [POINTER] * 4)
+def _emit_try_sharing(code: WordCode) -> None:
+    """Emit `try_sharing (frame, step, split, best)`: tiles that all threads do together, if that is sooner."""
+    body = code.body("try_sharing", VOID, [POINTER] * 4)
     builder, (frame, step, split, best) = body.builder, body.args
     threads, unused = body.number(frame, Frame.Threads), body.words(1)
     own, rest = shares(body, step, body.number(split, Split.Rows), threads)
@@ -96,7 +96,7 @@ def _emit_try_together(code: WordCode) -> None:
     is_sooner = builder.icmp_signed("<", time, body.number(best))
     with body.when(builder.and_(is_sooner, builder.icmp_signed(">", rest, i64(0)))):
         body.put(split, Split.Workers, threads)
-        body.put(split, Split.PieceRows, i64(0))
+        body.put(split, Split.ChunkRows, i64(0))
     builder.ret_void()
 
 
@@ -132,9 +132,9 @@ def _emit_split_step(code: WordCode) -> None:
     with body.each(body.number(step, Step.Widths)) as index:
         columns = body.number(table, builder.mul(index, i64(len(Width))))
         with body.when(builder.icmp_signed(">=", columns, body.number(step, Step.SameFrom))):
-            body.call("try_piece", frame, step, split, columns, body.number(narrow), best)
+            body.call("try_chunks", frame, step, split, columns, body.number(narrow), best)
     with body.when(builder.icmp_signed("!=", body.number(step, Step.Shared), i64(0))):
-        body.call("try_together", frame, step, split, best)
+        body.call("try_sharing", frame, step, split, best)
     builder.ret_void()
 
 

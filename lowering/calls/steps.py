@@ -1,4 +1,4 @@
-"""The steps of a call one after the other, each by one thread, by threads that take pieces, or by a team."""
+"""The steps of a call one after the other, each by one thread, by threads that take chunks, or by a team."""
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -26,7 +26,7 @@ class Team(IntEnum):
     Step = 1
     Split = 2
     NextRow = LINE
-    """First row of the next piece."""
+    """First row of the next chunk."""
     Registered = 2 * LINE
     """Number of threads that have asked to take part, where the host does not know how many come."""
     Members = 3 * LINE
@@ -53,16 +53,16 @@ def emit_relax(code: WordCode, spins: int, let_others_run: Callable[[Body], obje
 
 
 def emit_team(code: WordCode) -> None:
-    """Emit `do_pieces (team, number)`, `do_together (team, number)`, and `meet (team)`."""
+    """Emit `do_chunks (team, number)`, `do_shared_tiles (team, number)`, and `meet (team)`."""
     _emit_meet(code)
-    _emit_do_pieces(code)
-    _emit_do_together(code)
+    _emit_do_chunks(code)
+    _emit_do_shared_tiles(code)
 
 
 def emit_steps(code: WordCode, *, registers: bool) -> None:
     """Emit `run_steps (frame, most workers) -> status`.
 
-    Where a host's threads have to register it has emitted `join_team (team, number)`, which leads to `do_together`.
+    Where a host's threads have to register it has emitted `join_team (team, number)`, which leads to `do_shared_tiles`.
     """
     _emit_run_step(code, registers=registers)
     body = code.body("run_steps", POINTER, [POINTER, I64])
@@ -106,27 +106,27 @@ def _emit_run_step(code: WordCode, *, registers: bool) -> None:
     body.put(team, Team.Split, split)
     if not registers:
         body.put(team, Team.Members, workers)
-    with body.when(builder.icmp_signed(">", body.number(split, Split.PieceRows), i64(0))):
-        builder.ret(body.call("parallel", frame, body.address_of("do_pieces"), team, workers))
-    together = body.address_of("join_team" if registers else "do_together")
-    builder.ret(body.call("parallel", frame, together, team, workers))
+    with body.when(builder.icmp_signed(">", body.number(split, Split.ChunkRows), i64(0))):
+        builder.ret(body.call("parallel", frame, body.address_of("do_chunks"), team, workers))
+    shared = body.address_of("join_team" if registers else "do_shared_tiles")
+    builder.ret(body.call("parallel", frame, shared, team, workers))
 
 
-def _emit_do_pieces(code: WordCode) -> None:
-    """Emit `do_pieces (team, number)`: take pieces until none is left, with the scratch memory of that number."""
-    body = code.body("do_pieces", VOID, [POINTER, I64])
+def _emit_do_chunks(code: WordCode) -> None:
+    """Emit `do_chunks (team, number)`: take chunks until none is left, with the scratch memory of that number."""
+    body = code.body("do_chunks", VOID, [POINTER, I64])
     builder, (team, number) = body.builder, body.args
     frame, split = body.pointer(team, Team.Frame), body.pointer(team, Team.Split)
-    rows, piece_rows = body.number(split, Split.Rows), body.number(split, Split.PieceRows)
+    rows, chunk_rows = body.number(split, Split.Rows), body.number(split, Split.ChunkRows)
     function = body.pointer(body.pointer(team, Team.Step), Step.Function)
     arguments = [*_tables(body, frame), _scratch_area(body, frame, number)]
-    loop, piece, done = (builder.append_basic_block(name) for name in ("loop", "piece", "done"))
+    loop, chunk, done = (builder.append_basic_block(name) for name in ("loop", "chunk", "done"))
     builder.branch(loop)
     builder.position_at_end(loop)
-    begin = body.add(team, Team.NextRow, piece_rows, "monotonic")
-    builder.cbranch(builder.icmp_signed("<", begin, rows), piece, done)
-    builder.position_at_end(piece)
-    end = body.smaller(builder.add(begin, piece_rows), rows)
+    begin = body.add(team, Team.NextRow, chunk_rows, "monotonic")
+    builder.cbranch(builder.icmp_signed("<", begin, rows), chunk, done)
+    builder.position_at_end(chunk)
+    end = body.smaller(builder.add(begin, chunk_rows), rows)
     body.run_function(function, [*arguments, begin, end])
     builder.branch(loop)
     builder.position_at_end(done)
@@ -147,9 +147,9 @@ def _emit_meet(code: WordCode) -> None:
     builder.ret_void()
 
 
-def _emit_do_together(code: WordCode) -> None:
-    """Emit `do_together (team, number)`: own tiles, then those that all do together."""
-    body = code.body("do_together", VOID, [POINTER, I64])
+def _emit_do_shared_tiles(code: WordCode) -> None:
+    """Emit `do_shared_tiles (team, number)`: own tiles, then those that all do together."""
+    body = code.body("do_shared_tiles", VOID, [POINTER, I64])
     builder, (team, number) = body.builder, body.args
     frame, step = body.pointer(team, Team.Frame), body.pointer(team, Team.Step)
     rows, threads = body.number(body.pointer(team, Team.Split), Split.Rows), body.current(team, Team.Members)

@@ -38,13 +38,13 @@ class Header(IntEnum):
     AreaTable = 16
     """Areas: for each the expression of its units, and the bytes of one."""
     Constants = 17
-    OutputPlaces = 18
+    OutputNumbers = 18
     """Results: for each output which one of the node it is."""
     StartNs = 19
     """Nanoseconds that the host's threads take to begin and to be done."""
-    PieceRows = 20
-    """Most rows of a piece that a thread takes at once, unless one tile has more."""
-    InputPlaces = 21
+    ChunkRows = 20
+    """Most rows of a chunk that a thread takes at once, unless one tile has more."""
+    InputNumbers = 21
     """For each input which one of the node it is."""
 
 
@@ -103,7 +103,7 @@ class Split(IntEnum):
     """Rows of the step, 0 where it is one piece of work."""
     Workers = 1
     """Threads that can work on it, one at least."""
-    PieceRows = 2
+    ChunkRows = 2
     """Rows that a thread takes at once; 0 where all do the same tiles together."""
 
 

@@ -29,7 +29,7 @@ from redpebble.lowering.llvm.strided import Strided, StridedMap, emit_strided
 from redpebble.lowering.llvm.transposition import rows_to_columns
 from redpebble.lowering.llvm.vectors import FLOAT
 
-TOGETHER: Final = GROUP // PANEL
+PANELS_AT_ONCE: Final = GROUP // PANEL
 """Panels in work at a time."""
 
 MOST_COLUMNS: Final = TILE_WIDTHS[-1]
@@ -100,9 +100,9 @@ def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
         operands = _Operands(x, y, weights, bias, inputs, outputs, rows, columns, y_stride, aside)
         product = _Product(code, builder, form.activation, column_lanes, operands)
         panels = builder.sdiv(builder.add(product.operands.outputs, i64(PANEL - 1)), i64(PANEL))
-        grouped = builder.mul(builder.sdiv(panels, i64(TOGETHER)), i64(TOGETHER))
-        with counted_loop(builder, grouped, TOGETHER) as panel:
-            product.emit(panel, TOGETHER)
+        grouped = builder.mul(builder.sdiv(panels, i64(PANELS_AT_ONCE)), i64(PANELS_AT_ONCE))
+        with counted_loop(builder, grouped, PANELS_AT_ONCE) as panel:
+            product.emit(panel, PANELS_AT_ONCE)
         with counted_loop(builder, builder.sub(panels, grouped)) as further:
             product.emit(builder.add(grouped, further), 1)
 

@@ -14,9 +14,9 @@ from redpebble.lowering.llvm.vectors import Lanes
 BIT = ir.IntType(1)
 
 
-def gather(code: Code, lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
+def gather(code: Code, lanes: Lanes, pointer: ir.Value, indices: ir.Value) -> ir.Value:
     """Return the floats at `places`, a vector of i32, after `pointer`."""
-    addresses = _addresses(lanes, pointer, places)
+    addresses = _addresses(lanes, pointer, indices)
     flags = ir.VectorType(BIT, lanes.width)
     name = f"llvm.masked.gather.v{lanes.width}f32.v{lanes.width}p0"
     function = intrinsic(code, name, lanes.float_vector, [addresses.type, I32, flags, lanes.float_vector])
@@ -45,12 +45,12 @@ def splat_int(lanes: Lanes, value: ir.Value) -> ir.Value:
     return lanes.builder.shuffle_vector(first, undefined, lanes.ints(0))
 
 
-def _addresses(lanes: Lanes, pointer: ir.Value, places: ir.Value) -> ir.Value:
+def _addresses(lanes: Lanes, pointer: ir.Value, indices: ir.Value) -> ir.Value:
     """Return the address of the float at each of `places`; llvmlite types a sum of addresses by its base."""
     builder = lanes.builder
     undefined = ir.Constant(ir.VectorType(POINTER, lanes.width), ir.Undefined)
     first = builder.insert_element(undefined, pointer, ir.Constant(I32, 0))
-    return float_at(builder, builder.shuffle_vector(first, undefined, lanes.ints(0)), places)
+    return float_at(builder, builder.shuffle_vector(first, undefined, lanes.ints(0)), indices)
 
 
 def intrinsic(code: Code, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:

@@ -196,9 +196,9 @@ class Lanes:
         half = len(x.type) // 2
         if half == 0:
             return None
-        places = ir.VectorType(INT, half)
-        lower = self.builder.shuffle_vector(x, x, ir.Constant(places, list(range(half))))
-        return lower, self.builder.shuffle_vector(x, x, ir.Constant(places, list(range(half, 2 * half))))
+        half_indices = ir.VectorType(INT, half)
+        lower = self.builder.shuffle_vector(x, x, ir.Constant(half_indices, list(range(half))))
+        return lower, self.builder.shuffle_vector(x, x, ir.Constant(half_indices, list(range(half, 2 * half))))
 
     def _intrinsic(self, name: str, *operands: Operand) -> ir.Value:
         """Return the result of one of LLVM's intrinsics, whose type is that of its operands."""

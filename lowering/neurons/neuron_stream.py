@@ -53,10 +53,10 @@ class _Layout:
         self.activations = activation_of[self.starts]
         self.run_of = np.repeat(np.arange(len(self.starts)), self.lengths)
         self.counts, self.connections = graph.in_degrees[order], graph.incoming.taken(order).indices
-        place = np.full(graph.neuron_count, -1, dtype=np.int64)
-        place[order] = self.run_of
+        run_of_neuron = np.full(graph.neuron_count, -1, dtype=np.int64)
+        run_of_neuron[order] = self.run_of
         self.arriving = self._arriving(lifetimes_of(graph, found), found, transposed.inputs)
-        self.leaving = _in_order(graph.outputs, self._together(place[graph.outputs], transposed.outputs))
+        self.leaving = _in_order(graph.outputs, self._in_turn(run_of_neuron[graph.outputs], transposed.outputs))
 
     def _arriving(self, alive: Lifetimes, found: DepthFirstOrderAttr, transposed: bool) -> Indices:
         """Return the inputs that are read, in the order in which they arrive, and when, [2, inputs read]."""
@@ -64,11 +64,11 @@ class _Layout:
         first = alive.transposed(self.input_count, none, Transposed(inputs=transposed)).first[: self.input_count]
         # a run may be cut by activations: a row arrives with the first of what it is cut into
         starts = np.searchsorted(self.starts, indices_of(found.runs))
-        arriving = _in_order(np.arange(self.input_count), self._together(first, transposed))
+        arriving = _in_order(np.arange(self.input_count), self._in_turn(first, transposed))
         return np.stack([arriving[0], starts[arriving[1]]])
 
     @staticmethod
-    def _together(runs: Indices, transposed: bool) -> Indices:
+    def _in_turn(runs: Indices, transposed: bool) -> Indices:
         """Return when inputs arrive or outputs leave, all of a line when the last of it does."""
         return runs.reshape(-1, NEIGHBOURS).max(axis=1).repeat(NEIGHBOURS) if transposed else runs
 

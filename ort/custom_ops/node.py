@@ -96,8 +96,8 @@ class OrtNode:
         arguments = (self.info, name.encode())
         self.functions.call(Slot.KernelInfoGetAttribute_string, *arguments, None, ctypes.addressof(size))
         buffer = ctypes.create_string_buffer(size.value)
-        place = ctypes.addressof(buffer)
-        self.functions.call(Slot.KernelInfoGetAttribute_string, *arguments, place, ctypes.addressof(size))
+        buffer_address = ctypes.addressof(buffer)
+        self.functions.call(Slot.KernelInfoGetAttribute_string, *arguments, buffer_address, ctypes.addressof(size))
         return buffer.value.decode()
 
     def constants(self, first: int) -> list[NDArray[Any] | None]:
@@ -113,8 +113,8 @@ class OrtNode:
 
     def _constant(self, index: int) -> NDArray[Any] | None:
         is_constant, value = ctypes.c_int(0), ctypes.c_void_p(None)
-        places = (ctypes.addressof(is_constant), ctypes.addressof(value))
-        self.functions.call(Slot.KernelInfoGetConstantInput_tensor, self.info, index, *places)
+        addresses = (ctypes.addressof(is_constant), ctypes.addressof(value))
+        self.functions.call(Slot.KernelInfoGetConstantInput_tensor, self.info, index, *addresses)
         if not is_constant.value or value.value is None:
             return None
         info = self.functions.word(Slot.GetTensorTypeAndShape, value)

@@ -52,16 +52,16 @@ def _emit_read_input(code: OrtCode) -> None:
     body = code.body("read_input", POINTER, [POINTER, I64, POINTER])
     frame, index, shape = body.args
     api, shape_of = body.pointer(frame, OrtFrame.Api), body.pointer(frame, OrtFrame.ShapeOf)
-    number = body.number(body.pointer(body.pointer(frame, Frame.Header), Header.InputPlaces), index)
+    number = body.number(body.pointer(body.pointer(frame, Frame.Header), Header.InputNumbers), index)
     value, found = body.words(1), body.words(3)  # element type, dimensions, rank
     body.attempt(api, Slot.KernelContext_GetInput, body.pointer(frame, OrtFrame.Context), number, value)
     body.fail_when(body.is_null(body.pointer(value)), api, "input ", number, " is missing")
-    places = [body.at(found, word) for word in range(3)]
+    found_words = [body.at(found, word) for word in range(3)]
     with body.builder.if_else(body.is_null(shape_of), likely=False) as (older, newer):
         with older:
             body.pass_on(body.call("copy_shape", frame, body.pointer(value), found))
         with newer:
-            body.pass_on(body.call_at(shape_of, POINTER, [body.pointer(value), *places]))
+            body.pass_on(body.call_at(shape_of, POINTER, [body.pointer(value), *found_words]))
     body.pass_on(body.call("check_shape", frame, number, shape, found))
     buffer = body.at(body.pointer(frame, Frame.Buffers), index)
     body.builder.ret(body.ort(api, Slot.GetTensorMutableData, body.pointer(value), buffer))
@@ -121,9 +121,9 @@ def _emit_write_output(code: OrtCode) -> None:
         body.put(dims, axis, body.number(values, expression))
     value = body.words(1)
     context, header = body.pointer(frame, OrtFrame.Context), body.pointer(frame, Frame.Header)
-    number = body.number(body.pointer(header, Header.OutputPlaces), index)
+    number = body.number(body.pointer(header, Header.OutputNumbers), index)
     body.attempt(api, Slot.KernelContext_GetOutput, context, number, dims, rank, value)
     body.fail_when(body.is_null(body.pointer(value)), api, "output ", number, " is missing")
-    place = builder.add(body.number(header, Header.Inputs), index)
-    buffer = body.at(body.pointer(frame, Frame.Buffers), place)
+    input_number = builder.add(body.number(header, Header.Inputs), index)
+    buffer = body.at(body.pointer(frame, Frame.Buffers), input_number)
     builder.ret(body.ort(api, Slot.GetTensorMutableData, body.pointer(value), buffer))

@@ -53,7 +53,7 @@ def emit_join(code: OrtCode) -> None:
         body.call("close_registration", team)
     with body.when(builder.not_(is_first)):
         body.wait_until(lambda: builder.icmp_signed("!=", body.current(team, Team.Members), i64(0)))
-    body.call("do_together", team, number)
+    body.call("do_shared_tiles", team, number)
     builder.ret_void()
 
 

@@ -170,9 +170,9 @@ class ContextWriter:
         editor = OrtFunctions(get_editor() or 0, self.functions.address)
         # in lists that live until the call is over
         inputs, outputs = (_texts(names) for names in boundary)
-        places = (ctypes.c_uint64 * len(attributes))(*attributes)
+        handles = (ctypes.c_uint64 * len(attributes))(*attributes)
         words: list[Word] = [OPERATOR[1].encode(), OPERATOR[0].encode(), name.encode()]
-        for array in (inputs, outputs, places):
+        for array in (inputs, outputs, handles):
             words += [ctypes.addressof(array), len(array)]
         return editor.word(EditorSlot.CreateNode, *words)  # which owns the attributes from then on
 

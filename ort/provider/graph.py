@@ -164,8 +164,8 @@ class GraphReader:
     def _opsets(self, graph: int) -> dict[str, int]:
         count = self.functions.word(GraphSlot.Graph_GetNumOperatorSets, graph)
         domains, versions = (ctypes.c_char_p * count)(), (ctypes.c_int64 * count)()
-        places = (ctypes.addressof(domains), ctypes.addressof(versions))
-        self.functions.call(GraphSlot.Graph_GetOperatorSets, graph, *places, count)
+        addresses = (ctypes.addressof(domains), ctypes.addressof(versions))
+        self.functions.call(GraphSlot.Graph_GetOperatorSets, graph, *addresses, count)
         return {(domain or b"").decode(): version for domain, version in zip(domains, versions, strict=True)}
 
     def _node(self, node: int) -> GraphNode:
@@ -214,8 +214,8 @@ class GraphReader:
                 raise  # otherwise it only says how much room there must be
         content = aligned_bytes(size.value)
         if size.value:
-            place = address_of(content)
-            self.functions.call(Slot.ReadOpAttr, attribute, kind, place, size.value, ctypes.addressof(size))
+            content_address = address_of(content)
+            self.functions.call(Slot.ReadOpAttr, attribute, kind, content_address, size.value, ctypes.addressof(size))
         return content[: size.value]
 
     def _tensor_attribute(self, name: str, attribute: int) -> onnx_ir.Attr | None:

@@ -161,11 +161,11 @@ class ProviderHost:
             Ep.ReleaseNodeComputeInfos: "ep_release_infos",
             Ep.GetCompiledModelCompatibilityInfo: "ep_compatibility",
         }
-        *_, options, logger, place = arguments
+        *_, options, logger, result = arguments
         settings = read_settings(self._known.functions, options)
         ep = self._struct(EP_WORDS, functions)
         self._sessions[ep] = EpSession(settings, logger)
-        put_word(place, ep)
+        put_word(result, ep)
 
     def _release(self, factory: int, ep: int) -> None:
         del factory
@@ -177,10 +177,10 @@ class ProviderHost:
         del ep, graph
         return ctypes.addressof(self._compatibility)
 
-    def _validate(self, factory: int, devices: int, count: int, text: int, place: int) -> None:
+    def _validate(self, factory: int, devices: int, count: int, text: int, result: int) -> None:
         del factory, devices, count
         answer = compatibility_of(ctypes.string_at(text).decode(errors="replace"))
-        ctypes.c_int.from_address(place).value = int(answer)
+        ctypes.c_int.from_address(result).value = int(answer)
 
     def _capability(self, ep: int, graph: int, support: int) -> None:
         reader = GraphReader(self._known.functions)
@@ -201,8 +201,8 @@ class ProviderHost:
     def _take(self, support: int, nodes: Sequence[GraphNode]) -> None:
         handles = (ctypes.c_uint64 * len(nodes))(*(node.handle for node in nodes))
         options = ctypes.c_uint64(DROP_CONSTANTS)
-        places = (ctypes.addressof(handles), len(nodes), ctypes.addressof(options))
-        self._known.ep_functions.call(EpSlot.EpGraphSupportInfo_AddNodesToFuse, support, *places)
+        addresses = (ctypes.addressof(handles), len(nodes), ctypes.addressof(options))
+        self._known.ep_functions.call(EpSlot.EpGraphSupportInfo_AddNodesToFuse, support, *addresses)
 
     def _compile(self, ep: int, graphs: int, fused: int, count: int, infos: int, contexts: int) -> None:
         session, functions = self._sessions[ep], self._known.functions
@@ -211,7 +211,7 @@ class ProviderHost:
             for index in range(count or 0)
         ]
         codes = code_of(self._asked, session, jobs)
-        networks = [load_network(*code.artefact, IN_ONNXRUNTIME, code.places) for code in codes]
+        networks = [load_network(*code.artefact, IN_ONNXRUNTIME, code.numbers) for code in codes]
         written: list[int] = []
         if session.settings.writes_context:
             written = [context_of(session, job) for job in jobs]

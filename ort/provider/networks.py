@@ -10,7 +10,7 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import ModelError
-from redpebble.lowering.calls.network_table import Places
+from redpebble.lowering.calls.network_table import ParameterNumbers
 from redpebble.ort.provider.context_nodes import (
     ContextReader,
     ContextWriter,
@@ -182,7 +182,7 @@ class Code(NamedTuple):
     """The code of a node, and which of the node's inputs and outputs are those of the network."""
 
     artefact: Artefact
-    places: Places
+    numbers: ParameterNumbers
 
 
 def code_of(compiler: Compiler, session: EpSession, jobs: Sequence[FusedNode]) -> list[Code]:
@@ -225,7 +225,9 @@ def _code_of(compiler: Compiler, session: EpSession, job: FusedNode, held: Seale
         raise ValueError(f"nodes that give {', '.join(job.boundary[1])} are not covered")
     found_inputs, found_outputs = job.boundary
     inputs, outputs = boundary
-    return Code(artefact, Places(tuple(map(found_inputs.index, inputs)), tuple(map(found_outputs.index, outputs))))
+    return Code(
+        artefact, ParameterNumbers(tuple(map(found_inputs.index, inputs)), tuple(map(found_outputs.index, outputs)))
+    )
 
 
 def _compiled_anew(compiler: Compiler, held: Sealed) -> Artefact:

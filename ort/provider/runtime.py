@@ -45,8 +45,8 @@ def put_word(address: int, value: int, index: int = 0) -> None:
 
 def warn(functions: OrtFunctions, logger: int, line: str) -> None:
     """Give a line to a logger of onnxruntime as a warning, which it shows unless a session asks for less."""
-    text, place = f"redpebble: {line}".encode(), (__file__.encode(), 0, b"redpebble")
-    functions.call(GraphSlot.Logger_LogMessage, logger, WARNING, text, *place)
+    text, location = f"redpebble: {line}".encode(), (__file__.encode(), 0, b"redpebble")
+    functions.call(GraphSlot.Logger_LogMessage, logger, WARNING, text, *location)
 
 
 @dataclass(frozen=True)

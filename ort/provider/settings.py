@@ -52,6 +52,6 @@ def _entry(functions: OrtFunctions, options: int, key: str) -> str:
     size = ctypes.c_size_t(0)
     functions.call(ContextSlot.GetSessionConfigEntry, options, key.encode(), None, ctypes.addressof(size))
     text = ctypes.create_string_buffer(size.value)
-    place = ctypes.addressof(text)
-    functions.call(ContextSlot.GetSessionConfigEntry, options, key.encode(), place, ctypes.addressof(size))
+    address = ctypes.addressof(text)
+    functions.call(ContextSlot.GetSessionConfigEntry, options, key.encode(), address, ctypes.addressof(size))
     return text.value.decode(errors="replace")

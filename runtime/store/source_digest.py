@@ -49,6 +49,6 @@ def _is_package(folder: str) -> bool:
 
 def _sources_in(folder: str) -> Iterator[str]:
     """Yield the sources below a folder; `pathlib` takes four times as long, of each start that finds its code."""
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
-        yield from (os.path.join(place, name) for name in files if name.endswith(".py"))
+        yield from (os.path.join(parent, name) for name in files if name.endswith(".py"))

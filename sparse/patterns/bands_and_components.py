@@ -89,9 +89,9 @@ class Connectivity:
         # in a band of b, so many steps reach 2 b + 1 inputs each, and as many outputs in proportion
         return (len(reached) - 1) * WIDEST_BAND > 2 * max(1, steps) * (rows.column_count + rows.row_count)
 
-    def _reach(self, places: NDArray[np.int64]) -> int:
+    def _reach(self, positions: NDArray[np.int64]) -> int:
         """Return how far connections reach at these places of neurons; outputs are spread as wide as inputs."""
-        ranks = _ranks(places[: self._rows.column_count]), _ranks(places[self._rows.column_count :])
+        ranks = _ranks(positions[: self._rows.column_count]), _ranks(positions[self._rows.column_count :])
         scaled = ranks[1] * (self._rows.column_count / max(1, self._rows.row_count))
         apart = np.abs(ranks[0][self._rows.indices] - np.repeat(scaled, self._rows.lengths))
         return int(np.ceil(apart.max(initial=0)))
@@ -112,8 +112,8 @@ def _graph_of(rows: CsrPattern) -> csr_array:
     return csr_array((np.ones(2 * len(rows.indices), dtype=np.int8), ends), shape=(size, size))
 
 
-def _ranks(places: Indices) -> Indices:
+def _ranks(positions: Indices) -> Indices:
     """Return the rank of each place among all."""
-    ranks = np.empty(len(places), dtype=np.int64)
-    ranks[np.argsort(places, kind="stable")] = np.arange(len(places))
+    ranks = np.empty(len(positions), dtype=np.int64)
+    ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks

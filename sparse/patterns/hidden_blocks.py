@@ -106,12 +106,12 @@ class _Compared(NamedTuple):
     @staticmethod
     def of(rows: CsrPattern, filled: Indices, rng: np.random.Generator) -> "_Compared":
         chosen = np.sort(rng.choice(rows.column_count, min(INPUTS, rows.column_count), replace=False))
-        place = np.full(rows.column_count, -1)
-        place[chosen] = np.arange(len(chosen))
+        index_of = np.full(rows.column_count, -1)
+        index_of[chosen] = np.arange(len(chosen))
         owner, inputs = rows.entries(filled)
-        seen = place[inputs] >= 0
+        seen = index_of[inputs] >= 0
         grid = np.zeros((len(filled), len(chosen)), dtype=np.float32)
-        grid[owner[seen], place[inputs[seen]]] = 1
+        grid[owner[seen], index_of[inputs[seen]]] = 1
         return _Compared(grid, grid.mean(axis=0))
 
     def overlapping(self, leaders: Indices) -> NDArray[np.bool_]:

@@ -44,7 +44,7 @@ class OverlapSample(NamedTuple):
     """Rows drawn at random of those that read anything, and what pairs of them have in common."""
 
     rows: Indices
-    together: NDArray[np.bool_]
+    overlap: NDArray[np.bool_]
     """[rows, rows]: which have more in common than chance, none with itself."""
     touching: float
     """Share of the pairs that have an input in common, at least."""
@@ -59,16 +59,16 @@ class OverlapSample(NamedTuple):
         common, lengths, share = _common(rows, chosen, rng)
         chance = np.outer(lengths, lengths) * share
         least = np.maximum(2, LEAST_SHARED * np.minimum.outer(lengths, lengths))
-        together = (common > chance + DEVIATIONS * np.sqrt(chance) + FEW) & (common >= least)
-        np.fill_diagonal(together, val=False)
+        overlap = (common > chance + DEVIATIONS * np.sqrt(chance) + FEW) & (common >= least)
+        np.fill_diagonal(overlap, val=False)
         pairs = max(1, len(chosen) * (len(chosen) - 1))
         touching = (np.count_nonzero(common) - np.count_nonzero(lengths)) / pairs
-        return OverlapSample(chosen, together, touching, FEWEST if len(chosen) < len(filled) else 0)
+        return OverlapSample(chosen, overlap, touching, FEWEST if len(chosen) < len(filled) else 0)
 
     def is_random(self, chosen: Indices) -> bool:
         """Return whether the `chosen` rows, ascending, overlap hardly more than random ones."""
         inside = np.isin(self.rows, chosen, assume_unique=True)
-        return int(np.count_nonzero(self.together[np.ix_(inside, inside)])) < 2 * self.fewest
+        return int(np.count_nonzero(self.overlap[np.ix_(inside, inside)])) < 2 * self.fewest
 
 
 def _common(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> tuple[NDArray[np.float32], Indices, float]:
@@ -83,13 +83,13 @@ def _common(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> tupl
         lists = csr_array((np.ones(len(inputs), np.float32), (owner, inputs)), shape=(len(chosen), rows.column_count))
         return (lists @ lists.T).toarray(), rows.lengths[chosen], _chance(readers)
     wanted = min(rows.column_count, max(LEAST_INPUTS, round(LEAST_CONNECTIONS / density)))
-    places = rng.permutation(rows.column_count)[:wanted]
+    sampled = rng.permutation(rows.column_count)[:wanted]
     shape = [-(-count // BLOCK) * BLOCK for count in (len(chosen), wanted)]
     grid, line = np.zeros(shape, dtype=np.float32), np.empty(rows.column_count, dtype=np.float32)
     for number, row in enumerate(chosen.tolist()):
         line[:] = 0
         line[rows.of(row)] = 1
-        grid[number, :wanted] = line[places]
+        grid[number, :wanted] = line[sampled]
     common = _product(grid)[: len(chosen), : len(chosen)]
     return common, common.diagonal().astype(np.int64), _chance(grid.sum(axis=0, dtype=np.float64))
 

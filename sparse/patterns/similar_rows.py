@@ -66,7 +66,7 @@ def panels_of(rows: CsrPattern, alike: Indices, sample: OverlapSample, rng: np.r
     for height in HEIGHTS:
         same = sorted(panel for panel in panels if len(panel.rows) == height)
         order = shared_inputs_order(rows, np.array([panel.rows[0] for panel in same], dtype=np.int64))
-        ordered += [same[place] for place in order]
+        ordered += [same[member] for member in order]
     return ordered
 
 
@@ -171,8 +171,8 @@ def first_alike(rows: CsrPattern[np.integer]) -> Indices:
     # the number of inputs is a part of the fingerprint; some of the inputs tell most rows apart
     prints = rows.lengths.astype(np.uint64)
     filled = np.flatnonzero(rows.lengths)
-    places = rows.pointers[filled, None] + (rows.lengths[filled, None] - 1) * np.arange(LOOKED_AT) // (LOOKED_AT - 1)
-    prints[filled] += words[rows.indices[places]] @ scrambled(LOOKED_AT)
+    sampled = rows.pointers[filled, None] + (rows.lengths[filled, None] - 1) * np.arange(LOOKED_AT) // (LOOKED_AT - 1)
+    prints[filled] += words[rows.indices[sampled]] @ scrambled(LOOKED_AT)
     _, inverse, counts = np.unique(prints, return_inverse=True, return_counts=True)
     candidates = np.flatnonzero(counts[inverse] > 1)
     _, inputs = rows.entries(candidates)
@@ -243,14 +243,14 @@ def _signatures(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> 
 
     Rows without any inputs are alike.
     """
-    places = rng.permutation(rows.column_count)
+    sampled = rng.permutation(rows.column_count)
     owner, inputs = rows.entries(chosen)
-    place = places[inputs]
-    cell = owner * SIGNATURE + place * SIGNATURE // rows.column_count
+    member = sampled[inputs]
+    cell = owner * SIGNATURE + member * SIGNATURE // rows.column_count
     signatures = np.full(len(chosen) * SIGNATURE, rows.column_count, dtype=np.int32)
     # the last write wins: the smallest place is written last
-    order = np.argsort(-place, kind="stable")
-    signatures[cell[order]] = place[order]
+    order = np.argsort(-member, kind="stable")
+    signatures[cell[order]] = member[order]
     entries_of = signatures.reshape(len(chosen), SIGNATURE)
     for entry in (*range(SIGNATURE - 1, -1, -1), *range(SIGNATURE - 1, -1, -1)):
         empty = entries_of[:, entry] == rows.column_count

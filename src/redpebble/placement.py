@@ -79,10 +79,10 @@ def placement_of(left: NodesLeft) -> Placement:
     nodes = list(left.model.graph)
     work = work_of_nodes(left.model)
     stayed: dict[tuple[str, str], list[NodeWork]] = {}
-    for place, reason in left.reasons.items():
-        done = _work(nodes[place], work)
+    for node_index, reason in left.reasons.items():
+        done = _work(nodes[node_index], work)
         if done is not None:
-            stayed.setdefault((nodes[place].op_type, reason), []).append(done)
+            stayed.setdefault((nodes[node_index].op_type, reason), []).append(done)
     lines = [Stayed(operator, len(done), _sum(done), reason) for (operator, reason), done in stayed.items()]
     outside = list(chain.from_iterable(stayed.values()))
     total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
@@ -109,15 +109,15 @@ def _work(node: onnx_ir.Node, work: Mapping[str, NodeWork]) -> NodeWork | None:
 
 def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
     """Yield the nodes that are outside of sparse networks, by position, and why."""
-    places = {node.name: place for place, node in enumerate(imported.model.graph) if node.name}
+    positions = {node.name: node_index for node_index, node in enumerate(imported.model.graph) if node.name}
     for op in module.walk():
         if isinstance(op, ForeignOp):
-            place = op.position.value.data
-            yield place, imported.reasons.get(place, "")
+            node_index = op.position.value.data
+            yield node_index, imported.reasons.get(node_index, "")
         elif isinstance(op, LinearOp | AttentionOp) and not isinstance(op.parent_op(), SparseNetworkOp):
-            place = places.get(node_name(op))
-            if place is not None:
-                yield place, _reason(op)
+            node_index = positions.get(node_name(op))
+            if node_index is not None:
+                yield node_index, _reason(op)
 
 
 def _reason(op: Operation) -> str:

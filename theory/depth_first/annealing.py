@@ -283,5 +283,5 @@ def _over(group: Group, first: int, end: int) -> Group:
 
 
 def _is_valid(groups: tuple[Group, ...], layers: int) -> bool:
-    ends = [0, *(place for group in groups for place in (group.first, group.end)), layers]
+    ends = [0, *(bound for group in groups for bound in (group.first, group.end)), layers]
     return ends == sorted(ends) and all(group.end - group.first >= DEPTH_FIRST for group in groups)

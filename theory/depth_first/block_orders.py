@@ -52,8 +52,8 @@ def _find_cones(outputs: Indices, block: int, incoming: CsrPattern, found: CsrPa
     done = 0
     for number in range(len(ends) - 1):
         depth = 0
-        for place in range(number * block, min((number + 1) * block, len(outputs))):
-            output = outputs[place]
+        for rank in range(number * block, min((number + 1) * block, len(outputs))):
+            output = outputs[rank]
             if seen[output] != number:
                 seen[output] = number
                 stack[depth] = output
@@ -87,15 +87,15 @@ def _take_nearest(
     neurons, ends = cones.indices, cones.pointers
     blocks, starts = readers.indices, readers.pointers
     count, chosen = len(order), order[0]
-    for place in range(count):
-        if place > 0:
+    for rank in range(count):
+        if rank > 0:
             last, best = chosen, -1
             for step in range(1, count):
                 number = (last + step) % count
                 if missing[number] >= 0 and (best < 0 or missing[number] < missing[best]):
                     best = number
             chosen = best
-        order[place] = chosen
+        order[rank] = chosen
         missing[chosen] = -1
         for entry in range(ends[chosen], ends[chosen + 1]):
             neuron = neurons[entry]

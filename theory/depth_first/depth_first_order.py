@@ -228,13 +228,13 @@ def _sources_first(wanted: Indices, incoming: CsrPattern, is_input: NDArray[np.b
         while depth >= 0:
             neuron = stack[depth]
             end = pointers[neuron + 1]
-            place = position[neuron]
-            while place < end and (is_input[sources[place]] or position[sources[place]] < 0):
-                place += 1
-            if place < end:
-                position[neuron] = place + 1
+            connection = position[neuron]
+            while connection < end and (is_input[sources[connection]] or position[sources[connection]] < 0):
+                connection += 1
+            if connection < end:
+                position[neuron] = connection + 1
                 depth += 1
-                stack[depth] = sources[place]
+                stack[depth] = sources[connection]
             else:
                 position[neuron] = -1
                 order[count] = neuron
@@ -268,17 +268,17 @@ def _apart(order: Indices, ends: Indices, incoming: CsrPattern, leaders: Indices
     pointers, sources = incoming.pointers, incoming.indices
     for run in range(len(ends) - 1):
         begin = ends[run]
-        for place in range(begin, ends[run + 1]):
-            neuron = order[place]
+        for connection in range(begin, ends[run + 1]):
+            neuron = order[connection]
             for entry in range(pointers[neuron], pointers[neuron + 1]):
                 source = int(sources[entry])
                 other = reader[source]
-                reader[source] = place
+                reader[source] = connection
                 if other >= begin:
-                    _join(leaders, place, other)
-    for place in range(len(order)):
+                    _join(leaders, connection, other)
+    for connection in range(len(order)):
         # a leader comes before those it leads, so its own leader is final
-        leaders[place] = leaders[leaders[place]]
+        leaders[connection] = leaders[leaders[connection]]
 
 
 @compiled
@@ -289,18 +289,18 @@ def _join_storeys(neurons: Indices, storeys: Indices, incoming: CsrPattern, lead
     """
     pointers, sources = incoming.pointers, incoming.indices
     places, readers = marks.positions, marks.readers
-    for place in range(len(neurons)):
-        neuron = neurons[place]
-        places[neuron] = place
+    for connection in range(len(neurons)):
+        neuron = neurons[connection]
+        places[neuron] = connection
         for entry in range(pointers[neuron], pointers[neuron + 1]):
             source = int(sources[entry])
             for other in (places[source], readers[source]):
-                if other >= 0 and storeys[other] == storeys[place]:
-                    _join(leaders, place, other)
-            readers[source] = place
-    for place in range(len(neurons)):
-        leaders[place] = leaders[leaders[place]]
-        neuron = neurons[place]
+                if other >= 0 and storeys[other] == storeys[connection]:
+                    _join(leaders, connection, other)
+            readers[source] = connection
+    for connection in range(len(neurons)):
+        leaders[connection] = leaders[leaders[connection]]
+        neuron = neurons[connection]
         places[neuron] = -1
         for entry in range(pointers[neuron], pointers[neuron + 1]):
             readers[sources[entry]] = -1
@@ -311,16 +311,16 @@ def _find_lifetimes(order: Indices, run_of: Indices, incoming: CsrPattern, alive
     """Write the first and last run in which each value is alive, and the place from which on it is."""
     pointers, sources = incoming.pointers, incoming.indices
     first, last, used = alive.first, alive.last, alive.used
-    for place in range(len(order)):
-        neuron, now = order[place], run_of[place]
+    for connection in range(len(order)):
+        neuron, now = order[connection], run_of[connection]
         first[neuron] = now
-        used[neuron] = place
+        used[neuron] = connection
         last[neuron] = max(last[neuron], now)
         for entry in range(pointers[neuron], pointers[neuron + 1]):
             source = sources[entry]
             if first[source] < 0:
                 first[source] = now
-                used[source] = place
+                used[source] = connection
             last[source] = max(last[source], now)
 
 

@@ -49,8 +49,8 @@ def _count(accesses: Rows, changed: NDArray[np.bool_], cache: _Cache, capacity: 
     """Add the rows missed to counts[0], those written back to counts[1]."""
     after, before, dirty = cache.after, cache.before, cache.dirty
     anchor, held = len(after) - 1, 0
-    for place in range(len(accesses)):
-        row = accesses[place]
+    for number in range(len(accesses)):
+        row = accesses[number]
         if after[row] >= 0:
             after[before[row]] = after[row]
             before[after[row]] = before[row]
@@ -70,5 +70,5 @@ def _count(accesses: Rows, changed: NDArray[np.bool_], cache: _Cache, capacity: 
         before[row] = newest
         after[row] = anchor
         before[anchor] = row
-        if changed[place]:
+        if changed[number]:
             dirty[row] = True

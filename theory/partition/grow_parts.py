@@ -75,14 +75,14 @@ def _grow(layer: Shared, growth: Growth, most: int) -> None:
         first = True
         while left > 0:
             best, best_score = -1, -1.0
-            for place in range(min(left, _MOST_COMPARED)):
-                group = waiting[place]
+            for number in range(min(left, _MOST_COMPARED)):
+                group = waiting[number]
                 load = loads[part] + layer.weights[group]
                 if load > most or (loads[part] > 0 and load - aim > aim - loads[part]):
                     continue
                 score = (scores[1, group] if first else scores[0, group]) / layer.group_sizes[group]
                 if score > best_score:
-                    best, best_score = place, score
+                    best, best_score = number, score
             if best < 0:
                 break
             group = waiting[best]
@@ -99,8 +99,8 @@ def _grow(layer: Shared, growth: Growth, most: int) -> None:
 def _enter(layer: Shared, growth: Growth, group: int, part: int) -> None:
     """Note that the nets of a group are in a part now: groups that share them gain."""
     group_nets, net_groups, scores = layer.group_nets, layer.net_groups, growth.scores
-    for place in range(group_nets.pointers[group], group_nets.pointers[group + 1]):
-        net = group_nets.indices[place]
+    for number in range(group_nets.pointers[group], group_nets.pointers[group + 1]):
+        net = group_nets.indices[number]
         if growth.entered[net] == part:
             continue
         is_new = growth.entered[net] < 0

@@ -28,8 +28,8 @@ def greedy_names(gains: NDArray[np.int64]) -> Owners:
     count = len(gains)
     names = np.full(count, -1, dtype=np.int32)
     free = np.ones(count, dtype=np.bool_)
-    for place in np.argsort(-gains, axis=None, kind="stable").tolist():
-        row, name = divmod(place, count)
+    for number in np.argsort(-gains, axis=None, kind="stable").tolist():
+        row, name = divmod(number, count)
         if names[row] < 0 and free[name]:
             names[row] = name
             free[name] = False
@@ -42,9 +42,9 @@ def _swapped(gains: NDArray[np.int64], names: Owners) -> Owners:
         now = gains[rows, names]
         crossed = gains[:, names]
         benefit = crossed + crossed.T - now[:, None] - now[None, :]
-        place = int(np.argmax(benefit))
-        if benefit.reshape(-1)[place] <= 0:
+        number = int(np.argmax(benefit))
+        if benefit.reshape(-1)[number] <= 0:
             break
-        first, second = divmod(place, len(names))
+        first, second = divmod(number, len(names))
         names[first], names[second] = names[second], names[first]
     return names

@@ -44,7 +44,7 @@ class Seats(NamedTuple):
     groups: NDArray[np.int32]
     """[parts, most groups of a part], the first `counts` of each are taken."""
     counts: NDArray[np.int32]
-    place: NDArray[np.int32]
+    seat_index: NDArray[np.int32]
     """Position of each group in its part's row."""
 
 
@@ -149,20 +149,20 @@ def sit(layer: Layer, move: Move, other: int) -> None:
     shift = layer.weights[group] - (layer.weights[other] if other >= 0 else 0)
     seats.loads[source] -= shift
     seats.loads[target] += shift
-    place = seats.place[group]
+    seat_index = seats.seat_index[group]
     seats.parts[group] = target
     if other >= 0:
-        there = seats.place[other]
-        seats.groups[source, place], seats.groups[target, there] = other, group
-        seats.place[group], seats.place[other] = there, place
+        there = seats.seat_index[other]
+        seats.groups[source, seat_index], seats.groups[target, there] = other, group
+        seats.seat_index[group], seats.seat_index[other] = there, seat_index
         seats.parts[other] = source
         return
     seats.counts[source] -= 1
     last = seats.groups[source, seats.counts[source]]
-    seats.groups[source, place] = last
-    seats.place[last] = place
+    seats.groups[source, seat_index] = last
+    seats.seat_index[last] = seat_index
     seats.groups[target, seats.counts[target]] = group
-    seats.place[group] = seats.counts[target]
+    seats.seat_index[group] = seats.counts[target]
     seats.counts[target] += 1
 
 
@@ -172,8 +172,8 @@ def put(layer: Layer, message_values: float, move: Move) -> float:
     group, source, target = move
     sizes, users, owned, sent = layer.nets
     change = 0.0
-    for place in range(layer.group_nets.pointers[group], layer.group_nets.pointers[group + 1]):
-        net = layer.group_nets.indices[place]
+    for entry in range(layer.group_nets.pointers[group], layer.group_nets.pointers[group + 1]):
+        net = layer.group_nets.indices[entry]
         users[net, source] -= 1
         if users[net, source] == 0:
             change -= sizes[net] - owned[net, source]
@@ -193,8 +193,8 @@ def own(layer: Layer, message_values: float, move: Move) -> float:
     group, source, target = move
     _, users, owned, sent = layer.next_nets
     change = 0.0
-    for place in range(layer.member_nets.pointers[group], layer.member_nets.pointers[group + 1]):
-        net = layer.member_nets.indices[place]
+    for entry in range(layer.member_nets.pointers[group], layer.member_nets.pointers[group + 1]):
+        net = layer.member_nets.indices[entry]
         if net < 0:
             continue
         owned[net, source] -= 1

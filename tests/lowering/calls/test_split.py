@@ -68,8 +68,8 @@ def ranges(step: Step, rows: int, threads: int, costs: SplitCosts) -> list[int]:
     assert 1 <= words[Split.Workers] <= threads
     if words[Split.Workers] == 1:
         return [rows]
-    if piece := words[Split.PieceRows]:
-        return [min(piece, rows - begin) for begin in range(0, rows, piece)]
+    if chunk := words[Split.ChunkRows]:
+        return [min(chunk, rows - begin) for begin in range(0, rows, chunk)]
     widest = step.tiled.times[-1].width
     share = rows // (widest * threads) * widest
     assert step.tiled.shared is not None
@@ -109,7 +109,7 @@ def test_small_work_is_not_given_to_threads() -> None:
 
 def test_threads_take_whole_tiles_while_there_are_some_for_each() -> None:
     slow = Step("step0", ROWS, TiledRows((TileTime(16, 1, 40.0, 25.0), TileTime(64, 40, 100.0, 60.0)), 16, "shared0"))
-    assert split(slow, 144, 2) == {Split.Rows: 144, Split.Workers: 2, Split.PieceRows: 0}
+    assert split(slow, 144, 2) == {Split.Rows: 144, Split.Workers: 2, Split.ChunkRows: 0}
     assert ranges(slow, 144, 2, IN_PROCESS) == [64, 64, 16]
 
 

@@ -103,8 +103,8 @@ def first_checkpoint(world: World, move: Move) -> int:
     step = low
     if settings.is_min:
         for moved in range(move.goal, move.goal + move.length):
-            for role in range(2):
-                before = int(line.prevs[2 * int(line.order[moved]) + role])
+            for side in range(2):
+                before = int(line.prevs[2 * int(line.order[moved]) + side])
                 # A use that was passed over may have been the next one of the last use before all that moved.
                 while before >= 0 and line.steps[before >> 1] >= low:
                     before = int(line.prevs[before])
@@ -197,13 +197,13 @@ def _run_step(world: World, step: int) -> int:
     if not machine.values[target] & RESIDENT:
         cost += _load(world, use + 1)
     machine.values[target] |= DIRTY
-    for role in range(2):
-        neuron = line.ends[use + role]
-        if line.nexts[use + role] < 0:
+    for side in range(2):
+        neuron = line.ends[use + side]
+        if line.nexts[use + side] < 0:
             cost += int(machine.values[neuron] & (DIRTY | IS_OUTPUT) == DIRTY | IS_OUTPUT)
             _drop_slot(machine, neuron)
         else:
-            _touch(world, neuron, use + role)
+            _touch(world, neuron, use + side)
     return cost
 
 
