@@ -4,6 +4,7 @@
     ├── ModelError                   the model: node, operator and value are named   redpebble.ModelError
     │   ├── InvalidModelError        it contradicts itself or the ONNX standard      redpebble.InvalidModelError
     │   └── UnsupportedModelError    it is valid, and not covered here               redpebble.UnsupportedModelError
+    │       └── NothingToGainError   `optimize` leaves it as it is                   redpebble.frontend.errors
     ├── OracleError                  onnxruntime refuses a model or its feeds        redpebble.verification.oracle
     ├── ArtefactError                a file of native code is of no use here         redpebble.runtime.store.artefact
     ├── UntrustedFileError           others can write to it; a PermissionError       redpebble.foundation.private_files

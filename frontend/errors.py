@@ -4,6 +4,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
+import onnx_ir
+
 from redpebble.foundation.errors import RedpebbleError
 
 
@@ -17,6 +19,15 @@ class InvalidModelError(ModelError):
 
 class UnsupportedModelError(ModelError):
     """The model is valid, but uses something that is not covered here."""
+
+
+class NothingToGainError(UnsupportedModelError):
+    """The model is valid, and to leave it as it is is better than to go through all of it."""
+
+    def __init__(self, message: str, model: onnx_ir.Model) -> None:
+        """Keep the model, which was read as it is."""
+        super().__init__(message)
+        self.model = model
 
 
 LONGEST: Final = 300

@@ -11,15 +11,16 @@ translate           a node at a time, by the table of converters          transl
 """
 
 from collections.abc import Mapping, Set
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.frontend.errors import reading
+from redpebble.frontend.errors import NothingToGainError, reading
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.operators.shape_inference import check_operators
+from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
 from redpebble.frontend.translation import translate
 
@@ -39,7 +40,20 @@ class Imported(NamedTuple):
     """Whether `model` computes in float32 what the source computes in half precision."""
 
 
-def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: Set[str] | None = None) -> Imported:
+MOST_NODES: Final = 20_000
+"""Nodes of a graph that is looked through for what may gain: each takes about a millisecond."""
+
+MOST_WITHOUT_LAYERS: Final = 2_000
+"""Nodes of a graph that is looked through though it has no layers: weights may still be folded."""
+
+
+def import_model(
+    source: Source,
+    *,
+    foreign: Literal["keep", "refuse"],
+    whole: Set[str] | None = None,
+    may_be_hopeless: bool = True,
+) -> Imported:
     """Return the model as a module with one function `@main`.
 
     `refuse` covers every node or fails; `keep` leaves what is not covered as `pebble.foreign`, also a node that would
@@ -47,10 +61,22 @@ def import_model(source: Source, *, foreign: Literal["keep", "refuse"], whole: S
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
+        NothingToGainError: unless it `may_be_hopeless`, a graph takes longer to look through than it is worth.
         UnsupportedModelError: something is not covered.
     """
     with reading():
-        return _imported(read_model(source), whole, keep_foreign=foreign == "keep")
+        model = read_model(source)
+        if not may_be_hopeless:
+            _check_hope(model)
+        return _imported(model, whole, keep_foreign=foreign == "keep")
+
+
+def _check_hope(model: onnx_ir.Model) -> None:
+    count = len(model.graph)
+    if count > MOST_NODES:
+        raise NothingToGainError(f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}", model)
+    if count > MOST_WITHOUT_LAYERS and not any((node.domain, node.op_type) in LAYERS for node in model.graph):
+        raise NothingToGainError(f"none of the graph's {count} nodes is a layer", model)
 
 
 def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: bool) -> Imported:

@@ -24,6 +24,9 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
 )
 """The empty domain is ai.onnx."""
 
+LAYERS: Final = frozenset({("", "Gemm"), ("", "MatMul"), *FUSED_ATTENTION_CONVERTERS})
+"""Operators that become layers or attention; the others alone gain nothing."""
+
 
 def accepted_operators() -> str:
     """Return the names of all covered operators in one line."""

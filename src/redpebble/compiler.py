@@ -26,7 +26,7 @@ from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
-from redpebble.frontend.errors import ModelError, UnsupportedModelError, reading, within_limits
+from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, reading, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
@@ -267,6 +267,8 @@ def network_code(network: ModuleOp, threads: int, cpu: CpuTarget) -> Artefact:
 def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -> Optimized:
     try:
         imported, before, obstacle = extracted(source, options, network_obstacle)
+    except NothingToGainError as error:
+        return Optimized(error.model, obstacle=str(error))
     except UnsupportedModelError as error:
         if not options.sparse_networks:
             raise
@@ -319,7 +321,8 @@ def extracted(
     """
     whole = frozenset[str]()
     while True:
-        imported = import_model(source, foreign="keep", whole=whole if options.sparse_networks else None)
+        names = whole if options.sparse_networks else None
+        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False)
         obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
         module, before = imported.module, imported.module.clone()
         run_stages(module, replace(options, sparse_networks=options.sparse_networks and not obstacle), until="extract")

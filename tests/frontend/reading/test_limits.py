@@ -1,6 +1,7 @@
 """Files of a few hundred bytes that ask for all memory or all time, or lie about what they hold: one line each."""
 
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -9,7 +10,7 @@ from onnx import helper, numpy_helper
 
 import redpebble
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
-from redpebble.frontend.import_model import import_model
+from redpebble.frontend.import_model import MOST_NODES, MOST_WITHOUT_LAYERS, import_model
 from tests.frontend.import_oracle import Arrays, model, normal, session
 
 ONE = np.ones(1, np.float32)
@@ -160,13 +161,44 @@ def test_an_attribute_of_another_type_is_named_with_its_node() -> None:
 
 @pytest.mark.parametrize("operator", ["Identity", "Tanh", "Add"])
 def test_a_deep_graph_needs_no_recursion(operator: str) -> None:
-    count = 1100
+    redpebble.optimize(chain(operator, 1100, begin="Tanh(x)"))
+
+
+def chain(operator: str, count: int, *, begin: str) -> onnx.ModelProto:
+    """A graph in which each node reads the one before."""
     names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
-    proto = model("(float[n,4] x) => (float[n,4] y)", "y = Identity(x)")
-    del proto.graph.node[:]
-    for one, other in pairwise(names):
+    proto = model("(float[n,4] x) => (float[n,4] y)", f"v = {begin} y = Identity(v)", weights={"w": normal(4, 4)})
+    del proto.graph.node[1:]
+    proto.graph.node[0].output[0] = "v0"
+    for one, other in pairwise(names[1:]):
         proto.graph.node.append(helper.make_node(operator, [one, "x"] if operator == "Add" else [one], [other]))
-    redpebble.optimize(proto)
+    return proto
+
+
+def assert_is_left(proto: onnx.ModelProto, target: Literal["portable", "ort"], obstacle: str) -> None:
+    result = redpebble.optimize(proto, target=target)
+    assert result.obstacle == obstacle
+    assert len(result.model.graph) == len(proto.graph.node)
+    assert not result.modified
+
+
+def test_many_nodes_without_a_layer_are_left_as_they_are() -> None:
+    count = MOST_WITHOUT_LAYERS + 1
+    for target in ("portable", "ort"):
+        assert_is_left(chain("Tanh", count, begin="Tanh(x)"), target, f"none of the graph's {count} nodes is a layer")
+
+
+@pytest.mark.slow
+def test_too_many_nodes_are_left_as_they_are() -> None:
+    count = MOST_NODES + 1
+    obstacle = f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}"
+    assert_is_left(chain("Tanh", count, begin="MatMul(x, w)"), "ort", obstacle)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", ["Identity", "Tanh", "Add"])
+def test_a_hundred_thousand_nodes_are_passed_through(operator: str) -> None:
+    assert len(redpebble.optimize(chain(operator, 100_000, begin="Tanh(x)")).model.graph) == 100_000
 
 
 @pytest.mark.parametrize("opset", [7, 8])
