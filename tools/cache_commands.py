@@ -1,6 +1,7 @@
 """The commands of the cache: compiled networks, and what was measured of this machine."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from redpebble.bench.results.console import console
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.runtime.store.kept_files import KeptFile, kept_files, remove, size_limit
+from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import machine_line
 from redpebble.tuning.machines import measured_before
 from redpebble.tuning.measure_kernels import known_times
@@ -27,8 +29,8 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
 """Ending of a file -> what it holds."""
 
 
-def show_cache() -> None:
-    """Print the folder of the cache, what is in it by kind, and how much it may take."""
+def show_cache(report: Path | None) -> None:
+    """Print the folder of the cache, what is in it by kind, and how much it may take; report that."""
     folder = default_folder()
     files = kept_files(folder)
     console.print(str(folder), highlight=False, soft_wrap=True)
@@ -36,19 +38,23 @@ def show_cache() -> None:
         console.print(f"{len(of_kind):>6}  {_size(of_kind):>9}  {kind}", highlight=False)
     limit = size_limit()
     console.print(f"{len(files):>6}  {_size(files):>9}  of at most {limit / 1e6:,.1f} MB", highlight=False)
+    kinds = [{"kind": kind, "files": len(of), "bytes": _bytes(of)} for kind, of in _by_kind(files).items()]
+    write_report(report, "cache show", {"folder": str(folder), "limit_bytes": limit, "kinds": kinds})
 
 
-def clean_cache() -> None:
-    """Remove all that can be made again."""
+def clean_cache(report: Path | None) -> None:
+    """Remove all that can be made again, and report what that was."""
     going = [file for file in kept_files(default_folder()) if not file.is_measured]
     freed = remove(going)
     console.print(f"{len(going)} files, {freed / 1e6:,.1f} MB, are gone from {default_folder()}", highlight=False)
+    write_report(report, "cache clean", {"folder": str(default_folder()), "files": len(going), "bytes": freed})
 
 
-def show_measured() -> None:
-    """Print what was measured of this machine and its kernels, and when; what is built in where nothing was."""
+def show_measured(report: Path | None) -> None:
+    """Print and report what was measured of this machine and its kernels, and when; or that nothing was."""
     folder = default_folder()
     machine = measured_before(folder)
+    write_report(report, "tune", {"machine": None if machine is None else asdict(machine)})
     if machine is None:
         console.print("nothing was measured on this machine: what is built in decides", highlight=False)
         return
@@ -78,4 +84,8 @@ def _by_kind(files: Sequence[KeptFile]) -> dict[str, list[KeptFile]]:
 
 
 def _size(files: Sequence[KeptFile]) -> str:
-    return f"{sum(file.size for file in files) / 1e6:,.1f} MB"
+    return f"{_bytes(files) / 1e6:,.1f} MB"
+
+
+def _bytes(files: Sequence[KeptFile]) -> int:
+    return sum(file.size for file in files)

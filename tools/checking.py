@@ -1,6 +1,5 @@
 """The command `check`: what we make of a model against onnxruntime, on random inputs or given ones."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,12 +11,12 @@ import onnxruntime
 
 from redpebble.bench.results.console import console
 from redpebble.compiler import compile as compile_model
-from redpebble.foundation.atomic_files import write_text
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.ort.provider.register import register
 from redpebble.ort.session import holds_networks, session
+from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import comparison_table
 from redpebble.verification.compare import CheckPlan, Run, agree, compare_runs
 from redpebble.verification.input_choice import Feeds
@@ -113,7 +112,5 @@ def compare_native(plan: CheckPlan, path: Path, original: onnx_ir.Model, network
 
 def _shown(comparisons: Sequence[Comparison], report: Path | None) -> bool:
     console.print(comparison_table(comparisons))
-    if report is not None:
-        content = {"outputs": [asdict(one) for one in comparisons]}
-        write_text(report, json.dumps(content, indent=2) + "\n")
+    write_report(report, "check", {"agrees": agree(comparisons), "outputs": [asdict(one) for one in comparisons]})
     return agree(comparisons)

@@ -1,10 +1,8 @@
 """The commands; `main.py` reads the command line, `tables.py` lays out results."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -14,9 +12,9 @@ from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
+from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.export.save_model import save_model
-from redpebble.foundation.atomic_files import write_text
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import level_target
@@ -28,6 +26,7 @@ from redpebble.runtime.store.cache import default_folder
 from redpebble.tools.checking import compare_native
 from redpebble.tools.explain.commands import last_stage
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
+from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import (
     comparison_table,
     layer_tables,
@@ -72,6 +71,7 @@ class CompileRequest:
     level: str | None
     tune: bool
     output: Path | None
+    report: Path | None
 
 
 def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
@@ -91,6 +91,7 @@ def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
     if request.output is not None:
         write_artefact(request.output, artefact)
     print_layers(artefact.program.report)
+    write_report(request.report, "compile", _layers(artefact.program.report))
 
 
 def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspection = NOTHING_SHOWN) -> bool:
@@ -149,7 +150,7 @@ def _show_optimized(
         networks, splits = [asdict(network) for network in result.networks], [asdict(split) for split in result.splits]
         content |= {"layers": layers, "networks": networks, "splits": splits, "outputs": outputs}
         content["placement"] = None if result.placement is None else asdict(result.placement)
-        _write_json(request.files.report, content)
+        write_report(request.files.report, "optimize", content)
 
 
 def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
@@ -163,12 +164,11 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     console.print(bench_table(rows))
     if line := disturbed_line(rows):
         console.print(line, highlight=False)
-    if report is not None:
-        _write_json(report, bench_report(rows))
+    write_report(report, "bench", bench_report(rows))
 
 
-def tune_and_print(model: Path | None, seconds: float) -> None:
-    """Measure this machine, then the kernels of a model; show what was found.
+def tune_and_print(model: Path | None, seconds: float, report: Path | None) -> None:
+    """Measure this machine, then the kernels of a model; show what was found, and report it.
 
     Raises:
         ModelError: the model is unreadable.
@@ -178,11 +178,24 @@ def tune_and_print(model: Path | None, seconds: float) -> None:
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{seconds} seconds to tune, expected 0 or more")
     module = None if model is None else build(model, Options(), until="simplify", foreign="keep")
-    console.print(machine_line(calibrate(folder)), highlight=False)
+    machine = calibrate(folder)
+    console.print(machine_line(machine), highlight=False)
+    content: dict[str, object] = {"machine": asdict(machine)}
     if module is not None:
         options = Options(tuning=Tuning.on(host_target(), folder, seconds))
         run_stages(module, options, after="simplify", until=last_stage(module))
         print_layers(module_report(module))
+        content |= _layers(module_report(module))
+    write_report(report, "tune", content)
+
+
+def _layers(report: Report) -> dict[str, object]:
+    """Return the layers of a network as reports have them."""
+    return {
+        "layers": [asdict(layer) for layer in report],
+        "neuron_order": report.neuron_order,
+        "schedule_search": report.schedule_search,
+    }
 
 
 def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
@@ -197,7 +210,3 @@ def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
         "weights that are not zero": sum(int(np.count_nonzero(tensor.numpy())) for tensor in tensors),
         "bytes on disk": sum(file.stat().st_size for file in files),
     }
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from redpebble.tools.cli_options import new_file
+from redpebble.tools.cli_options import ReportPath, new_file
 from redpebble.tools.option_texts import numbers
 
 MOST_PARTS: Final = 10_000
@@ -38,14 +38,15 @@ def partition(
     measure: Annotated[
         bool, typer.Option("--measure", help="Under mpiexec: measure messages between its first two ranks.")
     ] = False,
+    report: ReportPath = None,
 ) -> None:
     """Split a model into a folder of parts, one for each rank of mpiexec, and say how and why."""
     from redpebble.distributed.plans.plans import PlanRequest, parse_bytes
-    from redpebble.tools.distributed_commands import partition_model
+    from redpebble.tools.distributed_commands import PartsFolder, partition_model
 
     room = None if memory is None else parse_bytes(memory)
     request = PlanRequest(parts, plan.value, imbalance, seed, room, batch)
-    partition_model(model, output, request, measure=measure)
+    partition_model(model, PartsFolder(output, report), request, measure=measure)
 
 
 def simulate(
@@ -59,13 +60,14 @@ def simulate(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.", callback=new_file)
     ] = None,
+    report: ReportPath = None,
 ) -> None:
     """Predict the time of each plan on more machines than there are, from real partitions and a model of messages."""
     from redpebble.distributed.plans.plans import PlanRequest
-    from redpebble.tools.distributed_commands import simulate_model
+    from redpebble.tools.distributed_commands import ScalingOutput, simulate_model
 
     requests = [PlanRequest(count, "auto", imbalance, seed, None, batch) for count in numbers(parts)]
-    simulate_model(model, requests, plot)
+    simulate_model(model, requests, ScalingOutput(plot, report))
 
 
 def run(

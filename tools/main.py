@@ -233,6 +233,7 @@ def compile_model(
     print_after: PrintAfter = None,
     stop_after: StopAfter = "",
     elide: Elide = None,
+    report: ReportPath = None,
 ) -> None:
     """Compile a model into the cache, from where redpebble.compile takes it, and show how each layer runs."""
     from redpebble.options import Options
@@ -247,7 +248,7 @@ def compile_model(
         schedule_seconds=schedule_seconds,
     )
     cpu = None if target is CpuLevel.HOST else target.value
-    request = CompileRequest(model, options, cpu, tune, output)
+    request = CompileRequest(model, options, cpu, tune, output, report)
     compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
 
 
@@ -257,6 +258,7 @@ def tune(
     seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
     show: Annotated[bool, typer.Option("--show", help="Show what was measured before, and measure nothing.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured, and measure nothing.")] = False,
+    report: ReportPath = None,
 ) -> None:
     """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
 
@@ -265,11 +267,11 @@ def tune(
     if show or reset:
         from redpebble.tools.cache_commands import forget_measured, show_measured
 
-        show_measured() if show else forget_measured()
+        show_measured(report) if show else forget_measured()
         return
     from redpebble.tools.commands import tune_and_print
 
-    tune_and_print(model, seconds)
+    tune_and_print(model, seconds, report)
 
 
 @app.command()
@@ -281,6 +283,7 @@ def zoo(
     ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
     seed: Seed = 0,
+    report: ReportPath = None,
 ) -> None:
     """Write a model of the zoo; `compact(widths=(..), density=.., memory=M)` is an MLP that moves no value twice.
 
@@ -290,7 +293,7 @@ def zoo(
     from redpebble.tools.zoo_commands import list_zoo, write_zoo_model
 
     if list_all or not spec:
-        list_zoo()
+        list_zoo(report)
         return
     write_zoo_model(spec, output, seed)
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from redpebble.bench.results.console import console
 from redpebble.models import zoo
+from redpebble.tools.json_reports import write_report
 
 
-def list_zoo() -> None:
-    """Show the models of the zoo, what they are, and their parameters."""
+def list_zoo(report: Path | None) -> None:
+    """Show the models of the zoo, what they are, and their parameters, and report them."""
     recipes = zoo.list_recipes()
     width = max(len(recipe.name) for recipe in recipes) + 2
     for recipe in recipes:
@@ -15,6 +16,8 @@ def list_zoo() -> None:
         if recipe.parameters:
             spelled = ", ".join(f"{name}={value!r}" for name, value in recipe.parameters.items())
             console.print(f"{'':<{width}}{spelled}", style="dim", highlight=False)
+    models = [{"name": one.name, "summary": one.summary, "parameters": dict(one.parameters)} for one in recipes]
+    write_report(report, "zoo", {"models": models})
 
 
 def write_zoo_model(spec: str, output: Path | None, seed: int) -> None:

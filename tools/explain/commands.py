@@ -1,6 +1,5 @@
 """The commands `explain` and `schedule`: layers as `compile` runs them, and what orders of the connections move."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from redpebble.tools.explain.search_watch import end_where_asked, watched_search
 from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
 from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
+from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
 from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.measure_kernels import Tuning, measure_chosen
@@ -74,7 +74,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if report is not None and report.suffix == ".html":
         write_text(report, explain_page(model.name, explanation))
     elif report is not None:
-        write_text(report, json.dumps(explanation_report(explanation), indent=2) + "\n")
+        write_report(report, "explain", explanation_report(explanation))
     end_where_asked(watch, "shown is what was found so far")
 
 
@@ -109,8 +109,7 @@ def sweep_and_print(
         console.print(sweep_table(one, request))
     if output.plot is not None:
         draw_sweeps(sweeps, output.plot)
-    if output.report is not None:
-        write_text(output.report, json.dumps(sweep_report(request, sweeps), indent=2) + "\n")
+    write_report(output.report, "explain", sweep_report(request, sweeps))
     end_where_asked(watch, "shown is what was found so far")
 
 
@@ -146,8 +145,7 @@ def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path, rep
     console.print(flat.graph_line, highlight=False)
     lines = schedule_lines(schedule, request)
     console.print(schedule_table(lines, request))
-    if report is not None:
-        content = {"memory": request.memory, "policy": request.policy, "seed": request.budget.seed}
-        content |= {"graphs": [asdict(line) for line in lines]}
-        write_text(report, json.dumps(content, indent=2) + "\n")
+    content = {"memory": request.memory, "policy": request.policy, "seed": request.budget.seed}
+    graphs = [asdict(line) | {"ratio": line.ratio} for line in lines]
+    write_report(report, "schedule", content | {"graphs": graphs})
     end_where_asked(watch, f"{save_to} has the best order so far")

@@ -1,0 +1,60 @@
+"""JSON of every command, with the keys that `docs/reference/reports.md` lists."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import redpebble
+from redpebble.models import zoo
+from redpebble.tools import main as cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reports.md"
+
+LINES = {
+    "optimize": "optimize m.onnx o.onnx",
+    "compile": "compile m.onnx",
+    "check": "check m.onnx --runs 1 --batch 1",
+    "bench": "bench m.onnx --seconds 0 --batch 1",
+    "tune": "tune --show",
+    "explain": "explain m.onnx --seconds 0",
+    "explain, a sweep": "explain m.onnx --memory 5,20 --seconds 0",
+    "schedule": "schedule m.onnx --memory 9 --save order.npz --seconds 0",
+    "partition": "partition m.onnx -p 2 -o parts --plan batch",
+    "simulate": "simulate m.onnx -p 1,2",
+    "zoo": "zoo --list",
+    "cache show": "cache show",
+    "cache clean": "cache clean",
+}
+"""A command as the page names it -> a line that runs it on a small model."""
+
+
+def documented() -> dict[str, list[str]]:
+    rows = re.findall(r"^\| `([a-z ]+)`(, a sweep)? \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    return {f"{name}{sweep}": re.findall(r"`([a-z_]+)`", keys) for name, sweep, keys in rows}
+
+
+def test_every_command_is_documented_and_tried() -> None:
+    commands = {one.name or one.callback.__name__ for one in cli.app.registered_commands if one.callback}
+    assert {*documented()} == {*LINES} >= commands - {"run"}
+    assert {line.partition(" ")[0] for line in LINES.values()} == {*commands, "cache"} - {"run"}
+
+
+def test_every_command_writes_json_with_the_documented_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    zoo.save(zoo.build("ffnn(depth=1,width=8,density=0.5)"), tmp_path / "m.onnx")
+    keys = documented()
+    for name, line in LINES.items():
+        monkeypatch.setattr(sys, "argv", ["redpebble", *line.split(), "--report", "r.json"])
+        with pytest.raises(SystemExit, match="0"):
+            cli.main()
+        report = json.loads(Path("r.json").read_text())
+        Path("r.json").unlink()
+        assert report["command"] == name.removesuffix(", a sweep")
+        assert report["redpebble"] == redpebble.__version__
+        wanted = keys[name] if name != "tune" else ["machine"]
+        inner = {key for models in report.get("models", []) for key in models}
+        assert {*wanted} <= {*report} | inner, name
