@@ -108,6 +108,7 @@ FLOORS = [
     "bench",
     "tools/option_texts",
     "tools/inspection",
+    "tools/json_reports",
     "tools/explain",
     "tools/tables",
     "tools/explain/commands",

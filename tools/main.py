@@ -267,7 +267,10 @@ def tune(
     if show or reset:
         from redpebble.tools.cache_commands import forget_measured, show_measured
 
-        show_measured(report) if show else forget_measured()
+        if show:
+            show_measured(report)
+        else:
+            forget_measured()
         return
     from redpebble.tools.commands import tune_and_print
 
