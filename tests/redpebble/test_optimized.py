@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 import redpebble
+from redpebble.export import save_model
 from redpebble.models.zoo import build, save
-from redpebble.ort import session as sessions
 from redpebble.verification.oracle import Oracle
 
 MODEL = "ffnn(depth=2,width=256,density=0.05)"
@@ -68,7 +68,7 @@ def test_a_model_that_fits_into_no_message_is_optimized_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(sessions, "model_bytes", no_message)
+    monkeypatch.setattr(save_model, "model_bytes", no_message)
     model = build(MODEL)
     np.testing.assert_allclose(
         redpebble.session(model).run(None, feeds())[0], Oracle(model).run(feeds())[0], rtol=1e-4, atol=1e-5

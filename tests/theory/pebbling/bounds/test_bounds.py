@@ -18,7 +18,7 @@ from tests.support.neuron_graphs import random_layers
 from tests.support.random_orders import POLICIES, random_order
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(tiny_networks(), st.integers(3, 5))
 def test_bounds_enclose_the_exhaustive_optimum(network: NeuronGraph, capacity: int) -> None:
     optimum = fewest_transfers(network, capacity)
@@ -26,7 +26,7 @@ def test_bounds_enclose_the_exhaustive_optimum(network: NeuronGraph, capacity: i
     assert optimum <= pull_bound(network).total
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(networks(), st.integers(3, 12), SEEDS)
 def test_no_order_beats_the_bounds_in_any_batch(network: NeuronGraph, capacity: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

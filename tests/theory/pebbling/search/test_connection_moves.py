@@ -20,7 +20,7 @@ from tests.support.random_orders import random_order
 SEARCHED: tuple[Policy, ...] = ("min", "lru")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(networks(), st.integers(3, 12), st.sampled_from(SEARCHED), SEEDS)
 def test_the_cost_after_moves_is_the_cost_counted_anew(
     network: NeuronGraph, capacity: int, policy: Policy, seed: int

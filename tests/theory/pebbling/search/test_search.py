@@ -23,7 +23,7 @@ SearchedPolicy = Literal["min", "lru"]
 SEARCHED: tuple[SearchedPolicy, ...] = ("min", "lru")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(networks(), st.integers(3, 12), st.sampled_from(SEARCHED), SEEDS)
 def test_what_is_found_runs_as_counted_and_is_no_worse_than_any_start(
     network: NeuronGraph, capacity: int, policy: SearchedPolicy, seed: int
