@@ -23,6 +23,7 @@ from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError, first_line
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
+from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator_text, values_read
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
@@ -74,9 +75,10 @@ class _Translation:
         self._whole = whole
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
+        self._masks = add_score_masks(model) if keep_foreign else {}
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
         shapes = {name: found.shape for name, found in self._inferred.items() if found.shape is not None}
-        self._scope = ValueScope(model, shapes, trust_declarations=not keep_foreign)
+        self._scope = ValueScope(model, shapes, self._masks, trust_declarations=not keep_foreign)
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []
         self._kept: dict[onnx_ir.Node, ForeignOp] = {}
@@ -222,7 +224,9 @@ class _Translation:
 
     def _drop_unread(self) -> None:
         """Drop what nothing reads any more: ops of ours, shapes that are known, and nodes that another one replaces."""
-        unneeded = {*self._shape_ops, *(op for node, op in self._kept.items() if node in self._replaced)}
+        masks = {mask.producer() for mask in self._masks.values()}
+        replaced = (op for node, op in self._kept.items() if node in self._replaced or node in masks)
+        unneeded = {*self._shape_ops, *replaced}
         for op in reversed(list(self._block.ops)):
             can_go = op in unneeded or (not isinstance(op, ForeignOp) and is_trivially_dead(op))
             if can_go and not any(result.uses.get_length() for result in op.results):

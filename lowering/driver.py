@@ -29,7 +29,7 @@ from redpebble.lowering.attention.step import (
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
-from redpebble.lowering.program import Program, Step, Temporary, Tensor, TiledRows
+from redpebble.lowering.program import EqualSizes, Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.tile_sharing import TileSharing
 from redpebble.lowering.tiles import row_major
 from redpebble.lowering.tiles.row_major import RowMajorStep
@@ -194,9 +194,9 @@ class Lowering:
             self.constants.add(key, values_of_constant, owner.owner)
         return self.constants.pointers(builder, constants, key)[0]
 
-    def _assumed_equal(self) -> list[tuple[Size, Size]]:
+    def _assumed_equal(self) -> list[EqualSizes]:
         """Return the pairs of different sizes that attention, and arithmetic outside tiles, take to be the same."""
-        pairs: list[tuple[Size, Size]] = []
+        pairs: list[EqualSizes] = []
         for op in self.func.body.block.ops:
             if isinstance(op, AttentionOp):
                 pairs += sizes_taken_as_equal(op, self.shapes)
@@ -205,7 +205,7 @@ class Lowering:
             left, right = self.shapes[op.left], self.shapes[op.right]
             for first, second in zip(reversed(left), reversed(right), strict=False):
                 if first != second and Size.known(1) not in (first, second):
-                    pairs.append((first, second))
+                    pairs.append(EqualSizes(first, second))
         return pairs
 
 

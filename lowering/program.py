@@ -1,6 +1,7 @@
 """The program that lowering hands to the runtime: code, packed constants, sizes of a call from its inputs."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -29,6 +30,14 @@ class Temporary:
     size: Size
     first_step: int
     last_step: int
+
+
+class EqualSizes(NamedTuple):
+    """Two sizes that the code takes to be the same; with `or_one`, the first may be 1 as well, as it is broadcast."""
+
+    first: Size
+    second: Size
+    or_one: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,8 @@ class Program:
     outputs: tuple[Tensor, ...]
     temporaries: tuple[Temporary, ...]
     sizes: tuple[Size, ...]
-    equal: tuple[tuple[Size, Size], ...]
-    """Sizes that elementwise ops take to be the same; a call in which they differ is refused."""
+    equal: tuple[EqualSizes, ...]
+    """Sizes that ops take to be the same; a call in which they differ is refused."""
     constants: tuple[NDArray[np.generic], ...]
     scratch_bytes: int
     steps: tuple[Step, ...]

@@ -73,10 +73,11 @@ def _problem(program: Program, symbols: Mapping[str, int]) -> str:
     Raises:
         ValueError: a size is no whole number.
     """
-    values = {size: size.evaluate(symbols) for pair in program.equal for size in pair}
-    for first, second in program.equal:
-        if values[first] != values[second]:
-            return f"size {first} is {values[first]} and size {second} is {values[second]}, expected the same"
+    for first, second, or_one in program.equal:
+        left, right = first.evaluate(symbols), second.evaluate(symbols)
+        if left not in (right, 1 if or_one else right):
+            one = " or 1 for the former" if or_one else ""
+            return f"size {first} is {left} and size {second} is {right}, expected the same{one}"
     sizes = [*program.sizes, *(one.size for one in program.temporaries), *(step.rows for step in program.steps)]
     for size in sizes:
         if size is not None:

@@ -2,7 +2,8 @@
 
 ```
 scores  = MatMul(queries, keys)              [B, heads, S, T]; Mul or Div by a number on any of the three
-weights = Softmax(Add(scores, mask))         the mask may be left out
+hidden  = Where(seen, scores, -inf)          -inf or another number that hides; may be left out
+weights = Softmax(Add(hidden, mask))         the mask may be left out; also Where after Add
 weights = Where(IsNaN(weights), 0, weights)  written for masks that hide every key; may be left out
 result  = MatMul(weights, values)            [B, heads, S, features]
 ```
@@ -12,16 +13,20 @@ exporter, and canonicalization drops both.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir
+from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, Weighting
+from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
+from redpebble.frontend.folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 
 RANK = 4
@@ -31,12 +36,18 @@ KEYS_HEADS_LAST = (0, 3, 1, 2)
 """[B, heads, features, T] to [B, T, heads, features]."""
 
 
+MOST_MASKS: Final = 3
+"""Masks behind each other that are added up."""
+
+_Mask = onnx_ir.Value | NDArray[np.float32]
+
+
 @dataclass
 class _Scores:
     """The nodes behind the weights of a product with values."""
 
     scale: float = 1.0
-    mask: onnx_ir.Value | None = None
+    masks: tuple[_Mask, ...] = ()
     nan_as_zero: bool = False
     queries: onnx_ir.Value | None = None
     keys: onnx_ir.Value | None = None
@@ -62,13 +73,23 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
         conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
         conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
     )
-    mask = None if scores.mask is None else mask_of(conversion, conversion.tensor_of(scores.mask))
+    mask = _sum_of_masks(conversion, scores.masks)
     weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
     count = int(heads.coefficient)
     result = conversion.emit(AttentionOp(operands, mask, Heads(count, count), weighting)).result
     split = conversion.reshape(result, (samples, queries, heads, value_size / heads))
     conversion.replaces(scores.nodes)
     return [conversion.transpose(split, HEADS_LAST)]
+
+
+def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask]) -> SSAValue | None:
+    """Return what is added to the scores by all masks together."""
+    total: SSAValue | None = None
+    for mask in masks:
+        is_value = isinstance(mask, onnx_ir.Value)
+        tensor = mask_of(conversion, conversion.tensor_of(mask) if is_value else conversion.emit_constant(mask, ""))
+        total = tensor if total is None else conversion.emit(AddOp(total, tensor)).result
+    return total
 
 
 def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicShape) -> SymbolicShape:
@@ -113,8 +134,12 @@ class _Reader:
         softmax = self._producer(weights, "Softmax", found, uses=2 if found.nan_as_zero else 1)
         if softmax is None or not self._is_last_axis(softmax) or softmax.inputs[0] is None:
             return None
-        scores = self._without_mask(softmax.inputs[0], found)
-        product = self._producer(self._unscaled(scores, found), "MatMul", found)
+        masked = self._masked(softmax.inputs[0], MOST_MASKS)
+        if masked is None:
+            return None
+        found.masks = masked.masks
+        found.nodes += masked.nodes
+        product = self._producer(self._unscaled(masked.scores, found), "MatMul", found)
         if product is None or None in product.inputs:
             return None
         queries, keys = product.inputs
@@ -155,20 +180,37 @@ class _Reader:
         axis = softmax.attributes.get("axis")
         return (default if axis is None else axis.as_int()) in (-1, RANK - 1)
 
-    def _without_mask(self, scores: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
-        """Return the scores before a mask is added: those of its two operands that are a product."""
-        added = scores.producer()
-        if added is None or added.op_type != "Add" or None in added.inputs:
-            return scores
-        for index, value in enumerate(added.inputs):
-            assert value is not None
-            trial = _Scores()
-            if self._producer(self._unscaled(value, trial), "MatMul", trial) is not None:
-                if self._producer(scores, "Add", found) is None:
-                    return scores
-                found.mask = added.inputs[1 - index]
-                return value
-        return scores
+    def _masked(self, scores: onnx_ir.Value, most: int) -> "_Masked | None":
+        """Return the product that at most so many masks hide; None where there is none."""
+        if self._producer(self._unscaled(scores, trial := _Scores()), "MatMul", trial) is not None:
+            return _Masked(scores, (), ())
+        node = scores.producer()
+        if node is None or most == 0 or self._producer(scores, node.op_type, _Scores()) is None:
+            return None
+        for before, mask in self._masks(node):
+            masked = self._masked(before, most - 1)
+            if masked is not None:
+                return _Masked(masked.scores, (*masked.masks, mask), (*masked.nodes, node))
+        return None
+
+    def _masks(self, node: onnx_ir.Node) -> Iterator[tuple[onnx_ir.Value, _Mask]]:
+        """Yield the inputs of a node that may be scores and a mask."""
+        version = self.conversion.scope.ir_version
+        hidden = hidden_scores(node, version)
+        if hidden is not None and (scores := node.inputs[hidden.scores]) is not None:
+            mask = self._mask_of_where(node, hidden)
+            if mask is not None:
+                yield scores, mask
+        if node.op_type == "Add" and len(node.inputs) == 2:
+            for one, other in (node.inputs, node.inputs[::-1]):
+                if one is not None and other is not None:
+                    yield one, other
+
+    def _mask_of_where(self, where: onnx_ir.Node, hidden: HiddenScores) -> _Mask | None:
+        """Return the mask that may be added instead of a Where: a value of the graph, or numbers."""
+        condition = where.inputs[0]
+        seen = None if condition is None else self.conversion.scope.constant_of(condition)
+        return self.conversion.scope.score_masks.get(where) if seen is None else mask_of_constant(seen, hidden)
 
     def _unscaled(self, value: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
         """Return a value before it is multiplied with numbers or divided by them, which nothing else reads."""
@@ -229,6 +271,14 @@ class _Reader:
         if known is None or len(known.sizes) != 1 or not is_known(known.sizes[0]):
             return None
         return float(known.sizes[0].coefficient)
+
+
+class _Masked(NamedTuple):
+    """Scores, the masks that are added to them, and the nodes that do so."""
+
+    scores: onnx_ir.Value
+    masks: tuple[_Mask, ...]
+    nodes: tuple[onnx_ir.Node, ...]
 
 
 @dataclass(frozen=True)

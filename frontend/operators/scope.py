@@ -28,9 +28,16 @@ class ValueScope:
     """The values that are defined so far."""
 
     def __init__(
-        self, model: onnx_ir.Model, inferred: Mapping[str, onnx_ir.Shape], *, trust_declarations: bool
+        self,
+        model: onnx_ir.Model,
+        inferred: Mapping[str, onnx_ir.Shape],
+        score_masks: Mapping[onnx_ir.Node, onnx_ir.Value],
+        *,
+        trust_declarations: bool,
     ) -> None:
         """Start without values; `inferred` are the shapes that others say of values, by name."""
+        self.score_masks = score_masks
+        """The masks that may be added to scores, by the Where that hides these."""
         self._model = model
         self._inferred = inferred
         self._trust_declarations = trust_declarations
@@ -44,6 +51,11 @@ class ValueScope:
     def writes_opset(self) -> float:
         """The opset in which ops are written again where nodes may stay as they are; any one where none may."""
         return inf if self._trust_declarations else self._model.opset_imports.get("", 1)
+
+    @property
+    def ir_version(self) -> int:
+        """The version of the model's IR."""
+        return self._model.ir_version
 
     def define(self, value: onnx_ir.Value, ssa: SSAValue) -> None:
         """Record what stands for an ONNX value."""

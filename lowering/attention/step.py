@@ -19,7 +19,7 @@ from redpebble.lowering.attention.block import BlockArguments, query_block
 from redpebble.lowering.attention.form import WIDTHS, AttentionForm, BufferOffsets
 from redpebble.lowering.llvm.builder import POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import SizeTable
-from redpebble.lowering.program import TiledRows, TileTime
+from redpebble.lowering.program import EqualSizes, TiledRows, TileTime
 
 WIDEST: Final = WIDTHS[-1]
 
@@ -33,13 +33,17 @@ def attention_rows(op: AttentionOp, sizes: SizeTable) -> Size:
     return samples * queries * Size.known(op.head_counts.queries)
 
 
-def sizes_taken_as_equal(op: AttentionOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[tuple[Size, Size]]:
-    """Return pairs of sizes that have to be the same in a call: those of samples and of keys."""
-    (samples, *_), (key_samples, keys, _), (value_samples, values, _) = (shapes[value] for value in (op.q, op.k, op.v))
-    pairs = [(samples, key_samples), (samples, value_samples), (keys, values)]
+def sizes_taken_as_equal(op: AttentionOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[EqualSizes]:
+    """Return sizes that have to be the same in a call: those of samples and of keys, and all of a mask but ones."""
+    samples, queries, _ = shapes[op.q]
+    (key_samples, keys, _), (value_samples, values, _) = (shapes[value] for value in (op.k, op.v))
+    pairs = [EqualSizes(samples, key_samples), EqualSizes(samples, value_samples), EqualSizes(keys, values)]
     if op.mask is not None:
-        pairs.append((keys, shapes[op.mask][3]))
-    return [(first, second) for first, second in pairs if first != second]
+        *broadcast, mask_keys = shapes[op.mask]
+        scores = (samples, Size.known(op.head_counts.queries), queries)
+        pairs += [EqualSizes(*both, or_one=True) for both in zip(broadcast, scores, strict=True)]
+        pairs.append(EqualSizes(keys, mask_keys))
+    return [pair for pair in pairs if pair.first not in (pair.second, Size.known(1) if pair.or_one else pair.second)]
 
 
 def attention_tiles() -> TiledRows:
@@ -145,13 +149,11 @@ class AttentionStep:
         _, heads, queries, keys = sizes = [self._value(size) for size in self.sizes.shapes[mask]]
         head_stride = builder.mul(queries, keys)
         strides = (builder.mul(heads, head_stride), head_stride, keys)
-        counts = [self._value(size) for size in self.sizes.shapes[self.op.q][:2]]
-        expected = (counts[0], i64(self.op.head_counts.queries), counts[1])
-        # an axis of size 1 stands for all indices; nothing is read behind one of another size that does not fit
-        own: list[ir.Value] = []
-        for size, count, stride in zip(sizes, expected, strides, strict=False):
-            is_one, fits = builder.icmp_signed("==", size, i64(1)), builder.icmp_signed("==", size, count)
-            own.append(builder.select(builder.and_(fits, builder.not_(is_one)), stride, i64(0)))
+        # an axis of size 1 stands for all indices
+        own = [
+            builder.select(builder.icmp_signed("==", size, i64(1)), i64(0), stride)
+            for size, stride in zip(sizes, strides, strict=False)
+        ]
         offset: ir.Value = i64(0)
         for index, stride in zip((sample, head, query), own, strict=True):
             offset = builder.add(offset, builder.mul(index, stride))

@@ -114,7 +114,8 @@ class _TableBuilder:
         input_shapes = list(self._input_shapes())
         self.expressions += program.sizes
         first_equal = len(self.expressions)
-        self.expressions += [size for pair in program.equal for size in pair]
+        for first, second, or_one in program.equal:
+            self.expressions += [first, second, Size.known(1) if or_one else second]
         output_shapes = [
             word
             for tensor in program.outputs

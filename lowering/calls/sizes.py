@@ -39,9 +39,10 @@ def _emit_evaluate(code: WordCode) -> None:
         _emit_quotient(body, frame, terms, body.at(values, index))
     first = body.at(values, body.number(header, Header.FirstEqual))
     with body.each(body.number(header, Header.Equals)) as pair:
-        here = body.at(first, builder.mul(pair, i64(2)))
-        left, right = body.number(here, 0), body.number(here, 1)
-        with body.when(builder.icmp_signed("!=", left, right)):
+        here = body.at(first, builder.mul(pair, i64(3)))
+        left, right, other = (body.number(here, index) for index in range(3))
+        differs, unlike_other = (builder.icmp_signed("!=", left, accepted) for accepted in (right, other))
+        with body.when(builder.and_(differs, unlike_other)):
             builder.ret(body.call("report", frame, i64(Problem.Unequal), left, right))
     builder.ret(NULL)
 

@@ -26,7 +26,17 @@ from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.errors import RedpebbleError
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import ALIGNMENT
-from redpebble.lowering.program import FORMAT_VERSION, Program, Size, Step, Temporary, Tensor, TiledRows, TileTime
+from redpebble.lowering.program import (
+    FORMAT_VERSION,
+    EqualSizes,
+    Program,
+    Size,
+    Step,
+    Temporary,
+    Tensor,
+    TiledRows,
+    TileTime,
+)
 from redpebble.runtime.jit import missing_features
 from redpebble.runtime.memory import aligned_bytes
 
@@ -187,7 +197,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "outputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.outputs],
         "temporaries": [[_size_json(t.size), t.first_step, t.last_step] for t in program.temporaries],
         "sizes": [_size_json(size) for size in program.sizes],
-        "equal": [[_size_json(first), _size_json(second)] for first, second in program.equal],
+        "equal": [[_size_json(first), _size_json(second), or_one] for first, second, or_one in program.equal],
         "scratch_bytes": program.scratch_bytes,
         "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
@@ -204,7 +214,7 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
         outputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["outputs"]),
         temporaries=tuple(Temporary(_size(size), first, last) for size, first, last in header["temporaries"]),
         sizes=tuple(map(_size, header["sizes"])),
-        equal=tuple((_size(first), _size(second)) for first, second in header["equal"]),
+        equal=tuple(EqualSizes(_size(first), _size(second), or_one) for first, second, or_one in header["equal"]),
         constants=tuple(constants),
         scratch_bytes=header["scratch_bytes"],
         steps=tuple(map(_step, header["steps"])),

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +35,9 @@ class Draft:
     opset: int = 17
     axis: int = -1
     reads_scores: bool = False
+    hiding: float | None = None
+    """Number that a Where puts where `seen` is false."""
+    seen: Literal["input", "constant"] = "input"
 
     def model(self) -> onnx.ModelProto:
         features = HEADS * SIZE
@@ -45,6 +49,10 @@ class Draft:
             "quarter": np.array(SIZE**-0.25, np.float32),
             "zero": np.array(0.0, np.float32),
         }
+        if self.hiding is not None:
+            constants["hiding"] = np.array([self.hiding], np.float32)
+        if self.seen == "constant":
+            constants["seen"] = np.tri(7, dtype=np.bool_)
         nodes = [helper.make_node("Reshape", [name, "apart"], [f"{name}_apart"]) for name in "qkv"]
         orders = {"q": [0, 2, 1, 3], "k": [0, 2, 3, 1], "v": [0, 2, 1, 3]}
         nodes += [helper.make_node("Transpose", [f"{n}_apart"], [f"{n}0"], perm=order) for n, order in orders.items()]
@@ -52,6 +60,8 @@ class Draft:
         inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", "s", features]) for name in "qkv"]
         if self.mask is not None:
             inputs.append(helper.make_tensor_value_info("mask", TensorProto.FLOAT, self.mask))
+        if self.hiding is not None and self.seen == "input":
+            inputs.append(helper.make_tensor_value_info("seen", TensorProto.BOOL, ["b", 1, "s", "s"]))
         outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", "s", features])]
         if self.reads_scores:
             outputs.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["b", HEADS, "s", "s"]))
@@ -72,6 +82,9 @@ class Draft:
         if self.scale == "scores":
             nodes.append(node("Div", ["scores", "root"], ["scaled"]))
             scores = "scaled"
+        if self.hiding is not None:
+            nodes.append(node("Where", ["seen", scores, "hiding"], ["hidden"]))
+            scores = "hidden"
         if self.mask is not None:
             nodes.append(node("Add", [scores, "mask"], ["masked"]))
             scores = "masked"
@@ -107,7 +120,7 @@ def feeds(draft: Draft, samples: int, length: int) -> dict[str, Floats]:
     return made
 
 
-def by_onnxruntime(model: onnx.ModelProto, arrays: dict[str, Floats]) -> Floats:
+def by_onnxruntime(model: onnx.ModelProto, arrays: Mapping[str, NDArray[np.generic]]) -> Floats:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (result, *_) = session.run(None, arrays)
     assert isinstance(result, np.ndarray)
@@ -169,3 +182,50 @@ def test_what_is_read_elsewhere_stays() -> None:
 def test_a_softmax_over_another_axis_is_no_attention() -> None:
     with pytest.raises(UnsupportedModelError, match="neither operand is a float constant"):
         import_model(Draft(axis=1).model(), foreign="refuse")
+
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        Draft(hiding=-np.inf, guard=True),
+        Draft(hiding=LOWEST),
+        Draft(hiding=LOWEST, mask=["b", 1, 1, "s"]),
+        Draft(hiding=-1e30, scale="operands"),
+    ],
+)
+def test_scores_that_a_where_hides_are_masked(draft: Draft) -> None:
+    imported = import_model(draft.model(), foreign="keep", whole=frozenset())
+    assert len([op for op in imported.module.walk() if isinstance(op, AttentionOp)]) == 1
+    written = onnx_ir.to_proto(export_model(imported.module, imported.model))
+    for length in (1, 7):
+        arrays: dict[str, NDArray[np.generic]] = {**feeds(draft, 2, length)}
+        seen = np.random.default_rng(length).random((2, 1, length, length)) < 0.5
+        seen[1, 0, 0] = False
+        arrays["seen"] = seen
+        expected = by_onnxruntime(draft.model(), arrays)
+        np.testing.assert_allclose(by_onnxruntime(written, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_scores_that_a_constant_hides_are_masked_in_native_code() -> None:
+    draft = Draft(hiding=-np.inf, seen="constant", mask=["b", 1, 1, "s"])
+    arrays = feeds(draft, 3, 7)
+    result = redpebble.compile(draft.model()).run(None, arrays)[0]
+    np.testing.assert_allclose(result, by_onnxruntime(draft.model(), arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_a_number_that_scores_change_hides_nothing() -> None:
+    # where every key is hidden, the scores decide
+    module = import_model(Draft(hiding=-1e4).model(), foreign="keep", whole=frozenset()).module
+    assert not [op for op in module.walk() if isinstance(op, AttentionOp)]
+
+
+@pytest.mark.parametrize("target", ["portable", "ort"])
+def test_a_where_that_no_network_needs_masks_for_stays_alone(target: Literal["portable", "ort"]) -> None:
+    proto = Draft(hiding=-np.inf).model()
+    result = redpebble.optimize(proto, target=target)
+    assert not result.modified
+    assert [node.op_type for node in result.model.graph] == [node.op_type for node in proto.graph.node]
+    assert set(result.model.graph.initializers) <= {tensor.name for tensor in proto.graph.initializer}
