@@ -1,6 +1,6 @@
 """Widths of tiles, and which of them rows are cut into: the widest first, as long as enough rows are left for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 WIDTHS: Final = (1, 8, 16, 32, 48, 64)
@@ -60,9 +60,17 @@ def least_rows(time_of_width: Mapping[int, float]) -> dict[int, int]:
 
 def time_of_rows(time_of_width: Mapping[int, float], rows: int) -> float:
     """Return the microseconds of the tiles into which some rows are cut."""
-    tiles = tiles_of(least_rows(time_of_width), rows)
-    total = sum(time_of_width[one.width] for one in tiles for _ in range(one.number))
-    return (MIXED if len(tiles) > 1 else 1.0) * total
+    return times_of_rows(time_of_width, [rows])[rows]
+
+
+def times_of_rows(time_of_width: Mapping[int, float], counts: Iterable[int]) -> dict[int, float]:
+    """Return the same for several numbers of rows: to find the least rows of a tile takes longest."""
+    least, times = least_rows(time_of_width), dict[int, float]()
+    for rows in counts:
+        tiles = tiles_of(least, rows)
+        total = sum(time_of_width[one.width] for one in tiles for _ in range(one.number))
+        times[rows] = (MIXED if len(tiles) > 1 else 1.0) * total
+    return times
 
 
 def widths_in_use(time_of_width: Mapping[int, float]) -> set[int]:

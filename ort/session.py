@@ -175,7 +175,7 @@ def _compiled(model: "Source", made: list[str]) -> "onnx_ir.Model":
     def on_network(digest: str, network: "ModuleOp") -> None:
         key = _key_of(bytes.fromhex(digest), cpu)
         if load(default_folder(), key) is None:
-            _ready()[key] = network_code(network, threads, cpu)
+            _ready()[key] = network_code(network, threads, cpu, default_folder())
             made.append(key)
             store(default_folder(), key, _ready()[key])
 

@@ -1,7 +1,13 @@
-"""The code that this process has made: a network that differs from an earlier one only in weights gets that one's."""
+"""The code that was made: a network that differs from an earlier one only in weights gets that one's.
 
+Within a process nothing is emitted again; in another one only what turns LLVM IR into machine code is left out, where
+there is a folder to keep it in.
+"""
+
+import hashlib
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -12,6 +18,8 @@ from redpebble.lowering.shared_code import SharedCode, lower_to_share
 from redpebble.runtime.jit import emit_object
 from redpebble.runtime.memory import aligned_copy
 from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.cache import cache_key
+from redpebble.runtime.store.checked_file import kept
 
 MOST_KEPT_CODES: Final = 32
 """Codes that are kept, some hundred kilobytes each; the oldest goes first."""
@@ -29,8 +37,11 @@ class CodeMemory:
         """Know nothing yet."""
         self._known: dict[tuple[str, CpuTarget], _Known] = {}
 
-    def artefact_of(self, module: ModuleOp, cpu: CpuTarget) -> Artefact:
-        """Return native code of a module that was built for it, and is of no use afterwards."""
+    def artefact_of(self, module: ModuleOp, cpu: CpuTarget, folder: Path | None = None) -> Artefact:
+        """Return native code of a module that was built for it, and is of no use afterwards.
+
+        Machine code is kept in `folder`.
+        """
         key = code_key(module)
         known = self._known.get((key, cpu)) if key is not None else None
         program = known.shared.program_of(module) if known is not None else None
@@ -40,7 +51,7 @@ class CodeMemory:
         else:
             program, shared = lower_to_share(module, cpu)
             _clear(module)
-            image = emit_object(program.llvm_ir, cpu)
+            image = _object_of(program.llvm_ir, cpu, folder)
             if key is not None:
                 self._keep((key, cpu), _Known(shared, image))
         return Artefact(replace(program, llvm_ir="", constants=tuple(map(aligned_copy, program.constants))), image)
@@ -55,6 +66,13 @@ class CodeMemory:
 def code_memory() -> CodeMemory:
     """Return the memory of this process."""
     return CodeMemory()
+
+
+def _object_of(llvm_ir: str, cpu: CpuTarget, folder: Path | None) -> bytes:
+    if folder is None:
+        return emit_object(llvm_ir, cpu)
+    key = cache_key(hashlib.sha256(llvm_ir.encode()).digest(), cpu, "object")
+    return kept(folder / f"{key}.object", lambda: emit_object(llvm_ir, cpu))
 
 
 def _clear(module: ModuleOp) -> None:

@@ -70,28 +70,34 @@ def matching_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) 
     """
     longest = _new_matching(starts, blocks, block_count, int(gather_cost * np.diff(starts).max()) + 1)
     steps = _find_sequence(longest, gather_cost)
-    matching = _new_matching(starts, blocks, block_count, steps)
+    matching = _without_steps(starts, blocks, longest.firsts, longest.members, steps)
     matching.sequence[:] = longest.sequence[: steps + 1]
     _follow_sequence(matching)
     return matching
 
 
 def _new_matching(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Placing:
-    entries, arrangements = blocks.shape
     keys = (np.repeat(np.arange(PANEL_ROWS), np.diff(starts))[:, None] * block_count + blocks).ravel()
     counts = np.bincount(keys, minlength=PANEL_ROWS * block_count)
     ends = np.append(0, np.cumsum(counts))
     rows = np.arange(PANEL_ROWS)[:, None] * block_count
+    firsts = ends[rows + np.arange(block_count + 1)].astype(np.int64)
+    members = np.argsort(keys, kind="stable") // blocks.shape[1]
+    return _without_steps(starts, blocks, firsts, members, steps)
+
+
+def _without_steps(starts: Ids, blocks: Ids, firsts: Ids, members: Ids, steps: int) -> Placing:
+    """Return a panel of which no entry has a step, with room for `steps`."""
     return Placing(
         sequence=np.zeros(steps + 1, dtype=np.int64),
         starts=starts,
         blocks=blocks,
-        firsts=ends[rows + np.arange(block_count + 1)].astype(np.int64),
-        members=np.argsort(keys, kind="stable") // arrangements,
-        remaining=np.ascontiguousarray(counts.reshape(PANEL_ROWS, block_count).T.astype(np.int32)),
+        firsts=firsts,
+        members=members,
+        remaining=np.ascontiguousarray(np.diff(firsts, axis=1).T.astype(np.int32)),
         left=np.diff(starts).astype(np.int32),
         taken=np.full((PANEL_ROWS, steps), -1, dtype=np.int32),
-        step_of=np.full(entries, -1, dtype=np.int32),
+        step_of=np.full(len(blocks), -1, dtype=np.int32),
         dead=np.zeros((PANEL_ROWS, steps), dtype=np.bool_),
         urgency=np.zeros((2, PANEL_ROWS), dtype=np.float32),
         reached_from=np.zeros(steps, dtype=np.int64),
@@ -107,12 +113,13 @@ def _find_sequence(matching: Placing, gather_cost: float) -> int:
 
     A sequence that alone costs more than a shorter one with its gathers need not be made longer.
     """
-    matching.sequence[0] = _next_block(matching, -1, 0)
+    remaining, left, urgency = matching.remaining, matching.left, matching.urgency
+    matching.sequence[0] = _next_block(remaining, left, urgency, -1, 0)
     cheapest, steps = gather_cost * _most_left(matching), 0
     for step in range(matching.taken.shape[1]):
         if step >= cheapest:
             break
-        matching.sequence[step + 1] = _next_block(matching, matching.sequence[step], step)
+        matching.sequence[step + 1] = _next_block(remaining, left, urgency, matching.sequence[step], step)
         _match(matching, step)
         cost = step + 1 + gather_cost * _most_left(matching)
         if (step + 1) % CHUNK_STEPS == 0 and cost < cheapest:
@@ -137,16 +144,19 @@ def _most_left(matching: Placing) -> int:
 
 
 @compiled_loop(fastmath=True)
-def _next_block(matching: Placing, present: int, step: int) -> int:
-    """Return the block to go to from `present` (-1 at the start): the one of most value to the rows."""
-    blocks = len(matching.remaining)
-    most = max(_most_left(matching), 1)
-    urgency, idle = matching.urgency
+def _next_block(remaining: Counts, left: Counts, urgencies: Floats, present: int, step: int) -> int:
+    """Return the block to go to from `present` (-1 at the start): the one of most value to the rows.
+
+    It takes arrays of a `Placing`, as loops over its fields do not become vector code, and take six times as long.
+    """
+    blocks, most = len(remaining), 1
     for row in range(PANEL_ROWS):
-        share = np.float32(matching.left[row]) / np.float32(most)
+        most = max(most, left[row])
+    for row in range(PANEL_ROWS):
+        share = np.float32(left[row]) / np.float32(most)
         # what a row weighs: a high power, as the row with most entries left decides
-        urgency[row] = share * share * share * share * share * share
-        idle[row] = np.float32(0) if present >= 0 and matching.remaining[present, row] > 0 else urgency[row]
+        urgencies[0, row] = share * share * share * share * share * share
+        urgencies[1, row] = np.float32(0) if present >= 0 and remaining[present, row] > 0 else urgencies[0, row]
     # where no block is of value one that holds inputs: behind the last of them others may stand that do not
     best, best_value = 1 % blocks if present == 0 else 0, np.float32(0)
     for candidate in range(blocks):
@@ -155,10 +165,10 @@ def _next_block(matching: Placing, present: int, step: int) -> int:
         block = (step * MOST_CANDIDATES + candidate) % blocks
         value = np.float32(0)
         for row in range(PANEL_ROWS):
-            count = matching.remaining[block, row]
-            value += np.float32(SUPPLY) * urgency[row] * np.float32(count)
-            value += idle[row] if count > 0 else np.float32(0)
-            value += np.float32(REPEAT) * urgency[row] if count > 1 else np.float32(0)
+            count = remaining[block, row]
+            value += np.float32(SUPPLY) * urgencies[0, row] * np.float32(count)
+            value += urgencies[1, row] if count > 0 else np.float32(0)
+            value += np.float32(REPEAT) * urgencies[0, row] if count > 1 else np.float32(0)
         if value > best_value and block != present:
             best, best_value = block, value
     return best

@@ -35,7 +35,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
+from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
 from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_layer
@@ -163,10 +163,11 @@ def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:
     """Return the families at widths between and beyond those of all kernels, where they save time on so many rows."""
     time_of_width = {width: times.measured.get(width, times.predicted[width])[chosen[width]] for width in WIDTHS}
     further: dict[int, str] = {}
-    for width in set(times.predicted) - set(WIDTHS):
+    time_without = times_of_rows(time_of_width, set(times.predicted) - set(WIDTHS))
+    for width in time_without:
         family = min(times.predicted[width], key=times.predicted[width].__getitem__)
         worth = 1.0 if family in chosen.values() else WORTH_PACKING
-        if times.predicted[width][family] < worth * time_of_rows(time_of_width, width):
+        if times.predicted[width][family] < worth * time_without[width]:
             further[width] = family
     return further
 

@@ -120,7 +120,7 @@ def native_code(
     else:
         begun = time.perf_counter()
         with within_limits():
-            artefact = machine_code(build(source, tuned), cpu)
+            artefact = machine_code(build(source, tuned), cpu, folder)
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and key:
             store(folder, key, artefact)
@@ -164,9 +164,12 @@ def on_machine(options: Options, target: CpuTarget | None, folder: Path | None, 
     return replace(options, tuning=Tuning.on(cpu, folder) if tune else Tuning.predicted(cpu, folder))
 
 
-def machine_code(module: ModuleOp, cpu: CpuTarget) -> Artefact:
-    """Return native code of a module that was built for it, and is of no use afterwards."""
-    return code_memory().artefact_of(module, cpu)
+def machine_code(module: ModuleOp, cpu: CpuTarget, folder: Path | None = None) -> Artefact:
+    """Return native code of a module that was built for it, and is of no use afterwards; `folder` keeps what is made.
+
+    A network with other weights has use for that, too.
+    """
+    return code_memory().artefact_of(module, cpu, folder)
 
 
 @dataclass(frozen=True, repr=False)
@@ -258,10 +261,10 @@ def optimized(source: Source, options: Options, on_network: OnNetwork | None = N
         return _optimized(source, options, on_network)
 
 
-def network_code(network: ModuleOp, threads: int, cpu: CpuTarget) -> Artefact:
-    """Return native code of a network that `optimized` has found, which is of no use afterwards."""
+def network_code(network: ModuleOp, threads: int, cpu: CpuTarget, folder: Path | None = None) -> Artefact:
+    """Return native code of a network that `optimized` has found, which is of no use afterwards; see `machine_code`."""
     run_stages(network, on_machine(Options(threads=threads), cpu, None, tune=False), after="simplify")
-    return machine_code(network, cpu)
+    return machine_code(network, cpu, folder)
 
 
 def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -> Optimized:

@@ -25,7 +25,7 @@ def model_digest(source: "Source", memory: Path | None = None) -> bytes | None:
     """
     match source:
         case bytes():
-            return None if _mentions_external_data(source) else hashlib.sha256(source).digest()
+            return None if _mentions_external_data(source) else _hash(source).digest()
         case str() | os.PathLike():
             try:
                 return _digest_of_path(Path(os.fspath(source)), memory)
@@ -38,6 +38,11 @@ def model_digest(source: "Source", memory: Path | None = None) -> bytes | None:
                 return None
         case _:
             return _digest_of_object(source)
+
+
+def _hash(data: bytes = b"") -> hashlib.blake2b:
+    """Return the hash of content: as safe as SHA-256, in little more than half of its time where CPUs have no help."""
+    return hashlib.blake2b(data, digest_size=32)
 
 
 def _digest_of_object(source: object) -> bytes | None:
@@ -82,7 +87,7 @@ def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:
         ModelError: the model cannot be read.
     """
     data = read_file(path)
-    digest = hashlib.sha256(data)
+    digest = _hash(data)
     if not _mentions_external_data(data):
         return digest.digest(), []
     from redpebble.frontend.reading.model_source import external_files
@@ -90,7 +95,7 @@ def _digest_of_files(path: Path) -> tuple[bytes, list[str]]:
     external = external_files(path)
     for name in external:
         with (path.parent / name).open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(hashlib.file_digest(file, _hash).digest())
     return digest.digest(), external
 
 

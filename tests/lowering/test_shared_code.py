@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -105,3 +106,12 @@ def test_tiles_that_differ_only_in_weights_have_one_code() -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString())
     expected = session.run(None, {"x": x})[0]
     np.testing.assert_allclose(network.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_machine_code_is_kept_in_a_folder_for_networks_with_other_weights(tmp_path: Path) -> None:
+    models = [zoo(FFNN), with_other_weights(zoo(FFNN))]
+    made = [CodeMemory().artefact_of(build(model, Options()), host_target(), tmp_path) for model in models]
+    (kept,) = tmp_path.glob("*.object")
+    assert [kept.read_bytes().startswith(artefact.image) for artefact in made] == [True, True]
+    kept.write_bytes(b"damaged")
+    assert CodeMemory().artefact_of(build(models[0], Options()), host_target(), tmp_path).image == made[0].image
