@@ -33,9 +33,9 @@ PATTERNS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Mask]] = {
         (rng.random(shape) < 0.3) & (rng.random(shape[1]) < 0.5) & (rng.random((shape[0], 1)) < 0.5)
     ),
     "one full row": lambda rng, shape: (rng.random(shape) < 0.03) | (np.arange(shape[1]) == shape[1] // 2),
-    "blocks": lambda rng, shape: np.repeat(np.repeat(rng.random((38, 18)) < 0.2, 8, axis=0), 4, axis=1)[
-        : shape[0], : shape[1]
-    ],
+    "blocks": lambda rng, shape: np.repeat(
+        np.repeat(rng.random((-(-shape[0] // 8), -(-shape[1] // 4))) < 0.2, 8, axis=0), 4, axis=1
+    )[: shape[0], : shape[1]],
     "banded": lambda rng, shape: (
         abs(np.arange(shape[0])[:, None] * shape[1] - np.arange(shape[1]) * shape[0]) <= 3 * max(shape)
     ),
