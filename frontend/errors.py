@@ -2,11 +2,13 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
-
-import onnx_ir
+from typing import TYPE_CHECKING, Final
 
 from redpebble.foundation.errors import RedpebbleError
+
+if TYPE_CHECKING:
+    # what is in the cache is found without a library that reads models
+    import onnx_ir
 
 
 class ModelError(RedpebbleError):
@@ -24,7 +26,7 @@ class UnsupportedModelError(ModelError):
 class NothingToGainError(UnsupportedModelError):
     """The model is valid, and to leave it as it is is better than to go through all of it."""
 
-    def __init__(self, message: str, model: onnx_ir.Model) -> None:
+    def __init__(self, message: str, model: "onnx_ir.Model") -> None:
         """Keep the model, which was read as it is."""
         super().__init__(message)
         self.model = model
@@ -55,30 +57,3 @@ def within_limits() -> Generator[None]:
         raise UnsupportedModelError(f"the model takes more memory than there is: {first_line(error)}") from error
     except RecursionError as error:
         raise UnsupportedModelError("the model is nested more deeply than can be followed") from error
-
-
-@contextmanager
-def reading() -> Generator[None]:
-    """Let whatever libraries raise about a model that is read be the model's fault.
-
-    Raises:
-        InvalidModelError: what a library says of it.
-        UnsupportedModelError: the model asks for too much.
-    """
-    with within_limits():
-        try:
-            yield
-        except (ModelError, MemoryError, RecursionError, AssertionError, ImportError, NameError):
-            raise  # the last three are faults of ours
-        except Exception as error:  # onnx, onnx-ir, protobuf and numpy raise what they like
-            if (own := _own_cause(error)) is not None:
-                raise type(own)(str(own)) from error
-            raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
-
-
-def _own_cause(error: BaseException) -> ModelError | None:
-    """Return the error of ours around which another library put its own."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ModelError):
-        cause = cause.__cause__ or cause.__context__
-    return cause

@@ -16,11 +16,12 @@ from typing import Final, Literal, NamedTuple
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.frontend.errors import NothingToGainError, reading
+from redpebble.frontend.errors import NothingToGainError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
+from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
 from redpebble.frontend.translation import translate
 

@@ -11,8 +11,9 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx_ir.passes.common import InlinePass
 
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line, reading
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
 from redpebble.frontend.reading.external_files import files_of, set_folder
+from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.function_calls import MOST_NODES, call_tree
 from redpebble.frontend.reading.held_tensors import put_attributes_in_place
 from redpebble.frontend.reading.map_types import remember_map_types, without_map_types

@@ -26,8 +26,9 @@ from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.foundation.log import LOG
-from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, reading, within_limits
+from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
+from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest

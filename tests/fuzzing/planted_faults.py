@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.ops.elementwise import SubOp
 from redpebble.distributed.parts import compile_part
 from redpebble.distributed.run import load_part
-from redpebble.frontend import errors
+from redpebble.frontend.reading import faults
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights, PackedArrays
 from redpebble.ort import session
@@ -93,7 +93,7 @@ def escaping_error() -> None:
     def escape(error: BaseException) -> NoReturn:
         raise error
 
-    setattr(errors, "first_line", escape)  # noqa: B010
+    setattr(faults, "first_line", escape)  # noqa: B010
 
 
 def unchecked_nodes() -> None:

@@ -1,0 +1,32 @@
+"""What libraries raise about a model is the model's fault; what else is raised is ours, and stays as it is."""
+
+import onnx_ir
+import pytest
+from onnx.checker import ValidationError
+
+from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
+from redpebble.frontend.reading.faults import reading
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        (onnx_ir.serde.SerdeError("a\nb"), InvalidModelError, "the model is malformed: a"),
+        (ValidationError("a."), InvalidModelError, "the model is malformed: a"),
+        (TypeError(), InvalidModelError, "the model is malformed: TypeError"),
+        (KeyError("a"), InvalidModelError, "the model is malformed: 'a'"),
+        (RecursionError(), UnsupportedModelError, "the model is nested more deeply than can be followed"),
+        (MemoryError("a"), UnsupportedModelError, "the model takes more memory than there is: a"),
+    ],
+)
+def test_a_fault_of_a_library_is_the_models(fault: Exception, kind: type[ModelError], message: str) -> None:
+    with pytest.raises(ModelError) as refusal, reading():
+        raise fault
+    assert type(refusal.value) is kind
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("kind", [AssertionError, AttributeError, ImportError, NameError])
+def test_a_fault_of_ours_is_not_the_models(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^ours$"), reading():
+        raise kind("ours")
