@@ -32,9 +32,7 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
     The first free axis of an input has size 1, any other one `LONG`. What has sizes that depend on values, and what
     lies in subgraphs and functions, is left out.
     """
-    model = _with_numbers(model)
-    fold_model(model, keep_foreign=True)
-    shapes = _shapes(model)
+    model, shapes = _sized(model, batch=1)
     found: dict[str, NodeWork] = {}
     for node in model.graph:
         count = COUNTS.get(node.op_type)
@@ -49,11 +47,25 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
     return found
 
 
-def _with_numbers(model: onnx_ir.Model) -> onnx_ir.Model:
+def value_shapes(model: onnx_ir.Model, batch: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of values by name, for a batch and `LONG`; those that depend on values are left out."""
+    _, shapes = _sized(model, batch)
+    numbers = {name: _numbers(shape) for name, shape in shapes.items()}
+    return {name: tuple(sizes) for name, sizes in numbers.items() if sizes is not None}
+
+
+def _sized(model: onnx_ir.Model, batch: int) -> tuple[onnx_ir.Model, Mapping[str, onnx_ir.Shape]]:
+    """Return a copy of a model in which free axes have sizes and what follows from them is folded, and its shapes."""
+    copy = _with_numbers(model, batch)
+    fold_model(copy, keep_foreign=True)
+    return copy, _shapes(copy)
+
+
+def _with_numbers(model: onnx_ir.Model, batch: int) -> onnx_ir.Model:
     copy = model.clone()
     for value in copy.graph.inputs:
         if value.shape is not None and not value.is_initializer():
-            free = (1 if axis == 0 else LONG for axis in range(len(value.shape)))
+            free = (batch if axis == 0 else LONG for axis in range(len(value.shape)))
             sizes = [size if isinstance(size, int) else chosen for size, chosen in zip(value.shape, free, strict=True)]
             value.shape = onnx_ir.Shape(sizes)
     return copy

@@ -17,7 +17,7 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.tiles.thread_shares import Borders, even_borders
-from redpebble.lowering.tiles.tile_loop import least_rows, same_from
+from redpebble.lowering.tiles.tile_loop import same_from
 
 
 def code_key(module: ModuleOp) -> str | None:
@@ -91,7 +91,7 @@ class _Key:
             case TileOp():
                 schedule = op.schedule
                 shared = sorted(schedule.shared.by_width)
-                return (str(op.rows_of), schedule.shares.data, shared, least_rows(op), same_from(op))
+                return (str(op.rows_of), schedule.shares.data, shared, schedule.least_rows, same_from(op))
             case LinearOp():
                 kernel = None if op.kernel is None else op.kernel.choices
                 return (str(op.activation), kernel, self._number_of(op.borders))

@@ -11,6 +11,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.kernels.tile_widths import least_rows
 
 
 class Sharing(NamedTuple):
@@ -54,6 +55,19 @@ class ScheduleAttr(ParametrizedAttribute):
     def tile_widths(self) -> tuple[int, ...]:
         """The widths as Python integers, in batch columns."""
         return tuple(width.data for width in self.widths)
+
+    @property
+    def least_rows(self) -> dict[int, int]:
+        """The rows from which a tile of each width is used, ascending.
+
+        Where there are times, a wider tile is used as soon as it takes no longer than the best that narrower ones can
+        do; otherwise when more than the middle between it and the next narrower one is left.
+        """
+        widths, serial_us = self.tile_widths, self.serial.by_width
+        if not all(width in serial_us for width in widths):
+            pairs = zip((0, *widths), widths, strict=False)
+            return {width: less + (width - less) // 2 + 1 if less else 1 for less, width in pairs}
+        return least_rows({width: serial_us[width] for width in widths})
 
     def verify(self) -> None:
         widths = self.tile_widths

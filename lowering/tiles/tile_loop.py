@@ -11,7 +11,6 @@ from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.kernels.families import takes_any_rows
-from redpebble.kernels.tile_widths import least_rows as least_rows_by_time
 from redpebble.lowering.calls.row_tiles import tiles_of_width
 from redpebble.lowering.calls.words import FunctionAt
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, counted_loop, i64
@@ -88,7 +87,7 @@ def emit_tile_loop(
     by one that is mostly padding. Which rows come together does not depend on `sharing`: with it threads do the wide
     tiles together, and the first one those that are too narrow for that.
     """
-    widths, least, scratch_bytes = op.schedule.tile_widths, least_rows(op), 0
+    widths, least, scratch_bytes = op.schedule.tile_widths, op.schedule.least_rows, 0
     arguments = [*(step.pointers[value] for value in (*op.inputs, *op.outputs)), step.table, step.scratch]
     row, end = step.rows
     compaction = RowCompaction.of(op)
@@ -108,20 +107,6 @@ def emit_tile_loop(
         _emit_width(builder, made, end, _TileCall(function, [*arguments, *team], width), shared)
         row = made.end
     return scratch_bytes
-
-
-def least_rows(op: TileOp) -> dict[int, int]:
-    """Return the rows from which a tile of each width is used, ascending.
-
-    Where the schedule gives times, a wider tile is used as soon as it takes no longer than the best that narrower ones
-    can do; otherwise when more than the middle between it and the next narrower one is left.
-    """
-    widths, serial_us = op.schedule.tile_widths, op.schedule.serial.by_width
-    if not all(width in serial_us for width in widths):
-        narrower = (0, *widths)
-        pairs = zip(narrower, widths, strict=False)
-        return {width: less + (width - less) // 2 + 1 if less else 1 for less, width in pairs}
-    return least_rows_by_time({width: serial_us[width] for width in widths})
 
 
 def same_from(op: TileOp) -> int:
@@ -155,7 +140,7 @@ def same_from(op: TileOp) -> int:
 
 def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     """Return the times that the schedule gives for each width; tiles of unknown times are worth a thread."""
-    serial_us, shared_us, least = op.schedule.serial.by_width, op.schedule.shared.by_width, least_rows(op)
+    serial_us, shared_us, least = op.schedule.serial.by_width, op.schedule.shared.by_width, op.schedule.least_rows
     times = [
         TileTime(width, least[width], serial_us.get(width, UNKNOWN_US * (width + 8)), shared_us.get(width))
         for width in op.schedule.tile_widths
