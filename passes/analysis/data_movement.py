@@ -38,7 +38,7 @@ from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.tile_widths import WIDTHS, Tiles, tiles_of
 from redpebble.sparse.csr import CONNECTION_BYTES
 
-VALUE_BYTES: Final = 4
+FLOAT32_BYTES: Final = 4
 ROWS: Final = WIDTHS[-1]
 """Rows of the tiles of a layer that runs by itself."""
 
@@ -155,7 +155,7 @@ def _block_movement(block: Block, shapes: Shapes, lowered: Lowered) -> Iterator[
 def _op_movement(op: Operation, shapes: Shapes) -> OpMovement:
     """Return what an op moves that runs by itself."""
     read = [value for value in dict.fromkeys(op.operands) if not is_constant(value)]
-    moved = VALUE_BYTES * sum(_count(value, shapes) for value in (*read, *op.results))
+    moved = FLOAT32_BYTES * sum(_count(value, shapes) for value in (*read, *op.results))
     rows = prod(shapes.get(op.results[0], ())[:-1])
     times = -(-rows // ROWS) if isinstance(op, LinearOp) else 1
     return OpMovement(op, _operations(op, shapes), times * constant_bytes(op), moved, 0, rows=rows)
@@ -166,9 +166,9 @@ def _tile_movement(tile: TileOp, shapes: Shapes) -> Iterator[OpMovement]:
     rows = prod(shapes.get(tile.inputs[0], ())[:-1])
     used, block = tuple(tiles_of(tile.schedule.least_rows, rows)), tile.body.block
     inside: Shapes = {value: (rows, _features(value)) for op in block.ops for value in op.results}
-    entering: dict[SSAValue, int] = {argument: VALUE_BYTES * rows * _features(argument) for argument in block.args}
+    entering: dict[SSAValue, int] = {argument: FLOAT32_BYTES * rows * _features(argument) for argument in block.args}
     inside |= {argument: (rows, _features(argument)) for argument in block.args}
-    leaving = {value: VALUE_BYTES * rows * _features(value) for value in tile.yielded}
+    leaving = {value: FLOAT32_BYTES * rows * _features(value) for value in tile.yielded}
     for op in block.ops:
         if isinstance(op, SILENT):
             continue
@@ -198,7 +198,7 @@ def constant_bytes(op: Operation) -> int:
     owners = dict.fromkeys(value.owner for value in op.operands)
     sparse = sum(len(owner.values) for owner in owners if isinstance(owner, SparseConstantOp))
     dense = sum(prod(owner.array.shape) for owner in owners if isinstance(owner, ConstantOp))
-    return CONNECTION_BYTES * sparse + VALUE_BYTES * dense
+    return CONNECTION_BYTES * sparse + FLOAT32_BYTES * dense
 
 
 def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> int:

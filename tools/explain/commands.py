@@ -11,15 +11,13 @@ from redpebble.bench.results.console import console
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
-from redpebble.foundation.atomic_files import write_text
 from redpebble.options import Options
 from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
-from redpebble.tools.explain.explanation import ExplainRequest, explain, explanation_report
+from redpebble.tools.explain.explanation import ExplainRequest, explain
 from redpebble.tools.explain.memory_sizes import spread_sizes
 from redpebble.tools.explain.neuron_graphs import flat_model, flattened
-from redpebble.tools.explain.page import explain_page
 from redpebble.tools.explain.saved_orders import (
     ScheduleRequest,
     SearchBudget,
@@ -30,6 +28,7 @@ from redpebble.tools.explain.saved_orders import (
 from redpebble.tools.explain.search_watch import end_where_asked, watched_search
 from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
 from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
+from redpebble.tools.explain.written_story import story_of, write_story
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
@@ -71,10 +70,8 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     console.print(explanation.graph_line, highlight=False)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
-    if report is not None and report.suffix == ".html":
-        write_text(report, explain_page(model.name, explanation))
-    elif report is not None:
-        write_report(report, "explain", explanation_report(explanation))
+    if report is not None:
+        write_story(report, story_of(model, explanation, options))
     end_where_asked(watch, "shown is what was found so far")
 
 

@@ -1,0 +1,295 @@
+"""Levels of lowering: what a model computes and moves after each pass that changes something of it, and how long."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from typing import Final
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from redpebble.compiler import extracted
+from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.constants import is_constant
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.reports.layer_numbers import layer_numbers
+from redpebble.dialect.symbolic_sizes import DIMS
+from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.errors import within_limits
+from redpebble.frontend.import_model import Source, import_model
+from redpebble.frontend.multiply_adds import value_shapes
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_costs import REDUCED_US, transpose_us
+from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
+from redpebble.options import Options
+from redpebble.passes.analysis.data_movement import FreeSizes, Lowered, OpMovement, module_movement
+from redpebble.passes.analysis.layer_costs import layer_key, layers_of
+from redpebble.pipeline import PIPELINE, run_stages
+from redpebble.placement import Placement, nodes_left, placement_of
+
+BATCHES: Final = (1, WIDTHS[-1])
+"""Batches for which movement is told."""
+
+AROUND: Final = "rows to columns and back"
+"""The kind of what a tile does beside its layers: transposition, normalizations."""
+
+UNPRICED: Final = "simplify"
+"""The stage whose passes gain nothing where nothing less is moved: there no prices are asked for then."""
+
+LEAST_CHANGE: Final = 0.002
+"""Share of the time that makes a level of its own."""
+
+IMPORTED: Final = ("import", "import", "The model as its file has it, an op for each node")
+"""Stage, name and sentence of the first level."""
+
+REDUCTIONS: Final = (LayerNormOp, RmsNormOp, NormalizedOp, ReduceMeanOp)
+
+
+@dataclass(frozen=True)
+class KindMovement:
+    """Movement of all ops of a kind together, in floating-point operations, bytes and microseconds.
+
+    `predicted_us` leaves out what has no price: attention.
+    """
+
+    kind: str
+    ops: int
+    operations: int
+    weight_bytes: int
+    activation_bytes: int
+    cached_bytes: int
+    predicted_us: float
+
+    @staticmethod
+    def sum_of(kind: str, parts: Iterable["KindMovement"]) -> "KindMovement":
+        """Return several of them together."""
+        every = list(parts)
+        return KindMovement(
+            kind,
+            sum(part.ops for part in every),
+            sum(part.operations for part in every),
+            sum(part.weight_bytes for part in every),
+            sum(part.activation_bytes for part in every),
+            sum(part.cached_bytes for part in every),
+            sum(part.predicted_us for part in every),
+        )
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that come from memory and go there."""
+        return self.weight_bytes + self.activation_bytes
+
+
+@dataclass(frozen=True)
+class Level:
+    """A model behind a pass: its stage in the pipeline, and what it moves by batch and kind of op, most first."""
+
+    stage: str
+    name: str
+    what: str
+    """The pass in one sentence."""
+    kinds: Mapping[int, tuple[KindMovement, ...]]
+
+    def total(self, batch: int) -> KindMovement:
+        """Return what all ops move together for a batch."""
+        return KindMovement.sum_of("all", self.kinds[batch])
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """Levels of a model, and where its work lies where native code does not take all of it."""
+
+    levels: tuple[Level, ...]
+    placement: Placement | None
+    rows: Mapping[int, Mapping[str, int]]
+    """Rows of linear layers by batch and name."""
+
+
+def lowering_of(source: Source, options: Options) -> Lowering:
+    """Return the levels of a model on its way to native code; of one that is covered in part, by its sparse networks.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    # one measure for all levels: only kernels that were chosen may have been timed
+    options = replace(options, tuning=options.tuning and replace(options.tuning, recalls=False), on_pass=None)
+    with within_limits():
+        imported = import_model(source, foreign="keep")
+        sizes = {batch: value_shapes(imported.model, batch) for batch in BATCHES}
+        recorder = LevelRecorder(options.machine, sizes)
+        watched, module, placement = replace(options, on_pass=recorder.on_pass), imported.module, None
+        if any(isinstance(op, ForeignOp) for op in module.walk()):
+            found = extracted(source, replace(options, goal="optimize"))
+            placement, module = placement_of(nodes_left(found.imported.module, found.imported)), found.before
+            recorder.take(*IMPORTED, module)
+            run_stages(module, replace(watched, goal="optimize"), until="extract")
+            recorder.take_networks(module, options)
+        else:
+            recorder.take(*IMPORTED, module)
+            run_stages(module, watched)
+    return Lowering(tuple(recorder.levels), placement, recorder.rows)
+
+
+@dataclass(eq=False)
+class LevelRecorder:
+    """Levels of a module on its way; a pass that changes no number makes none."""
+
+    machine: Machine
+    sizes: Mapping[int, Mapping[str, tuple[int, ...]]]
+    """Shapes of ONNX values by batch and name."""
+    levels: list[Level] = field(default_factory=list[Level])
+    rows: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, Mapping[str, int]])
+    """Rows of linear layers by batch and name, behind the last pass."""
+    _stage: str = ""
+    _counted: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    _known: dict[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
+
+    def on_pass(self, done: ModulePass, module: ModuleOp) -> None:
+        """Take the level behind a pass."""
+        stages = (stage.name for stage in PIPELINE if done.name in _names(stage.passes))
+        # what options make a pass of stands in no list: it belongs to the stage of the one before
+        self._stage = next(stages, self._stage)
+        summary = " ".join((type(done).__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+        self.take(self._stage, done.name.removeprefix("pebble-").replace("-", " "), summary, module)
+
+    def take(self, stage: str, name: str, what: str, module: ModuleOp, lowered: Lowered | None = None) -> None:
+        """Take the level of a module; networks that are `lowered` count as the functions that they have become."""
+        functions = lowered or {}
+        moved = {
+            batch: module_movement(module, FreeSizes(batch, by_value=self.sizes[batch]), functions) for batch in BATCHES
+        }
+        counted = [(one.operations, one.weight_bytes, one.activation_bytes, one.cached_bytes) for one in moved[1]]
+        if stage == UNPRICED and counted == self._counted:
+            return
+        lowered_modules = (func.parent_op() for func in functions.values())
+        times = self._times([module, *(one for one in lowered_modules if isinstance(one, ModuleOp))])
+        kinds = {batch: _by_kind(ops, times, self.machine) for batch, ops in moved.items()}
+        level = Level(stage, name, what, kinds)
+        if not self.levels or counted != self._counted or _is_faster(level, self.levels[-1]):
+            self.levels.append(level)
+        self._counted = counted
+        self.rows = {
+            batch: {one.name: one.rows for one in ops if isinstance(one.op, LinearOp)} for batch, ops in moved.items()
+        }
+
+    def take_networks(self, module: ModuleOp, options: Options) -> None:
+        """Take the level of a module whose sparse networks are lowered by `options`, each by itself."""
+        networks = [op for op in module.walk() if isinstance(op, SparseNetworkOp)]
+        lowered = {op: _lowered(op, options) for op in networks}
+        what = "Move layers with sparse weights into sparse networks, and run their layers together in tiles of rows"
+        self.take("tile", "form sparse networks and tiles", what, module, lowered)
+
+    def _times(self, modules: Sequence[ModuleOp]) -> dict[Operation, Mapping[int, float]]:
+        """Return the microseconds of linear layers by width: of their kernels, or else of the best that there is."""
+        times: dict[Operation, Mapping[int, float]] = {}
+        for module in modules:
+            found = layer_numbers(module)
+            times |= {op: numbers.predicted for op, numbers in found.items() if numbers.predicted}
+            unknown = [op for op, numbers in found.items() if not numbers.predicted and is_constant(op.weight)]
+            constants = [op.weight for op in found if is_constant(op.weight)]
+            layers = dict(zip(constants, layers_of(constants), strict=True)) if unknown else {}
+            for op in unknown:
+                layer = layers[op.weight]
+                key = layer_key(op.weight, layer)
+                if key not in self._known:
+                    self._known[key] = {
+                        width: min(
+                            predicted_us(family, layer, width, self.machine)
+                            for family in candidates(layer, width, self.machine)
+                        )
+                        for width in WIDTHS
+                    }
+                times[op] = self._known[key]
+        return times
+
+
+def _names(entries: Iterable[object]) -> set[str]:
+    return {entry.name for entry in entries if isinstance(entry, ModulePass)}
+
+
+def _is_faster(one: Level, other: Level) -> bool:
+    times = [(one.total(batch).predicted_us, other.total(batch).predicted_us) for batch in BATCHES]
+    return any(abs(now - before) > LEAST_CHANGE * before for now, before in times)
+
+
+def _by_kind(
+    moved: Sequence[OpMovement], times: Mapping[Operation, Mapping[int, float]], machine: Machine
+) -> tuple[KindMovement, ...]:
+    """Return movement by kind of op, most bytes first."""
+    parts = [
+        KindMovement(
+            one.op.name.removeprefix("pebble.").replace("_", " "),
+            1,
+            one.operations,
+            one.weight_bytes,
+            one.activation_bytes,
+            one.cached_bytes,
+            _microseconds(one, times.get(one.op, {}), machine),
+        )
+        for one in moved
+    ]
+    pairs = list(zip(moved, parts, strict=True))
+    for tile, members in groupby(pairs, key=lambda pair: pair[0].op.parent_op()):
+        if isinstance(tile, TileOp):
+            inside = list(members)
+            known = tile.schedule.serial.by_width
+            tiled = sum(each.number * known.get(each.width, 0.0) for each in inside[0][0].tiles)
+            rest = max(0.0, tiled - sum(part.predicted_us for _, part in inside))
+            parts.append(KindMovement(AROUND, 0, 0, 0, 0, 0, rest))
+    parts.sort(key=lambda part: part.kind)
+    kinds = [KindMovement.sum_of(kind, every) for kind, every in groupby(parts, key=lambda part: part.kind)]
+    return tuple(sorted(kinds, key=lambda part: -(part.moved_bytes + part.cached_bytes)))
+
+
+def _microseconds(one: OpMovement, by_width: Mapping[int, float], machine: Machine) -> float:
+    """Return the predicted time of an op; what a tile does beside its layers is known of the tile alone."""
+    if isinstance(one.op, LinearOp):
+        if one.tiles:
+            return sum(each.number * by_width.get(each.width, 0.0) for each in one.tiles)
+        # by itself it also has to bring its rows into columns, and back
+        features = sum(shape_of(one.op.weight))
+        alone = {width: us + (transpose_us(features, width) if width > 1 else 0.0) for width, us in by_width.items()}
+        return time_of_rows(alone, one.rows) if alone else 0.0
+    if one.tiles or isinstance(one.op, AttentionOp):
+        return 0.0
+    values = one.operations if isinstance(one.op, REDUCTIONS) else 0
+    return REDUCED_US * values + machine.far_ns(one.activation_bytes, one.activation_bytes) / 1000
+
+
+def _lowered(network: SparseNetworkOp, options: Options) -> FuncOp:
+    """Return a function that is what native code for a network is made from."""
+    body = network.body.block
+    inputs, outputs = list(body.arg_types), [value.type for value in network.yielded]
+    func = FuncOp("main", (inputs, outputs), Region(Block(arg_types=inputs)))
+    func.arg_attrs = ArrayAttr([DictionaryAttr({DIMS: words}) for words in network.dims])
+    values: dict[SSAValue, SSAValue] = dict(zip(body.args, func.args, strict=True))
+    outside = [value for op in body.ops for value in op.operands if is_constant(value) and value not in values]
+    owners = [owner for owner in dict.fromkeys(value.owner for value in outside) if isinstance(owner, Operation)]
+    for op in (*(owner for owner in owners if owner.parent is not body), *body.ops):
+        if isinstance(op, YieldOp):
+            func.body.block.add_op(ReturnOp(*(values[value] for value in op.operands)))
+        else:
+            func.body.block.add_op(op.clone(values))
+    module = ModuleOp([func])
+    run_stages(module, options, after="choose")
+    return next(op for op in module.walk() if isinstance(op, FuncOp))
+
+
+def levels_report(lowering: Lowering) -> list[dict[str, object]]:
+    """Return levels as the JSON that `explain --report` writes."""
+    return [
+        {
+            "stage": level.stage,
+            "name": level.name,
+            "what": level.what,
+            "kinds": {str(batch): [asdict(part) for part in parts] for batch, parts in level.kinds.items()},
+        }
+        for level in lowering.levels
+    ]

@@ -1,0 +1,214 @@
+"""The story of a model as one HTML page: its speed first, then its layers, its data movement, the theory last."""
+
+from html import escape
+from math import inf
+
+from redpebble.frontend.multiply_adds import LONG
+from redpebble.tools.explain.lowering_levels import BATCHES
+from redpebble.tools.explain.page.layers import of_batch, roofline_section, structure_section, time_section
+from redpebble.tools.explain.page.markup import (
+    Card,
+    Column,
+    Row,
+    byte_text,
+    cards,
+    count_text,
+    ratio_text,
+    section,
+    time_text,
+)
+from redpebble.tools.explain.page.markup import table as table_of
+from redpebble.tools.explain.page.movement import movement_section
+from redpebble.tools.explain.page.orders import order_sections
+from redpebble.tools.explain.page.style import SCRIPT, STYLE
+from redpebble.tools.explain.story import Story
+
+LINKS = (
+    ("speed", "Speed"),
+    ("time", "Layers"),
+    ("roofline", "Roofline"),
+    ("movement", "Data movement"),
+    ("stays", "What stays"),
+    ("structure", "Structure"),
+    ("orders", "Orders and bounds"),
+)
+
+WORTHWHILE = 1.05
+"""Times as fast from which on something is gained."""
+
+
+def explain_page(story: Story) -> str:
+    """Return the page of a story."""
+    sections = [_head(story)]
+    if story.explanation.report:
+        sections += [time_section(story), roofline_section(story)]
+    if any(level.kinds[batch] for level in story.levels for batch in BATCHES):
+        sections.append(movement_section(story.levels))
+    sections += [_stays_section(story)]
+    if story.explanation.report:
+        sections.append(structure_section(story))
+    sections += order_sections(story.explanation)
+    body = "".join([*sections, _foot(story)])
+    title = escape(f"{story.name}: speed and data movement")
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f"<body>{_bar(body)}<main>{body}</main><script>{SCRIPT}</script></body></html>\n"
+    )
+
+
+def _bar(body: str) -> str:
+    """Return the bar with links to the sections that there are, and the choice of the batch."""
+    links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in LINKS if f'id="{anchor}"' in body)
+    choices = "".join(
+        f'<label><input type="radio" name="batch" id="batch-{batch}"{" checked" if batch == BATCHES[-1] else ""}>'
+        f"{batch}</label>"
+        for batch in BATCHES
+    )
+    return (
+        f'<div class="bar"><div><nav aria-label="Sections">{links}</nav>'
+        f"<fieldset><legend>Batch</legend>{choices}</fieldset></div></div>"
+    )
+
+
+def _head(story: Story) -> str:
+    """Return speed and size, what bounds them, and what to do next."""
+    shown = [*(_speed_card(story, batch) for batch in BATCHES), *_size_cards(story)]
+    bounds = "".join(of_batch(batch, f"<p>{escape(_bound(story, batch))}</p>") for batch in BATCHES)
+    return (
+        f'<div id="speed"><h1>{escape(story.name)}</h1><p class="lead">{escape(_headline(story))}</p>{cards(shown)}'
+        f"</div>{section('bound', 'What bounds it', '', bounds + _next(story))}"
+    )
+
+
+def _speedup(story: Story, batch: int) -> float:
+    before, after = (story.levels[place].total(batch).predicted_us for place in (0, -1))
+    return before / after if after else 1.0
+
+
+def _headline(story: Story) -> str:
+    speedups = {batch: _speedup(story, batch) for batch in BATCHES}
+    if not story.explanation.report:
+        return "There is no linear layer with constant weights: all of it stays with onnxruntime."
+    if max(speedups.values()) < WORTHWHILE:
+        return "Nothing is gained: its weights have hardly any zeros. Prune it first."
+    told = " and ".join(f"{ratio_text(speedup)} at batch {batch}" for batch, speedup in speedups.items())
+    part = "" if story.placement is None else " (what redpebble covers of it)"
+    return f"Predicted to run {told}, times as fast as the same layers dense and one by one{part}."
+
+
+def _speed_card(story: Story, batch: int) -> Card:
+    before, after = (story.levels[place].total(batch).predicted_us for place in (0, -1))
+    words = f"{time_text(before)} → {time_text(after)} predicted"
+    return Card(f"Batch {batch}", ratio_text(_speedup(story, batch)), words)
+
+
+def _size_cards(story: Story) -> list[Card]:
+    before, after = (story.levels[place].total(1) for place in (0, -1))
+    many_before, many_after = (story.levels[place].total(BATCHES[-1]) for place in (0, -1))
+    shown = [
+        Card("Operations", count_text(after.operations), f"were {count_text(before.operations)}, batch 1"),
+        Card(
+            f"Moved at batch {BATCHES[-1]}",
+            byte_text(many_after.moved_bytes),
+            f"were {byte_text(many_before.moved_bytes)}",
+        ),
+    ]
+    connections = sum(layer.connections for layer in story.explanation.report)
+    possible = sum(layer.inputs * layer.outputs for layer in story.explanation.report)
+    if possible:
+        share = f"{100 * connections / possible:.3g} % of those that the layers could have"
+        shown.append(Card("Connections", count_text(connections), share))
+    if story.placement is not None:
+        shown.append(Card("Taken", f"{100 * story.placement.share:.0f} %", "of the multiply-adds of the model"))
+    return shown
+
+
+def _bound(story: Story, batch: int) -> str:
+    """Return in sentences what a batch spends its time with."""
+    times = sorted(story.layer_times[batch], key=lambda one: -one.microseconds)
+    total = story.levels[-1].total(batch)
+    if not times or not total.predicted_us:
+        return "No layer of it has a predicted time."
+    machine, weights = story.machine, 6 * sum(layer.connections for layer in story.explanation.report)
+    whole = sum(one.microseconds for one in times) or 1.0
+    slowest = times[0]
+    said = [
+        f"Batch {batch}: {slowest.name}{'' if slowest.count == 1 else f' (x {slowest.count})'} takes "
+        f"{100 * slowest.microseconds / whole:.0f} % of the time of the linear layers."
+    ]
+    streamed = machine.far_ns(weights, weights) / 1000 * max(1, total.weight_bytes / max(1, weights))
+    if weights <= machine.l2_bytes:
+        said.append(
+            f"All weights, {byte_text(weights)}, fit into the second-level cache of {byte_text(machine.l2_bytes)}: "
+            "instructions bound it, not memory."
+        )
+    else:
+        share = min(1.0, streamed / total.predicted_us)
+        said.append(
+            f"The weights, {byte_text(weights)}, do not fit into the second-level cache of "
+            f"{byte_text(machine.l2_bytes)}: to stream them takes {time_text(streamed)}, {100 * share:.0f} % of the "
+            f"time, so that {'moving them' if share > 0.5 else 'instructions'} bound{'s' if share > 0.5 else ''} it."
+        )
+    if story.placement is not None and story.placement.bound < inf:
+        said.append(
+            f"{100 - 100 * story.placement.share:.0f} % of the multiply-adds stay with onnxruntime: were the rest "
+            f"free, the model would be {ratio_text(story.placement.bound)} as fast."
+        )
+    return " ".join(said)
+
+
+def _next(story: Story) -> str:
+    """Return what to do now."""
+    if max(_speedup(story, batch) for batch in BATCHES) < WORTHWHILE:
+        return (
+            "<p>Below about 40 % zeros nothing is gained: prune the weights of linear layers, train a little, and "
+            "export again.</p>"
+        )
+    return (
+        "<p>To run it: <code>redpebble.session(path)</code> in Python, or <code>redpebble optimize IN.onnx OUT.onnx "
+        "--library</code> for a program in any language. To measure it against onnxruntime: <code>redpebble bench "
+        "IN.onnx</code>.</p>"
+    )
+
+
+def _stays_section(story: Story) -> str:
+    """Return the section on the nodes that onnxruntime keeps; nothing where it keeps none."""
+    placement = story.placement
+    if placement is None or not placement.stayed:
+        return ""
+    rows = (
+        Row(
+            "",
+            (
+                one.operator,
+                f"{one.nodes:,}",
+                count_text(one.multiply_adds),
+                f"{100 * one.multiply_adds / placement.multiply_adds:.1f} %",
+                one.reason,
+            ),
+        )
+        for one in placement.stayed
+    )
+    note = f"Work before pruning, at batch 1 and {LONG} for other free axes, in multiply-adds."
+    columns = [
+        Column("operator", "word"),
+        Column("nodes"),
+        Column("multiply-adds"),
+        Column("share"),
+        Column("why", "text"),
+    ]
+    return section(
+        "stays", "What stays with onnxruntime", note, table_of("Nodes that multiply and were not taken", columns, rows)
+    )
+
+
+def _foot(story: Story) -> str:
+    origin, machine = story.origin, story.machine
+    caches = f"{machine.l1_bytes >> 10} KiB and {machine.l2_bytes >> 10} KiB of cache a core"
+    return (
+        f"<footer><p>redpebble {escape(origin.version)}, {escape(origin.day)}, {escape(origin.cpu)}: "
+        f"{machine.lanes} floats a vector, {caches}, one thread. "
+        f"Free axes other than that of the batch count {LONG}.</p>"
+        f"<p><code>{escape(origin.command)}</code></p></footer>"
+    )

@@ -1,0 +1,150 @@
+"""The story of a model: its levels of lowering, the times of its layers for a batch, and where its work lies."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+import numpy as np
+
+from redpebble.dialect.reports.layer_report import LayerReport
+from redpebble.kernels.formats import dense_outputs
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import predicted_us
+from redpebble.kernels.tile_widths import time_of_rows
+from redpebble.kernels.work import Layer
+from redpebble.placement import Placement
+from redpebble.sparse.csr import CONNECTION_BYTES
+from redpebble.tools.explain.explanation import Explanation
+from redpebble.tools.explain.lowering_levels import Level, Lowering
+
+MANY_LAYERS: Final = 16
+"""Layers from which on those that differ by numbers in their names alone are one line."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Version of redpebble, command, CPU and day by which a page was made."""
+
+    version: str
+    command: str
+    cpu: str
+    day: str
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Time of layers of one shape for a batch, all together; `measured_us` is None where no clock was asked."""
+
+    name: str
+    full_name: str
+    count: int
+    inputs: int
+    outputs: int
+    connections: int
+    rows: int
+    predicted_us: float
+    measured_us: float | None
+
+    @property
+    def microseconds(self) -> float:
+        """The measured time, or else the predicted one."""
+        return self.predicted_us if self.measured_us is None else self.measured_us
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations: two for each connection and row."""
+        return 2 * self.connections * self.rows
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes if weights, inputs and outputs are moved once."""
+        return CONNECTION_BYTES * self.connections + 4 * self.count * self.rows * (self.inputs + self.outputs)
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that a page tells of a model called `name`, in the order in which it tells it."""
+
+    name: str
+    origin: Origin
+    machine: Machine
+    lowering: Lowering
+    layer_times: Mapping[int, Sequence[LayerTime]]
+    """Times of the linear layers by batch, in the order of execution."""
+    explanation: Explanation
+
+    @property
+    def levels(self) -> Sequence[Level]:
+        """The levels of lowering, from the model as it is to what runs."""
+        return self.lowering.levels
+
+    @property
+    def placement(self) -> Placement | None:
+        """Place of the work of a model that is not covered as a whole."""
+        return self.lowering.placement
+
+
+def layer_times(layers: Sequence[LayerReport], rows: Sequence[int]) -> list[LayerTime]:
+    """Return the times of layers that run on so many rows, those of many layers by what they have in common."""
+    names = short_names([layer.name for layer in layers])
+    groups: dict[tuple[str, int, int, int], list[LayerTime]] = {}
+    for layer, name, count in zip(layers, names, rows, strict=True):
+        key = re.sub(r"\d+", "*", name) if len(layers) > MANY_LAYERS else layer.name
+        place = (key, layer.inputs, layer.outputs, count)
+        groups.setdefault(place, []).append(_time_of(layer, name, count))
+    return [_together(key, members) for (key, *_), members in groups.items()]
+
+
+def _time_of(layer: LayerReport, name: str, rows: int) -> LayerTime:
+    predicted = {int(width): time for width, time in layer.predicted_us.items()}
+    measured = {int(width): time for width, time in layer.measured_us.items()}
+    return LayerTime(
+        name,
+        layer.name,
+        1,
+        layer.inputs,
+        layer.outputs,
+        layer.connections,
+        rows,
+        time_of_rows(predicted, rows) if predicted else 0.0,
+        time_of_rows(measured, rows) if measured and measured.keys() == predicted.keys() else None,
+    )
+
+
+def _together(name: str, members: Sequence[LayerTime]) -> LayerTime:
+    first, times = members[0], [one.measured_us for one in members if one.measured_us is not None]
+    return LayerTime(
+        first.name if len(members) == 1 else name,
+        first.full_name if len(members) == 1 else f"{first.full_name} and {len(members) - 1} more",
+        len(members),
+        first.inputs,
+        first.outputs,
+        sum(one.connections for one in members),
+        first.rows,
+        sum(one.predicted_us for one in members),
+        sum(times) if len(times) == len(members) else None,
+    )
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return names without the parts, between slashes or points, with which all of them begin and end."""
+    parts = [re.split(r"(?<=[/.])", name) for name in names]
+    if len(parts) < 2:
+        return list(names)
+    first = _alike([one[:-1] for one in parts])
+    last = _alike([one[:first:-1] for one in parts])
+    return ["".join(one[first : len(one) - last]).rstrip("/.") or name for one, name in zip(parts, names, strict=True)]
+
+
+def _alike(sequences: Sequence[Sequence[str]]) -> int:
+    """Return with how many entries all sequences begin alike."""
+    return sum(1 for _ in takewhile(lambda entries: len(set(entries)) == 1, zip(*sequences, strict=False)))
+
+
+def dense_gflops(machine: Machine) -> float:
+    """Return the speed of our dense kernel where all is in the cache, 1e9 operations a second: the roof of the rest."""
+    width, side = 64, 256
+    layer = Layer(side, np.full(side, side, dtype=np.int64), stored="dense")
+    return 2e-3 * side * side * width / predicted_us(dense_outputs.FAMILY.name, layer, width, machine)

@@ -1,0 +1,49 @@
+"""The story of a model as a file: JSON, or the page."""
+
+import shlex
+import sys
+from datetime import date
+from pathlib import Path
+
+import redpebble
+from redpebble.foundation.atomic_files import write_text
+from redpebble.options import Options
+from redpebble.tools.explain.explanation import Explanation, explanation_report
+from redpebble.tools.explain.lowering_levels import levels_report, lowering_of
+from redpebble.tools.explain.page.page import explain_page
+from redpebble.tools.explain.story import Origin, Story, layer_times
+from redpebble.tools.json_reports import write_report
+from redpebble.tuning.calibration import cpu_model
+
+
+def story_of(model: Path, explanation: Explanation, options: Options) -> Story:
+    """Return the story of a model whose orders are explained and whose layers are reported.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    lowering = lowering_of(model, options)
+    return Story(
+        name=model.name,
+        origin=Origin(redpebble.__version__, f"redpebble {shlex.join(sys.argv[1:])}", cpu_model(), str(date.today())),
+        machine=options.machine,
+        lowering=lowering,
+        layer_times={
+            batch: layer_times(explanation.report, [rows.get(layer.name, batch) for layer in explanation.report])
+            for batch, rows in lowering.rows.items()
+        },
+        explanation=explanation,
+    )
+
+
+def write_story(report: Path, story: Story) -> None:
+    """Write a story as the page, where the file ends in .html, or else as JSON.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if report.suffix == ".html":
+        write_text(report, explain_page(story))
+        return
+    report_of = {**explanation_report(story.explanation), "levels": levels_report(story.lowering)}
+    write_report(report, "explain", report_of)
