@@ -1,10 +1,12 @@
 """Tables of results on a terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import Final
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from redpebble.bench.results.console import console
 from redpebble.dialect.reports.layer_report import LayerReport, Report
@@ -27,6 +29,9 @@ from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
 from redpebble.tools.explain.sweep import Sweep, SweepRequest
 from redpebble.verification.oracle import Comparison
 
+ROOMY: Final = 150
+"""Columns of a terminal from which on each fact of a layer has a column of its own."""
+
 
 def print_layers(report: Report, *, moved: bool = False) -> None:
     """Show the layers of a network, and what is to be said of all of them."""
@@ -37,8 +42,35 @@ def print_layers(report: Report, *, moved: bool = False) -> None:
 
 def layer_tables(layers: Sequence[LayerReport], *, moved: bool = False) -> Group:
     """Return a row for each linear layer, and one that says why; with `moved` also the kilobytes of its tiles."""
-    numbers, reasons = _filled(layer_columns(layers, moved=moved)), _filled(reason_columns(layers))
-    return Group(TITLE, numbers, "", reasons)
+    columns = layer_columns(layers, moved=moved)
+    numbers = _filled(columns) if console.width >= ROOMY else stacked(columns)
+    return Group(TITLE, numbers, "", _filled(reason_columns(layers)))
+
+
+def stacked(columns: Columns) -> Group:
+    """Return a line for each layer, and below it the lines of its kernels: all that fits into 80 columns."""
+    lined = {header: columns[header] for header in LINED if header in columns}
+    longest = {
+        header: max((len(line) for line in (header, *(line for cell in cells for line in cell))), default=0)
+        for header, cells in lined.items()
+    }
+
+    def grid(rows: Iterable[Sequence[str]]) -> Table:
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for width in (1, *longest.values()):
+            table.add_column(width=width, no_wrap=True)
+        for row in rows:
+            table.add_row("", *row)
+        return table
+
+    parts: list[RenderableType] = [grid([[f"[bold]{header}[/]" for header in lined]])]
+    for place, (name,) in enumerate(columns["layer"]):
+        inputs, outputs, connections, density, kind = (
+            columns[header][place][0] for header in ("inputs", "outputs", "connections", "density", "format")
+        )
+        facts = f"{name}: {inputs} -> {outputs}, {connections} connections, density {density}, {kind}"
+        parts += [Text(facts), grid(zip(*(cells[place] for cells in lined.values()), strict=True))]
+    return Group(*parts)
 
 
 def _filled(columns: Columns) -> Table:
@@ -156,6 +188,7 @@ def _table(*headers: str) -> Table:
         "",
         "sparse network",
         "split from",
+        "stays",
         "order",
         "start",
         *WORDS,
@@ -165,6 +198,9 @@ def _table(*headers: str) -> Table:
     }
     table = Table(box=None, header_style="bold", pad_edge=False)
     for header in headers:
-        side = "left" if header in words else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=header in LINED)
+        is_number = header not in words
+        # what gives way where there is no room are words: a number in two lines is two numbers
+        table.add_column(
+            header, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number or header in LINED
+        )
     return table

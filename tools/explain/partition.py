@@ -53,18 +53,10 @@ def partition_table(layers: Sequence[PartitionedLayer], part_count: int) -> Tabl
     """Return a line for each layer and one for all: values sent for a sample, messages, fullest part above the mean."""
     table = Table(box=None, header_style="bold", pad_edge=False, title_justify="left")
     table.title = f"values sent for a sample, {part_count} parts"
-    table.add_column("layer")
-    for header in (
-        "connections",
-        "sent",
-        "random rows",
-        "ratio",
-        "messages",
-        "random rows",
-        "imbalance",
-        "random rows",
-    ):
-        table.add_column(header, justify="right")
+    table.add_column("layer", overflow="fold")
+    headers = ("connections", "sent", "random\nrows", "messages", "random\nrows", "imbalance", "random\nrows")
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
     for layer in layers:
         table.add_row(layer.name, f"{layer.connections:,}", *_words([layer.found], [layer.random]))
     table.add_section()
@@ -78,8 +70,7 @@ def _words(found: Sequence[LayerTraffic], random: Sequence[LayerTraffic]) -> lis
     volumes = [sum(cost.volume for cost in costs) for costs in (found, random)]
     messages = [sum(cost.messages for cost in costs) for costs in (found, random)]
     fullest = [max(cost.imbalance for cost in costs) for costs in (found, random)]
-    ratio = f"{volumes[0] / volumes[1]:.3f}" if volumes[1] else "-"
-    numbers = f"{volumes[0]:,}", f"{volumes[1]:,}", ratio, f"{messages[0]:,}", f"{messages[1]:,}"
+    numbers = f"{volumes[0]:,}", f"{volumes[1]:,}", f"{messages[0]:,}", f"{messages[1]:,}"
     return [*numbers, *(f"{100 * one:.1f} %" for one in fullest)]
 
 
