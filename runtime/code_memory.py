@@ -25,6 +25,11 @@ MOST_KEPT_CODES: Final = 32
 """Codes that are kept, some hundred kilobytes each; the oldest goes first."""
 
 
+class _Key(NamedTuple):
+    code: str
+    cpu: CpuTarget
+
+
 class _Known(NamedTuple):
     shared: SharedCode
     image: bytes
@@ -35,7 +40,7 @@ class CodeMemory:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._known: dict[tuple[str, CpuTarget], _Known] = {}
+        self._known: dict[_Key, _Known] = {}
 
     def artefact_of(self, module: ModuleOp, cpu: CpuTarget, folder: Path | None = None) -> Artefact:
         """Return native code of a module that was built for it, and is of no use afterwards.
@@ -43,7 +48,7 @@ class CodeMemory:
         Machine code is kept in `folder`.
         """
         key = code_key(module)
-        known = self._known.get((key, cpu)) if key is not None else None
+        known = self._known.get(_Key(key, cpu)) if key is not None else None
         program = known.shared.program_of(module) if known is not None else None
         if known is not None and program is not None:
             _clear(module)
@@ -53,10 +58,10 @@ class CodeMemory:
             _clear(module)
             image = _object_of(program.llvm_ir, cpu, folder)
             if key is not None:
-                self._keep((key, cpu), _Known(shared, image))
+                self._keep(_Key(key, cpu), _Known(shared, image))
         return Artefact(replace(program, llvm_ir="", constants=tuple(map(aligned_copy, program.constants))), image)
 
-    def _keep(self, key: tuple[str, CpuTarget], known: _Known) -> None:
+    def _keep(self, key: _Key, known: _Known) -> None:
         while len(self._known) >= MOST_KEPT_CODES:
             self._known.pop(next(iter(self._known)), None)
         self._known[key] = known

@@ -6,7 +6,7 @@ A ratio over shapes is a geometric mean. Where a target names several batches, e
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import Final
+from typing import Final, NamedTuple
 
 from redpebble.bench.results.results import BOUND, BOUND_BASELINE, CEILING, Result, Row, slowest
 
@@ -219,35 +219,28 @@ def all_checks(result: Result) -> list[Check]:
     return [*one, *networks, *_scaling(measured), *two, *_never_slower(measured), *_costs(result.costs)]
 
 
+class _NetworkRows(NamedTuple):
+    """The rows of our code for a network with some threads, and the number of each that is held to a limit."""
+
+    network: str
+    threads: int
+    value: Callable[[Row], float | None]
+
+    def check(self, measured: Measured, limit: Target, against: str = "") -> Check:
+        case = f"{self.network}, {self.threads} thread{'s' if self.threads > 1 else ''}{against}"
+        keys = ("network", self.network, US)
+        rows = [row for key, row in measured.rows.items() if key[:3] == keys and row.threads == self.threads]
+        values = {f"M = {row.batch}": number for row in rows if (number := self.value(row)) is not None}
+        return Check(case, limit, values)
+
+
 def _networks(measured: Measured, threads: int) -> Iterator[Check]:
     """Yield the checks of whole networks."""
-    engine_and_threads = f"{threads} thread{'s' if threads > 1 else ''}"
-    for name, limit in NETWORKS.items():
-        yield _network(
-            measured, f"{name}, {engine_and_threads}, against onnxruntime", (name, threads), (Target(limit), _speedup)
-        )
-    for name in DEEP:
-        yield _network(
-            measured, f"{name}, {engine_and_threads}, against onnxruntime", (name, threads), (Target(18.0), _speedup)
-        )
-        target = (Target(40.0, "G edges/s a core"), _edges_a_core)
-        yield _network(measured, f"{name}, {engine_and_threads}", (name, threads), target)
-
-
-def _network(
-    measured: Measured,
-    case: str,
-    engine_and_threads: tuple[str, int],
-    target: tuple[Target, Callable[[Row], float | None]],
-) -> Check:
-    limit, value = target
-    rows = [
-        row
-        for key, row in measured.rows.items()
-        if key[:3] == ("network", engine_and_threads[0], US) and row.threads == engine_and_threads[1]
-    ]
-    values = {f"M = {row.batch}": number for row in rows if (number := value(row)) is not None}
-    return Check(case, limit, values)
+    limits = NETWORKS | dict.fromkeys(DEEP, 18.0)
+    for name, limit in limits.items():
+        yield _NetworkRows(name, threads, _speedup).check(measured, Target(limit), ", against onnxruntime")
+        if name in DEEP:
+            yield _NetworkRows(name, threads, _edges_a_core).check(measured, Target(40.0, "G edges/s a core"))
 
 
 def _speedup(row: Row) -> float | None:
