@@ -57,6 +57,7 @@ def regret(measured: MeasuredMachine, step: int) -> float:
     return fmean(ratios)
 
 
+@pytest.mark.slow
 def test_the_choice_is_a_few_percent_off_the_fastest_kernel() -> None:
     for measured in measured_machines():
         assert regret(measured, 24) < 1.08

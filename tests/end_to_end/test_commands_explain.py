@@ -74,6 +74,7 @@ def test_no_search_takes_the_best_start_and_the_same_seed_the_same_order(
     np.testing.assert_array_equal(*orders)
 
 
+@pytest.mark.slow
 def test_the_json_holds_bounds_around_the_counts_of_every_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def fingerprint(file: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ino
 
 
+@pytest.mark.slow
 def test_many_threads_use_several_networks_with_different_batches_at_once() -> None:
     models: list[ir.Model] = [build(spec) for spec in SPECS]
     networks = [

@@ -72,6 +72,7 @@ def test_times_by_the_clock_are_in_the_report_beside_predicted_ones(model: onnx_
         assert min(*layer.measured_us.values(), *layer.predicted_us.values()) > 0
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_read_and_not_measured_again(model: onnx_ir.Model, folder: Path, tmp_path: Path) -> None:
     content = json.loads(file_of(copied(folder, tmp_path), "tuning").read_text())
     # times that no machine has, the more the later in the file

@@ -90,6 +90,7 @@ def test_a_home_that_is_no_path_is_no_folder_here(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["__pycache__", "loops.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of files are those of Linux")
 def test_a_disk_that_is_full_keeps_nothing(tmp_path: Path) -> None:
     assert calls(tmp_path, "full") == [VALUES, "[0, 1, 1, 1]", WARNING]

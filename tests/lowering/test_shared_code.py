@@ -37,9 +37,9 @@ def with_other_weights(model: onnx_ir.Model, shift: int = 1) -> onnx_ir.Model:
 @pytest.mark.parametrize(
     ("spec", "shift", "threads", "target"),
     [
-        (FFNN, 1, 1, CpuTarget.generic()),
+        pytest.param(FFNN, 1, 1, CpuTarget.generic(), marks=pytest.mark.slow),
         (FFNN, 1, 2, CpuTarget.avx2()),
-        (RESIDUAL, 0, 2, CpuTarget.avx512()),
+        pytest.param(RESIDUAL, 0, 2, CpuTarget.avx512(), marks=pytest.mark.slow),
     ],
 )
 def test_a_program_for_the_code_of_another_network_is_the_one_it_would_have_had(

@@ -19,6 +19,7 @@ def run(cache: Path, *scenarios: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_children_of_a_process_with_threads_run_its_networks_and_interpreters_end_while_calls_run(
     tmp_path: Path,
 ) -> None:

@@ -40,6 +40,7 @@ def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Mach
     assert machine_for(host_target(), folder) == machine
 
 
+@pytest.mark.slow
 def test_every_kernel_that_can_be_chosen_has_a_factor(calibrated: tuple[Path, Machine]) -> None:
     machine = calibrated[1]
     layer = Layer(8, np.ones(8, dtype=np.int64))

@@ -159,7 +159,9 @@ def test_an_attribute_of_another_type_is_named_with_its_node() -> None:
         import_model(proto, foreign="keep")
 
 
-@pytest.mark.parametrize("operator", ["Identity", "Tanh", "Add"])
+@pytest.mark.parametrize(
+    "operator", ["Tanh", *(pytest.param(operator, marks=pytest.mark.slow) for operator in ("Identity", "Add"))]
+)
 def test_a_deep_graph_needs_no_recursion(operator: str) -> None:
     redpebble.optimize(chain(operator, 1100, begin="Tanh(x)"))
 

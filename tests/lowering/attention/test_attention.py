@@ -95,7 +95,7 @@ def test_attention_agrees_with_float64(target: CpuTarget) -> None:
         check(net, sizes, weighting, operands(sizes, samples, length, length))
 
 
-@each_target
+@best_target_first
 def test_masks_are_broadcast_over_samples_heads_and_queries(target: CpuTarget) -> None:
     sizes, weighting = (2, 2, 8, 8), Weighting(0.25)
     for axes in ((DYNAMIC, 1), (1, 2)):

@@ -25,7 +25,7 @@ from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.group_timing import measure_groups
-from tests.support.lowering_modules import best_target_first, each_target, native, tiled
+from tests.support.lowering_modules import best_target_first, native, tiled
 
 WIDTH = 512
 SMALL_CACHE = ScheduleNetwork(l1_bytes=1 << 13, l2_bytes=7 << 15)
@@ -88,7 +88,7 @@ def test_the_schedule_computes_the_same(structure: str, groups: list[range], tar
         np.testing.assert_array_equal(network(x, threads=1), network(x))
 
 
-@each_target
+@best_target_first
 def test_neighbours_come_straight_from_rows_and_go_there(target: CpuTarget) -> None:
     plain, module = native(chain("visible", 4), target), chain("visible", 4)
     schedule = scheduled(module)
