@@ -142,15 +142,15 @@ def schedule_table(lines: Sequence[ScheduledGraph], request: ScheduleRequest) ->
 
 
 def sweep_table(sweep: Sweep, request: SweepRequest) -> Table:
-    """Return a line for each memory: what each order moves that is made for it, and the ratio of the best one."""
-    names = [*sweep.points[0].moved] if sweep.points else []
-    table = _table("M", *(name.replace(" ", "\n") for name in names), "no order\nbelow", "ratio")
+    """Return a line for each memory: what orders move that are made for it, and the ratio of the best one."""
+    names = [*sweep.points[0].moved] if sweep.points and console.width >= ROOMY else []
+    table = _table("M", *(name.replace(" ", "\n") for name in names), "best", "order", "no order\nbelow", "ratio")
     rows = "" if request.batch_tile == 1 else f", M rows of {request.batch_tile:,}"
     table.title = f"{sweep.model}: values moved{rows}, by orders made for each M"
     table.title_justify = "left"
     for point in sweep.points:
-        moved = (f"[bold]{count:,}[/]" if name == point.best else f"{count:,}" for name, count in point.moved.items())
-        table.add_row(f"{point.memory:,}", *moved, f"{point.bound:,}", f"{point.ratio:.3f}")
+        moved = [f"{point.moved[name]:,}" for name in (*names, point.best)]
+        table.add_row(f"{point.memory:,}", *moved, point.best, f"{point.bound:,}", f"{point.ratio:.3f}")
     return table
 
 

@@ -48,7 +48,8 @@ def test_no_number_of_a_layer_is_broken(width: int, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_number_of_another_table_is_broken(width: int) -> None:
+def test_no_number_of_another_table_is_broken(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "console", Console(width=width))
     traffic = LayerTraffic(12_345_678, 123_456, 0.1, 0, 0, 0, 0)
     graph = ScheduledGraph("0", 126_672_115, "greedy rolling 3", 123_456_789, 12_345_678, 99_999_999)
     names = ("pull", "push", "depth first", "target blocks", "sliding window", "searched")
