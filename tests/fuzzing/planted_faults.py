@@ -14,7 +14,8 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.ops.elementwise import SubOp
 from redpebble.distributed.parts import compile_part
 from redpebble.distributed.run import load_part
-from redpebble.frontend.reading import faults
+from redpebble.frontend import translation
+from redpebble.frontend.reading import faults, model_source
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights, PackedArrays
 from redpebble.ort import session
@@ -88,12 +89,13 @@ def swapped_operands() -> None:
 
 
 def escaping_error() -> None:
-    """What a library says of a model is raised as it is."""
+    """What a library says of a model makes an error of ours."""
 
     def escape(error: BaseException) -> NoReturn:
-        raise error
+        raise AttributeError from error
 
-    setattr(faults, "first_line", escape)  # noqa: B010
+    for module in (faults, model_source, translation):
+        setattr(module, "first_line", escape)  # noqa: B010
 
 
 def unchecked_nodes() -> None:
