@@ -38,7 +38,10 @@ LONGEST: Final = 300
 
 def first_line(error: BaseException) -> str:
     """Return the first line of the innermost cause of another library's error, as part of a message of ours."""
-    while error.__cause__ is not None:
+    seen = list[BaseException]()
+    # libraries may raise an error from itself
+    while error.__cause__ is not None and error not in seen:
+        seen.append(error)
         error = error.__cause__
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".")[:LONGEST] if lines else type(error).__name__

@@ -134,7 +134,9 @@ class _Translation:
                 op.drop_all_references()
             # a size that nothing here knows contradicts no weight: onnxruntime may take the node, so it can stay
             unknown = isinstance(reason, NotCovered) or (self._keep_foreign and isinstance(reason, VerifyException))
-            raise NotCovered(f": {reason}") if unknown else reason from reason
+            if unknown:
+                raise NotCovered(f": {reason}") from reason
+            raise
         self._commit(conversion, results)
 
     def _check_moves(self, conversion: Conversion) -> None:

@@ -41,7 +41,11 @@ def reading() -> Generator[None]:
 
 def _own_cause(error: BaseException) -> ModelError | None:
     """Return the error of ours around which another library put its own."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ModelError):
-        cause = cause.__cause__ or cause.__context__
+    cause, seen = error, list[BaseException]()
+    while not isinstance(cause, ModelError):
+        seen.append(cause)
+        following = cause.__cause__ or cause.__context__
+        if following is None or following in seen:
+            return None
+        cause = following
     return cause

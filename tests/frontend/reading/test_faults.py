@@ -26,6 +26,13 @@ def test_a_fault_of_a_library_is_the_models(fault: Exception, kind: type[ModelEr
     assert str(refusal.value) == message
 
 
+def test_an_error_that_is_its_own_cause_is_followed_once() -> None:
+    circle = ValueError("a")
+    circle.__cause__ = circle
+    with pytest.raises(InvalidModelError, match=r"^the model is malformed: a$"), reading():
+        raise circle
+
+
 @pytest.mark.parametrize("kind", [AssertionError, AttributeError, ImportError, NameError])
 def test_a_fault_of_ours_is_not_the_models(kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^ours$"), reading():
