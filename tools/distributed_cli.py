@@ -2,15 +2,12 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from redpebble.tools.cli_options import ReportPath, new_file
 from redpebble.tools.option_texts import numbers
-
-MOST_PARTS: Final = 10_000
-"""Parts up to which what each pair of them sends is counted within a gigabyte."""
 
 
 class Plan(StrEnum):
@@ -24,7 +21,7 @@ class Plan(StrEnum):
 
 def partition(
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")],
-    parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.", max=MOST_PARTS)],
+    parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PARTS", help="The folder of parts to write.")],
     plan: Annotated[Plan, typer.Option(help="What is split.")] = Plan.AUTO,
     imbalance: Annotated[

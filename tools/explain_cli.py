@@ -75,12 +75,14 @@ def explain(
     order goes below there. Ctrl-C ends a search; what it found so far is shown.
     """
     from redpebble.options import Options
+    from redpebble.theory.partition.search import PartitionRequest
     from redpebble.tools.explain.commands import ExplainOutput, SweepOutput, explain_and_print, sweep_and_print
     from redpebble.tools.explain.explanation import ExplainRequest
     from redpebble.tools.explain.memory_sizes import memory_sizes
     from redpebble.tools.explain.saved_orders import SearchBudget
     from redpebble.tools.inspection import Inspection
 
+    split = None if parts is None else PartitionRequest(parts, seed=seed)
     budget, memories = SearchBudget(seconds, proposals, seed), memory_sizes(memory, batch_tile)
     if len(models) > 1 or len(memories) > 1 or plot is not None:
         sweep_and_print(models, memories, batch_tile, budget, SweepOutput(report, plot))
@@ -90,10 +92,10 @@ def explain(
     output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
     rows = memories[0] if memories else ExplainRequest.default_memory(batch_tile)
     explain_and_print(model, ExplainRequest(rows, batch_tile, budget), options, output)
-    if parts is not None and not stop_after:
+    if split is not None and not stop_after:
         from redpebble.tools.explain.partition import explain_partition_and_print
 
-        explain_partition_and_print(model, parts, seed)
+        explain_partition_and_print(model, split)
 
 
 def schedule(

@@ -30,6 +30,9 @@ from redpebble.theory.partition.partition import (
 )
 from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling
 
+MOST_PARTS = 10_000
+"""Parts up to which what each pair of them sends is counted within a gigabyte."""
+
 _MOST_ENTRIES = 1 << 29
 """Entries of the tables of nets and parts that annealing needs, 8 bytes each; networks beyond keep their best start."""
 
@@ -66,6 +69,8 @@ class PartitionRequest:
         """Check the ranges."""
         if self.part_count < 1:
             raise ValueError(f"{self.part_count} parts, at least 1 is needed")
+        if self.part_count > MOST_PARTS:
+            raise ValueError(f"{self.part_count} parts, accepted are up to {MOST_PARTS}")
         if not 0 <= self.imbalance < float("inf"):
             raise ValueError(f"imbalance {self.imbalance:g}, accepted are 0 and more")
         if self.proposals < 0:

@@ -74,12 +74,11 @@ def _words(found: Sequence[LayerTraffic], random: Sequence[LayerTraffic]) -> lis
     return [*numbers, *(f"{100 * one:.1f} %" for one in fullest)]
 
 
-def explain_partition_and_print(model: Path, part_count: int, seed: int) -> None:
+def explain_partition_and_print(model: Path, request: PartitionRequest) -> None:
     """Show what a partition of a model sends.
 
     Raises:
         ModelError: the model is unreadable or not covered.
-        ValueError: no part, or the model has no linear layer.
+        ValueError: the model has no linear layer.
     """
-    layers = explain_partition(build(model), PartitionRequest(part_count, seed=seed))
-    console.print(partition_table(layers, part_count))
+    console.print(partition_table(explain_partition(build(model), request), request.part_count))
