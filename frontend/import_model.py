@@ -3,7 +3,7 @@
 ```
 read_model          any source, checked                                   reading/model_source.py, model_checks.py
 widen               half precision becomes float32 (keep only)            folding/half_precision.py
-inline_functions    no model-local functions (refuse only)                reading/model_source.py
+inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
                     and sizes that are the same in every call do          folding/fold_sizes.py
 translate           a node at a time, by the table of converters          translation.py, operators/table.py
@@ -22,7 +22,7 @@ from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.model_source import Source, inline_functions, read_model
+from redpebble.frontend.reading.model_source import Source, inline_functions, inline_layers, read_model
 from redpebble.frontend.translation import translate
 
 __all__ = ["Imported", "Source", "import_model"]
@@ -37,8 +37,8 @@ class Imported(NamedTuple):
     """Names of nodes whose values are moved for the sake of a layer."""
     reasons: Mapping[int, str]
     """Position of a node that stays -> what is not accepted of it."""
-    widened: bool
-    """Whether `model` computes in float32 what the source computes in half precision."""
+    rewritten: bool
+    """Whether `model` computes in float32 what the source computes in half precision, or without its functions."""
 
 
 MOST_NODES: Final = 20_000
@@ -83,6 +83,7 @@ def _check_hope(model: onnx_ir.Model) -> None:
 def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: bool) -> Imported:
     if not keep_foreign:
         inline_functions(original)
+    inlined = keep_foreign and inline_layers(original)
     widened = keep_foreign and widen(original)
     check_operators(original)
     kept: frozenset[str] = frozenset()
@@ -92,6 +93,6 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
         translated = translate(model, keep_foreign=keep_foreign, whole=whole)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
-            return Imported(translated.module, model, translated.expanded, translated.reasons, widened)
+            return Imported(translated.module, model, translated.expanded, translated.reasons, inlined or widened)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted

@@ -1,7 +1,7 @@
 """Models from anywhere: a path, bytes, or a model in memory, all checked before anything is made of them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -39,6 +39,10 @@ EXPORTERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Packages whose models are no ONNX yet, and what makes it of them."""
+
+
+KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+"""Domains whose operators runtimes have kernels for."""
 
 
 def read_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
@@ -148,12 +152,41 @@ def inline_functions(model: onnx_ir.Model) -> None:
         InvalidModelError: functions call each other in a circle.
         UnsupportedModelError: a function needs another operator set than the model, or there are too many calls.
     """
+    _inline(model, lambda _: True)
+
+
+def inline_layers(model: onnx_ir.Model) -> bool:
+    """Replace calls of model-local functions with linear layers in them, in place, and return whether there are any.
+
+    Functions with attributes stay, and those of domains that runtimes know: such operators may have a kernel elsewhere,
+    as our own ones have.
+    """
+    nodes = {key: list(function.all_nodes()) for key, function in model.functions.items()}
+    having, more = set[onnx_ir.OperatorIdentifier](), {key for key in nodes if any(map(_is_layer, nodes[key]))}
+    while more:
+        having |= more
+        more = {key for key in nodes.keys() - having if any(node.op_identifier() in more for node in nodes[key])}
+    chosen = {key for key in having if not model.functions[key].attributes and key[0] not in KNOWN_DOMAINS}
+    if not any(node.op_identifier() in chosen for node in model.graph.all_nodes()):
+        return False
+    try:
+        _inline(model, lambda function: function.identifier() in chosen)
+    except UnsupportedModelError:
+        return False
+    return True
+
+
+def _is_layer(node: onnx_ir.Node) -> bool:
+    return node.domain == "" and node.op_type in ("MatMul", "Gemm")
+
+
+def _inline(model: onnx_ir.Model, chosen: Callable[[onnx_ir.Function], bool]) -> None:
     if not model.functions:
         return
     count = call_tree(model).node_count
     if count > MOST_NODES:
         raise UnsupportedModelError(f"model-local functions make {count} nodes, accepted are {MOST_NODES}")
     try:
-        InlinePass()(model)
+        InlinePass(chosen)(model)
     except (ValueError, onnx_ir.passes.PassError) as error:
         raise UnsupportedModelError(f"a model-local function cannot be written out: {first_line(error)}") from error

@@ -13,6 +13,7 @@ import onnx
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
+from redpebble.bodies import with_optimized_bodies
 from redpebble.dialect.ops.attention import AttentionOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -259,7 +260,28 @@ def optimized(source: Source, options: Options, on_network: OnNetwork | None = N
     """
     check_skipped(options)
     with within_limits():
-        return _optimized(source, options, on_network)
+        return _with_bodies(_optimized(source, options, on_network), options, on_network)
+
+
+def _with_bodies(found: Optimized, options: Options, on_network: OnNetwork | None) -> Optimized:
+    """Return the same with the graphs inside of nodes optimized, where sparse networks are among them."""
+    if not options.sparse_networks:
+        return found
+
+    def body(model: onnx.ModelProto) -> tuple[onnx_ir.Model, Optimized] | None:
+        try:
+            inside = _with_bodies(_optimized(model, options, on_network), options, on_network)
+        except ModelError:
+            return None  # what is wrong with a body onnxruntime says better
+        return (inside.model, inside) if inside.networks else None
+
+    model, bodies = with_optimized_bodies(found.model, body)
+    if not bodies:
+        return found
+    every = (found, *bodies)
+    networks = tuple(network for one in every for network in one.networks)
+    report = tuple(layer for one in every for layer in one.report)
+    return replace(found, model=model, networks=networks, report=report, modified=True, obstacle="")
 
 
 def network_code(network: ModuleOp, threads: int, cpu: CpuTarget, folder: Path | None = None) -> Artefact:
@@ -284,8 +306,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     if options.sparse_networks and not networks:
         obstacle = "no layer is predicted to gain from sparse kernels"
     left = nodes_left(module, imported)
-    if imported.widened and not networks:
-        # float32 takes twice the room, and would do no good
+    if imported.rewritten and not networks:
+        # float32 takes twice the room, functions written out are hard to read, and neither does any good
         return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
     written = exported(module, imported.model)
