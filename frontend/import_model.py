@@ -39,6 +39,8 @@ class Imported(NamedTuple):
     """Position of a node that stays -> what is not accepted of it."""
     rewritten: bool
     """Whether `model` computes in float32 what the source computes in half precision, or without its functions."""
+    made: frozenset[str]
+    """Names of initializers of `model` that the source does not have: folding made them."""
 
 
 MOST_NODES: Final = 20_000
@@ -87,12 +89,14 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
     widened = keep_foreign and widen(original)
     check_operators(original)
     kept: frozenset[str] = frozenset()
+    stored = frozenset(original.graph.initializers)
     while True:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
         translated = translate(model, keep_foreign=keep_foreign, whole=whole)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
-            return Imported(translated.module, model, translated.expanded, translated.reasons, inlined or widened)
+            made = frozenset(model.graph.initializers) - stored
+            return Imported(translated.module, model, translated.expanded, translated.reasons, inlined or widened, made)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted

@@ -26,6 +26,7 @@ from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
+from redpebble.export.writing.tied_weights import tie_transposes
 from redpebble.foundation.log import LOG
 from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
@@ -311,6 +312,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
     written = exported(module, imported.model)
+    tie_transposes(written.model, imported.made)
     if on_network is not None:
         for network, digest in written.digests.items():
             on_network(digest, network_module(network))
