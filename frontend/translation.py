@@ -152,7 +152,7 @@ class _Translation:
             return
         can_gain = attends or _has_sparse_layer(ops)
         if self._whole is None or name in self._whole or not name or not can_gain:
-            raise NotCovered("becomes several ops that move values")
+            raise NotCovered("it would take several operators that move values, and no sparse layer gains by them")
         self._expanded.add(name)
 
     def _commit(self, conversion: Conversion, results: Sequence[SSAValue]) -> None:

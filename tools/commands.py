@@ -1,5 +1,6 @@
 """The commands; `main.py` reads the command line, `tables.py` lays out results."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from redpebble.compiler import Optimized, native_code, on_machine, optimized
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.export.save_model import save_model
+from redpebble.foundation.log import LOG
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import level_target
@@ -32,7 +34,7 @@ from redpebble.tools.tables import (
     layer_tables,
     machine_line,
     network_table,
-    placement_table,
+    print_gain,
     print_layers,
     split_table,
     summary_table,
@@ -129,16 +131,16 @@ def _show_optimized(
 ) -> None:
     """Show what changed, and write it as a report."""
     before, after = _summary(original, request.source), _summary(result.model, request.files.model)
+    is_verbose = LOG.isEnabledFor(logging.INFO)
+    if request.options.sparse_networks:
+        print_gain(result)
     console.print(summary_table(before, after))
-    console.print(layer_tables(result.report))
+    if is_verbose:
+        console.print(layer_tables(result.report))
     if result.splits:
         console.print(split_table(result.splits))
-    if result.networks:
+    if result.networks and is_verbose:
         console.print(network_table(result.networks))
-    if result.placement is not None and result.placement.multiply_adds:
-        console.print(placement_table(result.placement))
-    if result.obstacle:
-        console.print(f"standard operators alone: {result.obstacle}", highlight=False)
     if request.files.report is not None:
         content: dict[str, object] = {
             "modified": result.modified,
@@ -150,6 +152,7 @@ def _show_optimized(
         networks, splits = [asdict(network) for network in result.networks], [asdict(split) for split in result.splits]
         content |= {"layers": layers, "networks": networks, "splits": splits, "outputs": outputs}
         content["placement"] = None if result.placement is None else asdict(result.placement)
+        content["predicted"] = None if result.gain is None else asdict(result.gain) | {"ratio": result.gain.ratio}
         write_report(request.files.report, "optimize", content)
 
 

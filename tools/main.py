@@ -80,7 +80,9 @@ def start(
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done, on standard error.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show details, and log what is done on standard error.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no results, and only errors.")] = False,
 ) -> None:
     """Make pruned ONNX models fast on CPUs by moving less data."""

@@ -1,7 +1,6 @@
 """Tables of results on a terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -9,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from redpebble.bench.results.console import console
+from redpebble.compiler import Optimized
 from redpebble.dialect.reports.layer_report import LayerReport, Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.dialect.reports.split_report import SplitReport
-from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.machine import Machine
-from redpebble.placement import Placement
 from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
 from redpebble.tools.explain.layer_tables import (
     LINED,
@@ -27,10 +25,14 @@ from redpebble.tools.explain.layer_tables import (
 )
 from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
 from redpebble.tools.explain.sweep import Sweep, SweepRequest
+from redpebble.tools.headline import headline, left_alone, lines_of
 from redpebble.verification.oracle import Comparison
 
 ROOMY: Final = 150
 """Columns of a terminal from which on each fact of a layer has a column of its own."""
+
+TEXT_WIDTH: Final = 120
+"""Columns of sentences, however wide a table may be."""
 
 
 def print_layers(report: Report, *, moved: bool = False) -> None:
@@ -89,17 +91,16 @@ def network_table(networks: Sequence[NetworkReport]) -> Table:
     return table
 
 
-def placement_table(placement: Placement) -> Group:
-    """Return how much of the work was taken, and a line for each kind of node that stayed."""
-    bound = "none" if placement.bound == inf else f"{placement.bound:.1f}x"
-    shares = (
-        f"taken: {placement.share:.1%} of {placement.multiply_adds:,} multiply-adds, {placement.linear_share:.1%} of "
-        f"those with weights; bound by what stays: {bound} (batch 1, other free axes {LONG})"
-    )
-    table = _table("stays", "nodes", "multiply-adds", "why")
-    for line in placement.stayed:
-        table.add_row(line.operator, str(line.nodes), f"{line.multiply_adds:,}", line.reason)
-    return Group(shares, table) if placement.stayed else Group(shares)
+def print_gain(result: Optimized) -> None:
+    """Show what an optimized model is predicted to gain, and what stays with onnxruntime and why."""
+    width = min(console.width, TEXT_WIDTH)
+    lines = lines_of("; ".join(headline(result)), width)
+    if result.placement is not None:
+        lines += left_alone(result.placement, width)
+    if result.networks and result.obstacle:
+        lines += lines_of(f"standard operators alone: {result.obstacle}", width)
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def split_table(splits: Sequence[SplitReport]) -> Table:

@@ -1,6 +1,7 @@
 """Members of each sparse network, read from the IR: the lines of a report."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -21,6 +22,8 @@ class NetworkReport:
     connections: int
     density: float
     reason: str
+    predicted_us: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Times of a tile of all its linear layers, by its width in rows as a decimal number, ascending."""
 
 
 def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
@@ -40,7 +43,15 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         connections=connections,
         density=connections / possible if possible else 0.0,
         reason=op.reason.data,
+        predicted_us=_predicted_us(layers),
     )
+
+
+def _predicted_us(layers: Sequence[LinearOp]) -> dict[str, float]:
+    """Return the sums of times at the widths for which there are times of all layers."""
+    times = [layer.kernel.predicted.by_width if layer.kernel is not None else {} for layer in layers]
+    widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()
+    return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
 
 
 def _connections(layer: LinearOp) -> int:

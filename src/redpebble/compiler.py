@@ -32,12 +32,14 @@ from redpebble.frontend.errors import ModelError, NothingToGainError, Unsupporte
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
+from redpebble.kernels.machine import Machine
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.options import Options
 from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import build, check_skipped, run_stages
 from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
+from redpebble.predicted_gain import PredictedGain, predicted_gain
 from redpebble.runtime.code_memory import code_memory
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.memory import return_free_memory
@@ -202,6 +204,11 @@ class Optimized:
                 return placement_of(self.left)
         except ModelError:
             return None  # what only a report would say refuses no model
+
+    @cached_property
+    def gain(self) -> PredictedGain | None:
+        """The gain that sparse networks are predicted to bring; None where there are none."""
+        return None if self.placement is None else predicted_gain(self.placement, self.networks, Machine())
 
     @property
     def proto(self) -> onnx.ModelProto:

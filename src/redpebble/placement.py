@@ -16,6 +16,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
+from redpebble.kernels.families import is_dense
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,6 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
 
 
 def _reason(op: Operation) -> str:
-    if isinstance(op, LinearOp) and op.kernel is not None:
-        return op.kernel.reason.data
-    return "no sparse network reads or feeds it"
+    if isinstance(op, LinearOp) and op.kernel is not None and any(map(is_dense, op.kernel.choices.values())):
+        return "no sparse kernel is predicted to be faster for every batch"
+    return "no sparse layer reads or feeds it"

@@ -213,7 +213,9 @@ def test_optimize_writes_networks_library_and_report_and_check_runs_both_ways(
 ) -> None:
     source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
     save_model(original, source)
-    done = command("optimize", source, target, "--library", "--check", 1, "--report", tmp_path / "report.json")
+    done = command(
+        "optimize", source, target, "--library", "--verbose", "--check", 1, "--report", tmp_path / "report.json"
+    )
     assert done.returncode == 0, done.stderr
     assert "2 of 2 weights sparse" in done.stdout
     assert "y, native" in done.stdout

@@ -8,6 +8,7 @@ from typing import Final
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bench.results.console import console
+from redpebble.compiler import optimize
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
@@ -31,7 +32,7 @@ from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.explain.written_story import story_of, write_story
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.json_reports import write_report
-from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
+from redpebble.tools.tables import order_table, print_gain, print_layers, schedule_table, sweep_table
 from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.measure_kernels import Tuning, measure_chosen
 
@@ -65,6 +66,9 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     module = build(model, options, until="simplify", foreign="keep")
     layers = native_report(module, options)
     print_layers(layers, moved=True)
+    if last_stage(module):
+        # what `compile` does not take as a whole runs inside of onnxruntime
+        print_gain(optimize(model))
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
         explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)

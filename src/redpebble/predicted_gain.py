@@ -1,0 +1,67 @@
+"""Predicted gain of a model in onnxruntime: from where its work lies, and the predicted times of sparse networks.
+
+Only multiply-adds count. Those that stay, and those of the original model, are priced as dense ones by the same cost
+model, at as many rows at once as the sparse layers get: what onnxruntime adds for single nodes is left out on both
+sides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from redpebble.dialect.reports.network_report import NetworkReport
+from redpebble.kernels.families import is_dense
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
+from redpebble.kernels.work import Layer
+from redpebble.placement import Placement
+
+TYPICAL: Final = 1024
+"""Inputs and outputs of the dense layer whose time is that of all dense work."""
+
+
+@dataclass(frozen=True)
+class PredictedGain:
+    """Microseconds of the multiply-adds of a call for a batch of 1, see `Placement`."""
+
+    rows: int
+    """Rows that a sparse layer gets, on average: for a text as many as it has tokens."""
+    original_us: float
+    networks_us: float
+    """Time of what was taken."""
+    stays_us: float
+
+    @property
+    def ratio(self) -> float:
+        """Times as fast."""
+        ours = self.networks_us + self.stays_us
+        return self.original_us / ours if ours else 1.0
+
+
+def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain | None:
+    """Return what sparse networks are predicted to gain; None where there are none, or no times of them."""
+    weights = sum(network.connections / network.density for network in networks if network.density)
+    if not weights or not placement.linear_taken or not all(network.predicted_us for network in networks):
+        return None
+    rows = max(1, round(placement.linear_taken / weights))
+    dense = _dense_us(rows, machine)
+    times = [{int(width): time for width, time in network.predicted_us.items()} for network in networks]
+    sparse = sum(time_of_rows(one, rows) for one in times)
+    attention = dense * (placement.taken - placement.linear_taken)
+    left = placement.multiply_adds - placement.taken
+    return PredictedGain(rows, dense * placement.multiply_adds, sparse + attention, dense * left)
+
+
+def _dense_us(rows: int, machine: Machine) -> float:
+    """Return the microseconds of a multiply-add of a dense layer that gets so many rows."""
+    layer = Layer(TYPICAL, np.full(TYPICAL, TYPICAL, dtype=np.int64), stored="dense")
+    times = {
+        width: min(
+            predicted_us(name, layer, width, machine) for name in candidates(layer, width, machine) if is_dense(name)
+        )
+        for width in WIDTHS
+    }
+    return time_of_rows(times, rows) / (rows * TYPICAL * TYPICAL)

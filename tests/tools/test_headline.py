@@ -1,0 +1,47 @@
+"""The first lines about a model: numbers with their units, in few columns, and what was left alone."""
+
+import pytest
+
+import redpebble
+from redpebble.compiler import Optimized
+from redpebble.models.exports.stored import stored_export
+from redpebble.models.zoo import build
+from redpebble.placement import Placement, Stayed
+from redpebble.tools.headline import headline, left_alone, lines_of
+
+REASON = "neither operand is a float constant, accepted is a constant weight"
+
+
+@pytest.fixture(scope="module")
+def tabnet() -> Optimized:
+    return redpebble.optimize(stored_export("tabnet.dynamo"))
+
+
+def test_the_first_sentence_says_gain_share_and_what_stays(tabnet: Optimized) -> None:
+    gain, taken, stays = (part.replace("\N{NO-BREAK SPACE}", " ") for part in headline(tabnet))
+    assert gain.endswith("x predicted at 1 row")
+    assert taken == "91 % of multiply-adds taken"
+    assert stays.endswith(" us stay with onnxruntime: Gemm 9 %")
+    assert tabnet.gain is not None
+    assert 1 < tabnet.gain.ratio < tabnet.gain.original_us / tabnet.gain.stays_us
+
+
+def test_nothing_to_gain_is_said_with_its_reason() -> None:
+    result = redpebble.optimize(build("ffnn(depth=1, width=16)"))
+    assert result.gain is None
+    assert headline(result) == ["nothing gains: no layer is predicted to gain from sparse kernels"]
+
+
+def test_what_stays_is_named_in_few_columns() -> None:
+    placement = Placement(1000, 700, 900, 700, (Stayed("MatMul", 2, 240, REASON), Stayed("Gemm", 1, 60, "")))
+    lines = list(left_alone(placement, 60))
+    assert max(map(len, lines)) <= 60
+    assert lines[2].startswith("  MatMul, 2 nodes, 24 %: neither operand")
+    assert lines[-1] == "  Gemm, 1 node, 6 %: the operator is not covered"
+
+
+def test_no_number_is_parted_from_its_unit(tabnet: Optimized) -> None:
+    for width in range(20, 121):
+        lines = lines_of("; ".join(headline(tabnet)), width)
+        assert all(len(line) <= max(width, 14) for line in lines)
+        assert not any(line.rstrip()[-1].isdigit() for line in lines)

@@ -1,0 +1,74 @@
+"""What became of a model, in a few lines that a stranger understands: the gain, and what was left alone and why."""
+
+import textwrap
+from collections.abc import Iterator
+
+from redpebble.compiler import Optimized
+from redpebble.frontend.multiply_adds import LONG
+from redpebble.placement import Placement
+from redpebble.predicted_gain import PredictedGain
+
+FIXED_SPACE = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit, which are not to be parted by the end of a line."""
+
+FEWEST_STAYING = 0.005
+"""Share of the multiply-adds from which an operator is named."""
+
+UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (0.0, "us"))
+"""Microseconds from which a unit is used."""
+
+
+def headline(result: Optimized) -> list[str]:
+    """Return the parts of the first sentence: the gain, the share that was taken, and the time that stays."""
+    placement = result.placement
+    if placement is None or not placement.multiply_adds:
+        return [result.obstacle or "nothing in the model multiplies"]
+    gain, taken = result.gain, f"{_percent(placement.share)} of multiply-adds taken"
+    if gain is None:
+        return [f"nothing gains: {result.obstacle}"] if result.obstacle else [taken]
+    rows = f"{gain.rows}{FIXED_SPACE}row{'s' * (gain.rows != 1)}"
+    return [f"{gain.ratio:.1f}x predicted at {rows}", taken, _staying(gain, placement)]
+
+
+def left_alone(placement: Placement, width: int) -> Iterator[str]:
+    """Yield lines that name the operators which stay with onnxruntime, most work first, and why."""
+    if not placement.stayed:
+        return
+    yield from lines_of(
+        f"left with onnxruntime, of the multiply-adds for a batch of 1 (other free axes {LONG}):", width
+    )
+    for line in placement.stayed:
+        share = _percent(line.multiply_adds / placement.multiply_adds)
+        nodes = f"{line.nodes}{FIXED_SPACE}node{'s' * (line.nodes != 1)}"
+        text = f"{line.operator}, {nodes}, {share}: {line.reason or 'the operator is not covered'}"
+        yield from lines_of(text, width, "  ")
+
+
+def lines_of(text: str, width: int, indent: str = "") -> list[str]:
+    """Return text in lines of at most `width` columns, in which no number is parted from its unit."""
+    lines = textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=2 * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(FIXED_SPACE, " ") for line in lines]
+
+
+def _staying(gain: PredictedGain, placement: Placement) -> str:
+    if not placement.stayed:
+        return "nothing that multiplies stays with onnxruntime"
+    least, unit = next((least or 1.0, unit) for least, unit in UNITS if gain.original_us >= least)
+    stays, original = _number(gain.stays_us / least), _number(gain.original_us / least)
+    times = f"{stays}{FIXED_SPACE}of{FIXED_SPACE}{original}{FIXED_SPACE}{unit}"
+    work: dict[str, int] = {}
+    for line in placement.stayed:
+        work[line.operator] = work.get(line.operator, 0) + line.multiply_adds
+    shares = {operator: done / placement.multiply_adds for operator, done in work.items()}
+    named = [f"{name} {_percent(share)}" for name, share in shares.items() if share >= FEWEST_STAYING]
+    return f"{times} stay with onnxruntime" + (f": {', '.join(named)}" if named else "")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}{FIXED_SPACE}%"
+
+
+def _number(value: float) -> str:
+    return f"{value:.{0 if value >= 10 else 1 if value >= 1 else 2}f}"
