@@ -110,6 +110,7 @@ FLOORS = [
     "tools/inspection",
     "tools/json_reports",
     "tools/explain",
+    "tools/headline",
     "tools/tables",
     "tools/explain/commands",
     "tools",

@@ -27,6 +27,7 @@ from redpebble.runtime.store.artefact import write_artefact
 from redpebble.runtime.store.cache import default_folder
 from redpebble.tools.checking import compare_native
 from redpebble.tools.explain.commands import last_stage
+from redpebble.tools.headline import print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import (
@@ -34,7 +35,6 @@ from redpebble.tools.tables import (
     layer_tables,
     machine_line,
     network_table,
-    print_gain,
     print_layers,
     split_table,
     summary_table,

@@ -1,21 +1,38 @@
-"""What became of a model, in a few lines that a stranger understands: the gain, and what was left alone and why."""
+"""Outcome for a model, in a few lines that a stranger understands: the gain, and why operators were left alone."""
 
 import textwrap
 from collections.abc import Iterator
+from typing import Final
 
+from redpebble.bench.results.console import console
 from redpebble.compiler import Optimized
 from redpebble.frontend.multiply_adds import LONG
 from redpebble.placement import Placement
 from redpebble.predicted_gain import PredictedGain
 
-FIXED_SPACE = "\N{NO-BREAK SPACE}"
+FIXED_SPACE: Final = "\N{NO-BREAK SPACE}"
 """Between a number and its unit, which are not to be parted by the end of a line."""
 
-FEWEST_STAYING = 0.005
+TEXT_WIDTH: Final = 120
+"""Columns of sentences, however wide a table may be."""
+
+FEWEST_STAYING: Final = 0.005
 """Share of the multiply-adds from which an operator is named."""
 
-UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (0.0, "us"))
+UNITS: Final = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (0.0, "us"))
 """Microseconds from which a unit is used."""
+
+
+def print_gain(result: Optimized) -> None:
+    """Show what an optimized model is predicted to gain, and what stays with onnxruntime and why."""
+    width = min(console.width, TEXT_WIDTH)
+    lines = lines_of("; ".join(headline(result)), width)
+    if result.placement is not None:
+        lines += left_alone(result.placement, width)
+    if result.networks and result.obstacle:
+        lines += lines_of(f"standard operators alone: {result.obstacle}", width)
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def headline(result: Optimized) -> list[str]:

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from redpebble.bench.results.console import console
-from redpebble.compiler import Optimized
 from redpebble.dialect.reports.layer_report import LayerReport, Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.dialect.reports.split_report import SplitReport
@@ -25,14 +24,10 @@ from redpebble.tools.explain.layer_tables import (
 )
 from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
 from redpebble.tools.explain.sweep import Sweep, SweepRequest
-from redpebble.tools.headline import headline, left_alone, lines_of
 from redpebble.verification.oracle import Comparison
 
 ROOMY: Final = 150
 """Columns of a terminal from which on each fact of a layer has a column of its own."""
-
-TEXT_WIDTH: Final = 120
-"""Columns of sentences, however wide a table may be."""
 
 
 def print_layers(report: Report, *, moved: bool = False) -> None:
@@ -89,18 +84,6 @@ def network_table(networks: Sequence[NetworkReport]) -> Table:
         sizes = (str(network.operators), str(network.layers), f"{network.connections:,}", f"{network.density:.3f}")
         table.add_row(network.name, *sizes, network.reason)
     return table
-
-
-def print_gain(result: Optimized) -> None:
-    """Show what an optimized model is predicted to gain, and what stays with onnxruntime and why."""
-    width = min(console.width, TEXT_WIDTH)
-    lines = lines_of("; ".join(headline(result)), width)
-    if result.placement is not None:
-        lines += left_alone(result.placement, width)
-    if result.networks and result.obstacle:
-        lines += lines_of(f"standard operators alone: {result.obstacle}", width)
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def split_table(splits: Sequence[SplitReport]) -> Table:

@@ -30,9 +30,10 @@ from redpebble.tools.explain.search_watch import end_where_asked, watched_search
 from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
 from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.explain.written_story import story_of, write_story
+from redpebble.tools.headline import print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.json_reports import write_report
-from redpebble.tools.tables import order_table, print_gain, print_layers, schedule_table, sweep_table
+from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
 from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.measure_kernels import Tuning, measure_chosen
 
