@@ -24,7 +24,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, Weighting
 from redpebble.dialect.ops.elementwise import AddOp
-from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape
+from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
@@ -73,7 +73,7 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
         conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
         conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
     )
-    mask = _sum_of_masks(conversion, scores.masks)
+    mask = _sum_of_masks(conversion, scores.masks, keys)
     weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
     count = int(heads.coefficient)
     result = conversion.emit(AttentionOp(operands, mask, Heads(count, count), weighting)).result
@@ -82,12 +82,13 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
     return [conversion.transpose(split, HEADS_LAST)]
 
 
-def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask]) -> SSAValue | None:
+def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask], keys: Size) -> SSAValue | None:
     """Return what is added to the scores by all masks together."""
     total: SSAValue | None = None
     for mask in masks:
         is_value = isinstance(mask, onnx_ir.Value)
-        tensor = mask_of(conversion, conversion.tensor_of(mask) if is_value else conversion.emit_constant(mask, ""))
+        tensor = conversion.tensor_of(mask) if is_value else conversion.emit_constant(mask, "")
+        tensor = mask_of(conversion, tensor, keys)
         total = tensor if total is None else conversion.emit(AddOp(total, tensor)).result
     return total
 
@@ -108,14 +109,14 @@ def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicSha
     return heads, heads * key_size, heads * value_size
 
 
-def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:
+def mask_of(conversion: Conversion, mask: SSAValue, keys: Size) -> SSAValue:
     """Return a mask with four axes.
 
     Raises:
         NotCovered: For a mask without an entry for each key.
     """
     sizes = conversion.sizes(mask)
-    if len(sizes) > MASK_RANK or sizes[-1:] in ((), (ONE,)):
+    if not 0 < len(sizes) <= MASK_RANK or sizes[-1] == ONE != keys:
         raise NotCovered(f"the mask is {shape_words(sizes)}, accepted is an entry for each key")
     missing = MASK_RANK - len(sizes)
     return conversion.reshape(mask, (ONE,) * missing + sizes) if missing else mask

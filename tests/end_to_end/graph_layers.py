@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.end_to_end.graph_attention import attention
 from tests.end_to_end.graph_draft import Dim, GraphDraft, Value, known
 
 Layer = Callable[[GraphDraft, Value], Value | None]
@@ -212,5 +213,6 @@ LAYERS: tuple[Layer, ...] = (
     layer_norm,
     norm_by_parts,
     reduce_mean,
+    attention,
 )
 """Operators that are a model's bulk stand here twice."""

@@ -8,6 +8,7 @@ import onnx
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.end_to_end.graph_attention import attention
 from tests.end_to_end.graph_draft import Batch, Dim, GraphDraft, Value
 from tests.end_to_end.graph_layers import LAYERS
 from tests.end_to_end.graph_moves import MOVES
@@ -39,8 +40,7 @@ class DrawnModel(NamedTuple):
 @st.composite
 def models(draw: st.DrawFn, opsets: Sequence[int] = OPSETS) -> DrawnModel:
     """Models of one to three inputs, up to 12 layers with fan-out and skip connections, several outputs."""
-    opset = opsets[draw(st.integers(0, len(opsets) - 1))]
-    draft = GraphDraft(draw, opset, np.random.default_rng(draw(st.integers(0, 2**16))))
+    draft = GraphDraft(draw, draft_opset(draw, opsets), np.random.default_rng(draw(st.integers(0, 2**16))))
     _draw_inputs(draft)
     current = draft.values[0]
     for _ in range(draw(st.sampled_from(LAYER_COUNTS))):
@@ -69,3 +69,20 @@ def _draw_inputs(draft: GraphDraft) -> None:
     for _ in range(draft.choose((0, 0, 1, 2))):
         forms: tuple[tuple[Any, ...], ...] = (shape, (width,), (Batch(1), draft.size()), (Batch(1), *inner, 1))
         draft.input(draft.choose(forms))
+
+
+@st.composite
+def attending_models(draw: st.DrawFn, opsets: Sequence[int] = OPSETS) -> DrawnModel:
+    """Models of one input of rank 3, in which attention comes before a layer and after it."""
+    draft = GraphDraft(draw, draft_opset(draw, opsets), np.random.default_rng(draw(st.integers(0, 2**16))))
+    current = draft.input((Batch(1), draft.choose((3, 1, 7, 20)), draft.size()))
+    for layer in (attention, draft.choose(LAYERS), attention):
+        current = layer(draft, current) or current
+    static = draft.choose((None, None, *STATIC_BATCHES))
+    batches = SYMBOLIC_BATCHES if static is None else (static,)
+    return DrawnModel(draft.model([current], static), batches, tuple(draft.inputs))
+
+
+def draft_opset(draw: st.DrawFn, opsets: Sequence[int]) -> int:
+    """One of the opsets; shrinks towards the first."""
+    return opsets[draw(st.integers(0, len(opsets) - 1))]

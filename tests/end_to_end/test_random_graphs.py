@@ -14,7 +14,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.verification.oracle import Oracle, OracleError
 from tests.end_to_end.agreement import ATOL, RTOL, Float64, largest_error
-from tests.end_to_end.random_graphs import DrawnModel, models
+from tests.end_to_end.random_graphs import DrawnModel, attending_models, models
 from tests.support.lowering_modules import HERE
 
 TARGETS = (*reversed(HERE.values()), host_target())
@@ -64,6 +64,19 @@ def check(drawn: DrawnModel, target: CpuTarget) -> None:
 @settings(REPEATABLE, max_examples=6)
 @given(models(), st.sampled_from(TARGETS))
 def test_a_random_model_agrees_with_onnxruntime(drawn: DrawnModel, target: CpuTarget) -> None:
+    check(drawn, target)
+
+
+@settings(REPEATABLE, max_examples=2)
+@given(attending_models(), st.sampled_from(TARGETS))
+def test_a_random_model_that_attends_agrees_with_onnxruntime(drawn: DrawnModel, target: CpuTarget) -> None:
+    check(drawn, target)
+
+
+@pytest.mark.slow
+@settings(REPEATABLE, max_examples=300, derandomize=False)
+@given(attending_models(), st.sampled_from(TARGETS))
+def test_many_random_models_that_attend_agree_with_onnxruntime(drawn: DrawnModel, target: CpuTarget) -> None:
     check(drawn, target)
 
 
