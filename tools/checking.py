@@ -9,7 +9,7 @@ from typing import Any, Final
 import onnx_ir
 import onnxruntime
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import console, working
 from redpebble.compiler import compile as compile_model
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source
@@ -74,7 +74,8 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
     made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
     comparisons: list[Comparison] = []
     for way, run in made.items():
-        found = compare_runs(plan, original, oracle.run, run)
+        with working(f"comparing {way} with onnxruntime"):
+            found = compare_runs(plan, original, oracle.run, run)
         comparisons += [replace(one, name=f"{one.name}, {way}") if way != "compile" else one for one in found]
     return _shown(comparisons, report)
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir
 from rich.progress import track
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import console, working
 from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
@@ -89,7 +89,8 @@ def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
         on_target = on_machine(options, target, default_folder(), tune=tune)
         inspection.print_stage(request.source, on_target, output=request.output, foreign="refuse")
         return
-    artefact = native_code(request.source, options, target=target, tune=tune)
+    with working(f"compiling {request.source.name}", shown=inspection == NOTHING_SHOWN):
+        artefact = native_code(request.source, options, target=target, tune=tune)
     if request.output is not None:
         write_artefact(request.output, artefact)
     print_layers(artefact.program.report)
@@ -106,7 +107,8 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if inspection.stage:
         inspection.print_stage(request.source, options)
         return True
-    result = optimized(request.source, options)
+    with working(f"optimizing {request.source.name}", shown=inspection == NOTHING_SHOWN):
+        result = optimized(request.source, options)
     original, files = read_model(request.source, any_version=True), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
@@ -181,12 +183,14 @@ def tune_and_print(model: Path | None, seconds: float, report: Path | None) -> N
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{seconds} seconds to tune, expected 0 or more")
     module = None if model is None else build(model, Options(), until="simplify", foreign="keep")
-    machine = calibrate(folder)
+    with working("measuring this machine"):
+        machine = calibrate(folder)
     console.print(machine_line(machine), highlight=False)
     content: dict[str, object] = {"machine": asdict(machine)}
     if module is not None:
         options = Options(tuning=Tuning.on(host_target(), folder, seconds))
-        run_stages(module, options, after="simplify", until=last_stage(module))
+        with working("measuring kernels"):
+            run_stages(module, options, after="simplify", until=last_stage(module))
         print_layers(module_report(module))
         content |= _layers(module_report(module))
     write_report(report, "tune", content)

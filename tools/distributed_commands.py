@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import console, working
 from redpebble.distributed.parts.write_parts import PartsRequest, check_target, write_parts
 from redpebble.distributed.plans.cluster import measured_world
 from redpebble.distributed.plans.plans import Candidate, PlanRequest, plan
@@ -44,8 +44,9 @@ def partition_model(model: Path, output: PartsFolder, request: PlanRequest, *, m
         request = replace(request, machine=machine)
         _say(f"measured: {machine.latency * 1e6:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s between ranks")
     options = Options(skip_passes=ORDERINGS if request.kind in ("rows", "layers") else ())
-    module, digest = build(model, options), model_digest(model)
-    chosen = plan(module, request)
+    with working("planning parts"):
+        module, digest = build(model, options), model_digest(model)
+        chosen = plan(module, request)
     for line in chosen.lines:
         _say(line)
     if chosen.partition is not None:
@@ -84,7 +85,8 @@ def simulate_model(model: Path, requests: Sequence[PlanRequest], output: Scaling
         ModelError: the model is unreadable or not covered.
         ValueError: a number makes no sense, or the plot has no known format.
     """
-    scaling = predict_scaling(build(model), requests)
+    with working("predicting"):
+        scaling = predict_scaling(build(model), requests)
     for line in scaling_lines(scaling):
         _say(line)
     if output.plot is not None:
