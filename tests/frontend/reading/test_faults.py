@@ -5,7 +5,9 @@ import pytest
 from onnx.checker import ValidationError
 
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
+from redpebble.frontend.import_model import import_model
 from redpebble.frontend.reading.faults import reading
+from tests.frontend.import_oracle import model, normal
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,9 @@ def test_an_error_that_is_its_own_cause_is_followed_once() -> None:
 def test_a_fault_of_ours_is_not_the_models(kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^ours$"), reading():
         raise kind("ours")
+
+
+def test_a_layer_that_contradicts_its_input_is_refused_and_ends() -> None:
+    proto = model("(float[7,3,k] x) => (float[7,3,33] y)", "y = MatMul(x, w)", weights={"w": normal(9, 33)})
+    with pytest.raises(InvalidModelError, match=r"MatMul \(ai.onnx 21\): input 7x3x\? does not fit weight 9x33$"):
+        import_model(proto, foreign="refuse")
