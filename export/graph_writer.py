@@ -126,12 +126,19 @@ class GraphWriter:
 
     def _add_after_operands(self, node: ir.Node) -> None:
         """Append a node of the original, after those that compute constants that only it still needs."""
-        for value in values_read(node):
+        # not by recursion: there may be thousands of nodes one behind the other
+        pending = [(node, iter(values_read(node)))]
+        while pending:
+            current, values = pending[-1]
+            value = next(values, None)
+            if value is None:
+                pending.pop()
+                self._naming.keep_node(current)
+                self._original.graph.append(current)
+                continue
             producer = value.producer()
             if producer is not None and self._original.left_out(producer):
-                self._add_after_operands(producer)
-        self._naming.keep_node(node)
-        self._original.graph.append(node)
+                pending.append((producer, iter(values_read(producer))))
 
     def _kept_values(self) -> Iterator[ir.Value]:
         """Yield the values whose names are fixed: what foreign nodes make, define inside, and read beside the IR."""

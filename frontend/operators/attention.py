@@ -36,6 +36,9 @@ KEYS_HEADS_LAST = (0, 3, 1, 2)
 """[B, heads, features, T] to [B, T, heads, features]."""
 
 
+MOST_STEPS: Final = 8
+"""Operators one behind the other that a scale is computed by: each may read two others."""
+
 MOST_MASKS: Final = 3
 """Masks behind each other that are added up."""
 
@@ -244,20 +247,20 @@ class _Reader:
         number = self._number(left)
         return _Scaled("Mul", right, number) if number is not None and node.op_type == "Mul" else None
 
-    def _number(self, value: onnx_ir.Value) -> float | None:
+    def _number(self, value: onnx_ir.Value, most: int = MOST_STEPS) -> float | None:
         """Return the only number of a float constant that widens nothing, or one that follows from sizes, else None."""
         array = self.conversion.scope.constant_of(value)
         if array is not None:
             single = array.dtype == np.float32 and array.size == 1 and array.ndim <= 1
             return float(array.reshape(-1)[0]) if single else None
         node = value.producer()
-        if node is None or node.domain != "" or None in node.inputs:
+        if node is None or node.domain != "" or None in node.inputs or most == 0:
             return None
         operands = [operand for operand in node.inputs if operand is not None]
         if node.op_type == "Cast":
             to_float = node.attributes.get_int("to", 0) == onnx_ir.DataType.FLOAT
-            return (self._size(operands[0]) or self._number(operands[0])) if to_float else None
-        numbers = [self._number(operand) for operand in operands] if node.op_type in ("Sqrt", "Div") else []
+            return (self._size(operands[0]) or self._number(operands[0], most - 1)) if to_float else None
+        numbers = [self._number(operand, most - 1) for operand in operands] if node.op_type in ("Sqrt", "Div") else []
         match numbers:
             case [float() as number] if number >= 0.0:
                 return math.sqrt(number)

@@ -83,12 +83,19 @@ def neurons_of(layer: LinearOp) -> Neurons | None:
 
 def _readers(value: SSAValue, steps: list[Step]) -> Iterator[LinearOp | None]:
     """Yield the layers that read `value` through elementwise ops, which it adds to `steps`; None for other readers."""
-    for use in list(value.uses):
+    # not by recursion: there may be thousands of ops one behind the other
+    pending = [(value, iter(list(value.uses)))]
+    while pending:
+        read, uses = pending[-1]
+        use = next(uses, None)
+        if use is None:
+            pending.pop()
+            continue
         reader = use.operation
-        step = _step(reader, value)
+        step = _step(reader, read)
         if step is not None:
             steps.append(step)
-            yield from _readers(step.op.result, steps)
+            pending.append((step.op.result, iter(list(step.op.result.uses))))
         elif isinstance(reader, LinearOp) and use.index == 0 and has_constant_parameters(reader):
             yield reader
         else:
