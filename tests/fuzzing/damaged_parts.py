@@ -49,7 +49,7 @@ WORTHLESS: tuple[Json, ...] = (
 def draw(seed: int, folder: Path) -> None:
     """Parts with right inputs and outputs, some damage, and what was done."""
     rng = np.random.default_rng(seed)
-    ranks, width = int(rng.integers(1, 3)), one_of(rng, (8, 20, 33))
+    ranks, width = one_of(rng, (1, 2, 2, 2)), one_of(rng, (8, 20, 33))
     kind, depth = one_of(rng, ("rows", "rows", "rows", "layers", "batch")), int(rng.integers(1, 4))
     model = build(f"ffnn(depth={depth}, width={width}, density=0.5)")
     batch = one_of(rng, (1, 7, 65))
@@ -142,17 +142,16 @@ def with_numbers(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     """A part with an entry of one of its arrays changed."""
     start, header, arrays = _taken_apart(content)
     changed, offset = bytearray(arrays), 0
-    spans = list[tuple[int, np.dtype[Any], int]]()
-    for name, shape in header["arrays"]:
+    spans = dict[int, tuple[int, np.dtype[Any], int]]()
+    for number, (name, shape) in enumerate(header["arrays"]):
         dtype: np.dtype[Any] = np.dtype(name)
         if count := math.prod(shape):
-            spans.append((offset, dtype, count))
+            spans[number] = offset, dtype, count
         offset += count * dtype.itemsize + -(count * dtype.itemsize) % ALIGNMENT
     if not spans:
         return content, "nothing"
-    # those of 64 bits say which rows are sent and received
-    rows = [span for span in spans if span[1].itemsize == np.dtype(np.int64).itemsize]
-    offset, dtype, count = one_of(rng, rows if rows and rng.random() < 0.5 else spans)
+    sent = [number for word, *rest in header["steps"] if word != "call" for _, number in rest[2]]
+    offset, dtype, count = spans[one_of(rng, sent if sent and rng.random() < 0.7 else [*spans])]
     array = np.frombuffer(changed, dtype, count, offset)
     place = int(rng.integers(count))
     value = one_of(rng, (-1, 0, 1, 5, -(10**6), 10**9, 10**9))
