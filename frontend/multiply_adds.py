@@ -20,6 +20,8 @@ class NodeWork(NamedTuple):
     multiply_adds: int
     is_linear: bool
     """Whether one side is a constant: such a layer may have a pruned weight."""
+    weights: int = 0
+    """Entries of the constant side; 0 where there is none."""
 
 
 Shape = Sequence[int]
@@ -42,8 +44,9 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
         inputs = [_numbers(shapes.get(value.name or "")) if value is not None else () for value in node.inputs]
         known = [shape for shape in inputs if shape is not None]
         if len(known) == len(inputs):
-            constant = any(value is not None and is_constant(value, model.ir_version) for value in node.inputs[:2])
-            found[node.outputs[0].name or ""] = NodeWork(count(known, output), constant)
+            constant = [value is not None and is_constant(value, model.ir_version) for value in node.inputs[:2]]
+            sizes = [prod(shape) for shape, is_weight in zip(known, constant, strict=False) if is_weight]
+            found[node.outputs[0].name or ""] = NodeWork(count(known, output), any(constant), max(sizes, default=0))
     return found
 
 

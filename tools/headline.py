@@ -23,6 +23,12 @@ UNITS: Final = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (0.0, "us"))
 """Microseconds from which a unit is used."""
 
 
+UNKNOWN: Final = frozenset({"", "is not covered"})
+"""Reasons of an import that only make sense behind the name of the operator."""
+
+NO_CODE: Final = "redpebble has no code for this operator"
+
+
 def print_gain(result: Optimized) -> None:
     """Show what an optimized model is predicted to gain, and what stays with onnxruntime and why."""
     width = min(console.width, TEXT_WIDTH)
@@ -57,7 +63,8 @@ def left_alone(placement: Placement, width: int) -> Iterator[str]:
     for line in placement.stayed:
         share = _percent(line.multiply_adds / placement.multiply_adds)
         nodes = f"{line.nodes}{FIXED_SPACE}node{'s' * (line.nodes != 1)}"
-        text = f"{line.operator}, {nodes}, {share}: {line.reason or 'the operator is not covered'}"
+        reason = NO_CODE if line.reason in UNKNOWN else line.reason
+        text = f"{line.operator}, {nodes}, {share}: {reason}"
         yield from lines_of(text, width, "  ")
 
 

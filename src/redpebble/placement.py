@@ -43,6 +43,8 @@ class Placement:
     linear_taken: int
     stayed: tuple[Stayed, ...]
     """Operators that multiply and were not taken, most work first."""
+    rows: int = 1
+    """Rows that a layer with weights gets among those taken, on average: for a text as many as it has tokens."""
 
     @property
     def share(self) -> float:
@@ -87,12 +89,15 @@ def placement_of(left: NodesLeft) -> Placement:
     lines = [Stayed(operator, len(done), _sum(done), reason) for (operator, reason), done in stayed.items()]
     outside = list(chain.from_iterable(stayed.values()))
     total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
+    linear_left = _sum(filter(_is_linear, outside))
+    weights = sum(done.weights for done in work.values()) - sum(done.weights for done in outside)
     return Placement(
         total,
         total - _sum(outside),
         linear,
-        linear - _sum(filter(_is_linear, outside)),
+        linear - linear_left,
         tuple(sorted(lines, key=lambda line: -line.multiply_adds)),
+        max(1, round((linear - linear_left) / max(1, weights))),
     )
 
 

@@ -28,7 +28,6 @@ class PredictedGain:
     """Microseconds of the multiply-adds of a call for a batch of 1, see `Placement`."""
 
     rows: int
-    """Rows that a sparse layer gets, on average: for a text as many as it has tokens."""
     original_us: float
     networks_us: float
     """Time of what was taken."""
@@ -43,10 +42,9 @@ class PredictedGain:
 
 def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain | None:
     """Return what sparse networks are predicted to gain; None where there are none, or no times of them."""
-    weights = sum(network.connections / network.density for network in networks if network.density)
-    if not weights or not placement.linear_taken or not all(network.predicted_us for network in networks):
+    if not networks or not placement.linear_taken or not all(network.predicted_us for network in networks):
         return None
-    rows = max(1, round(placement.linear_taken / weights))
+    rows = placement.rows
     dense = _dense_us(rows, machine)
     times = [{int(width): time for width, time in network.predicted_us.items()} for network in networks]
     sparse = sum(time_of_rows(one, rows) for one in times)

@@ -37,7 +37,7 @@ def test_what_stays_is_named_in_few_columns() -> None:
     lines = list(left_alone(placement, 60))
     assert max(map(len, lines)) <= 60
     assert lines[2].startswith("  MatMul, 2 nodes, 24 %: neither operand")
-    assert lines[-1] == "  Gemm, 1 node, 6 %: the operator is not covered"
+    assert lines[-1] == "  Gemm, 1 node, 6 %: redpebble has no code for this operator"
 
 
 def test_no_number_is_parted_from_its_unit(tabnet: Optimized) -> None:
