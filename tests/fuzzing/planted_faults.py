@@ -11,10 +11,11 @@ from typing import Final, NoReturn
 import numpy as np
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import SubOp
 from redpebble.distributed.parts import compile_part
 from redpebble.distributed.run import load_part
 from redpebble.frontend import translation
+from redpebble.frontend.operators import elementwise
+from redpebble.frontend.operators.conversion import Conversion
 from redpebble.frontend.reading import faults, model_source
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights, PackedArrays
@@ -78,14 +79,14 @@ def race() -> None:
     setattr(network, "new_call", shared)  # noqa: B010 - the name is another module's
 
 
-def swapped_operands() -> None:
-    """A difference is the negative one."""
-    begin = SubOp.__init__
+def lost_activation() -> None:
+    """Activations of the frontend do nothing."""
 
-    def swapped(self: SubOp, left: SSAValue, right: SSAValue) -> None:
-        begin(self, right, left)
+    def lost(conversion: Conversion, x: SSAValue, kind: str, *parameters: float) -> SSAValue:
+        del conversion, kind, parameters
+        return x
 
-    setattr(SubOp, "__init__", swapped)  # noqa: B010 - a type checker would not let it pass
+    setattr(elementwise, "_activate", lost)  # noqa: B010
 
 
 def escaping_error() -> None:
@@ -125,9 +126,9 @@ def _nothing(*_: object) -> int:
 FAULTS: Final = MappingProxyType[str, Callable[[], None]](
     {
         "escaping-error": escaping_error,
+        "lost-activation": lost_activation,
         "lost-bias": lost_bias,
         "race": race,
-        "swapped-operands": swapped_operands,
         "unchecked-code": unchecked_code,
         "unchecked-nodes": unchecked_nodes,
         "unchecked-parts": unchecked_parts,

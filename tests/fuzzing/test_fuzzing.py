@@ -45,7 +45,7 @@ FOUND = (
     ("wrong-index", "kernels"),
     ("wrong-index", "masks"),
     ("race", "calls"),
-    ("swapped-operands", "graphs"),
+    ("lost-activation", "graphs"),
     ("escaping-error", "damaged-models"),
     ("unchecked-code", "caches"),
     ("unchecked-code", "contexts"),
