@@ -11,6 +11,7 @@ translate           a node at a time, by the table of converters          transl
 """
 
 from collections.abc import Mapping, Set
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 import onnx_ir
@@ -78,7 +79,9 @@ def _check_hope(model: onnx_ir.Model) -> None:
     count = len(model.graph)
     if count > MOST_NODES:
         raise NothingToGainError(f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}", model)
-    if count > MOST_WITHOUT_LAYERS and not any((node.domain, node.op_type) in LAYERS for node in model.graph):
+    # layers of bodies and functions may gain as well
+    inside = chain(model.graph.all_nodes(), *(function.all_nodes() for function in model.functions.values()))
+    if count > MOST_WITHOUT_LAYERS and not any((node.domain, node.op_type) in LAYERS for node in inside):
         raise NothingToGainError(f"none of the graph's {count} nodes is a layer", model)
 
 
