@@ -1,14 +1,18 @@
 """The reference of the dialect and of the passes, made from their docstrings.
 
-`python -m redpebble.tools.reference DIR` writes both pages. Each is Markdown, and says what `redpebble-opt` accepts:
-operands, properties and results of an op, parameters of an attribute, options of a pass with their defaults.
+`python -m redpebble.tools.reference DIR` writes both pages, one of all operators, and the tutorial as a
+notebook. Each page says what `redpebble-opt` accepts: operands, properties and results of an op, parameters of an
+attribute, options of a pass with their defaults.
 """
 
 import inspect
+import json
+import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from xdsl.irdl import IRDLOperation, OpDef, ParamAttrDef, ParametrizedAttribute
 from xdsl.passes import ModulePass
@@ -16,10 +20,17 @@ from xdsl.passes import ModulePass
 from redpebble import named_pipelines
 from redpebble.dialect.pebble import Pebble
 from redpebble.foundation.atomic_files import write_text
+from redpebble.frontend.operators.table import CONVERTERS, LAYERS
 from redpebble.tools.pass_list import summary, told_options
 from redpebble.universe import PASSES, PIPELINES, REDPEBBLE_UNIVERSE
 
 GENERATED = "<!-- made by redpebble.tools.reference: change the docstrings -->"
+
+BLOCK: Final = re.compile(r"(?:^<!-- needs [^>]* -->\n)?^```python\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
+"""A block of Python, with the comment that says what its test needs."""
+
+SITE_LINK: Final = re.compile(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n?|\[([^\]]*)\]\((?!https?:)[^)]*\)")
+"""Pictures and links that lead into the site, which a notebook is no part of."""
 
 
 def dialect_page() -> str:
@@ -61,6 +72,26 @@ def passes_page() -> str:
     return "\n".join(lines)
 
 
+def operators_page() -> str:
+    """Return the page of all operators that become ops of ours, and in which ways of running a model."""
+    lines = [
+        GENERATED,
+        "# The operators",
+        "",
+        "What [is covered](../covered.md), operator by operator. `compile` takes models of these alone, with float32",
+        "tensors. `session`, `optimize` and `register` take every model that onnxruntime runs, of it layers with",
+        "sparse weights, with what stands around them; tensors may be float16 or bfloat16, which become float32 there.",
+        "",
+        "| operator | domain | what it becomes | compile | session, optimize, register |",
+        "|---|---|---|---|---|",
+    ]
+    for domain, name in sorted(CONVERTERS, key=lambda key: (key not in LAYERS, key[1].lower(), key[0])):
+        becomes = "a layer, or attention" if (domain, name) in LAYERS else "a part of a network, beside a layer"
+        ways = "float32 | float32, float16, bfloat16"
+        lines.append(f"| {name} | {domain or 'ai.onnx'} | {becomes} | {ways} |")
+    return "\n".join([*lines, ""])
+
+
 def _pass_of(stage: str, class_name: str) -> type[ModulePass]:
     words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in class_name)
     loaded = REDPEBBLE_UNIVERSE.all_passes[f"pebble{words}"]()
@@ -100,11 +131,53 @@ def option_lines(kind: type[ModulePass]) -> list[str]:
     return [f"- `{option.name}` ({option.default}): {option.text}".rstrip(": ") for option in told_options(kind)]
 
 
+def notebook(page: str) -> dict[str, object]:
+    """Return a page in Markdown as the content of a notebook, version 4.5 of the format."""
+    # the blocks are every second part
+    parts = BLOCK.split(page)
+    cells = [_cell(number, part.strip("\n"), is_code=number % 2 == 1) for number, part in enumerate(parts)]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {
+        "cells": [cell for cell in cells if cell["source"]],
+        "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def _cell(number: int, text: str, *, is_code: bool) -> dict[str, object]:
+    if is_code:
+        # a picture that is saved is also shown below its cell
+        shown = re.sub(r"^(\w+)\.savefig\(.*\)$", r"\g<0>\n\1", text, flags=re.MULTILINE)
+        source = shown.splitlines(keepends=True)
+        return {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": f"cell-{number}",
+            "metadata": {},
+            "outputs": [],
+            "source": source,
+        }
+    text = SITE_LINK.sub(lambda found: found[1] or "", text)
+    return {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": text.splitlines(keepends=True)}
+
+
+def write_notebook(page: Path, path: Path) -> None:
+    """Write the notebook of a page.
+
+    Raises:
+        OSError: one cannot be read, or the other not written.
+    """
+    write_text(path, json.dumps(notebook(page.read_text(encoding="utf-8")), indent=1) + "\n")
+
+
 def write_reference(folder: Path) -> None:
-    """Write both pages into a folder, which is made where it is missing."""
+    """Write the pages and the notebook of the tutorial into a folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "dialect.md", dialect_page())
     write_text(folder / "passes.md", passes_page())
+    write_text(folder / "operators.md", operators_page())
+    write_notebook(folder.parent / "theory.md", folder / "theory.ipynb")
 
 
 if __name__ == "__main__":

@@ -44,15 +44,15 @@ def movement_section(levels: Sequence[Level]) -> str:
 def _bars(levels: Sequence[Level], batch: int) -> str:
     totals = [level.total(batch) for level in levels]
     most = max(total.moved_bytes + total.cached_bytes for total in totals) or 1
-    lines = (_bar(level, total, most) for level, total in zip(levels, totals, strict=True))
+    lines = (_bar(place, levels[place], total, most) for place, total in enumerate(totals))
     return f'<ol class="levels">{"".join(lines)}</ol>'
 
 
-def _bar(level: Level, total: KindMovement, most: int) -> str:
+def _bar(place: int, level: Level, total: KindMovement, most: int) -> str:
     parts = (("weights", total.weight_bytes), ("values", total.activation_bytes), ("cached", total.cached_bytes))
     bars = "".join(f'<i class="{style}" style="width:{100 * count / most:.2f}%"></i>' for style, count in parts)
     return (
-        f'<li><button type="button" aria-pressed="false" data-name="{escape(level.name)}">'
+        f'<li><button type="button" aria-pressed="false" data-level="{place}">'
         f"<span>{escape(level.name)}<small>{escape(level.stage)}</small></span>"
         f'<span class="track">{bars}</span>'
         f'<span class="figures">{byte_text(total.moved_bytes)}<br><small>{time_text(total.predicted_us)}</small></span>'
@@ -61,12 +61,13 @@ def _bar(level: Level, total: KindMovement, most: int) -> str:
 
 
 def _panels(levels: Sequence[Level]) -> str:
-    return "".join(
-        f'<div class="panel"><h3>{number}. {escape(level.name)}</h3><p>{escape(level.what)}.</p>'
-        + "".join(of_batch(batch, _table(level, batch)) for batch in BATCHES)
-        + "</div>"
-        for number, level in enumerate(levels)
-    )
+    return "".join(_panel(number, level) for number, level in enumerate(levels))
+
+
+def _panel(number: int, level: Level) -> str:
+    name, tables = escape(level.name), "".join(of_batch(batch, _table(level, batch)) for batch in BATCHES)
+    said = f"<h3>{number}. {name}</h3><p>{escape(level.what)}.</p>"
+    return f'<div class="panel" data-name="{name}">{said}{tables}</div>'
 
 
 def _table(level: Level, batch: int) -> str:

@@ -101,14 +101,14 @@ if (slider) {
   const named = document.getElementById('level-name');
   const show = place => {
     panels.forEach((panel, at) => { panel.hidden = at !== place; });
-    buttons.forEach((button, at) => button.setAttribute('aria-pressed', String(at === place)));
+    buttons.forEach(button => button.setAttribute('aria-pressed', String(Number(button.dataset.level) === place)));
     slider.value = place;
-    const name = buttons[place].dataset.name;
+    const name = panels[place].dataset.name;
     named.textContent = name;
     slider.setAttribute('aria-valuetext', name);
   };
   slider.addEventListener('input', () => show(Number(slider.value)));
-  buttons.forEach((button, at) => button.addEventListener('click', () => show(at)));
+  buttons.forEach(button => button.addEventListener('click', () => show(Number(button.dataset.level))));
   show(panels.length - 1);
 }
 """
