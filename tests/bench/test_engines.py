@@ -124,7 +124,7 @@ def test_the_command_writes_a_row_for_each_engine(
     assert not end.value.code
     assert "scipy is left out: " in capsys.readouterr().out
     content = json.loads(report.read_text())
-    assert {*content} == {"machine", "rows"}
+    assert {*content} == {"redpebble", "command", "machine", "rows"}
     places = [(row["engine"], row["batch"], row["threads"]) for row in content["rows"]]
     assert places == [(engine, batch, 1) for batch in (1, 3) for engine in ("redpebble", "onnxruntime")]
     numbers = {"median_us", "min_us", "speedup_vs_onnxruntime"}

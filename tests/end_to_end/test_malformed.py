@@ -81,7 +81,7 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(folder: str, run: Run, t
     assert_one_line(*run("optimize", path, tmp_path / folder / "out.onnx"))
     assert_one_line(*run("optimize", path, path.parent / "out.onnx", "--report", tmp_path / folder / "report.json"))
     assert_one_line(*run("zoo", "digits", "-o", tmp_path / folder / "out.onnx"))
-    assert files(tmp_path) == sorted({*before, tmp_path / "out.onnx"})
+    assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize(

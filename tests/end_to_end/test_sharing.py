@@ -48,9 +48,9 @@ def inputs_of(seed: int, rows: int = 7) -> NDArray[np.float32]:
 
 
 def kept(folder: Path) -> list[Path]:
-    """The native code; digests of files that have not changed for a while lie beside it."""
+    """Networks; machine code for other weights and digests of files that have not changed lie beside them."""
     files = sorted(folder.iterdir())
-    assert all(file.suffix == ".pebble" or file.name.startswith("digest-") for file in files)
+    assert all(file.suffix in (".pebble", ".object") or file.name.startswith("digest-") for file in files)
     return [file for file in files if file.suffix == ".pebble"]
 
 

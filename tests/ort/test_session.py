@@ -270,7 +270,7 @@ def test_a_model_too_old_to_be_read_is_left_as_it_is(command: Callable[..., Done
             redpebble.optimize(source, target="portable")
     done = command("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--check", 1)
     assert done.returncode == 0, done.stderr
-    assert "standard operators alone: opset 6, accepted are 7 to 28" in done.stdout
+    assert "opset 6, accepted are 7 to 28" in done.stdout
     written = onnx.ModelProto.FromString((tmp_path / "out.onnx").read_bytes())
     assert (written.ir_version, [entry.version for entry in written.opset_import]) == (3, [6])
     assert [(node.op_type, [*node.input]) for node in written.graph.node] == [("MatMul", ["x", "w"])]
