@@ -153,7 +153,9 @@ class LevelRecorder:
 
     def on_pass(self, done: ModulePass, module: ModuleOp) -> None:
         """Take the level behind a pass."""
-        stages = (stage.name for stage in PIPELINE if done.name in _names(stage.passes))
+        # some passes stand in several stages: those that are over do not come again
+        begun = [stage.name for stage in PIPELINE].index(self._stage) if self._stage else 0
+        stages = (stage.name for stage in PIPELINE[begun:] if done.name in _names(stage.passes))
         # what options make a pass of stands in no list: it belongs to the stage of the one before
         self._stage = next(stages, self._stage)
         summary = " ".join((type(done).__doc__ or "").split("\n\n")[0].split()).rstrip(".")

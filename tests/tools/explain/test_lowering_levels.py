@@ -1,0 +1,46 @@
+"""Levels of lowering: one for each pass that changes a number, in the order of the pipeline, down to what runs."""
+
+import numpy as np
+import onnx
+import pytest
+
+from redpebble.models import zoo
+from redpebble.options import Options
+from redpebble.pipeline import PIPELINE
+from redpebble.tools.explain.lowering_levels import BATCHES, Level, lowering_of
+
+
+@pytest.fixture(scope="module")
+def levels() -> tuple[Level, ...]:
+    return lowering_of(zoo.build("ffnn(depth=3, width=64, density=0.1)"), Options()).levels
+
+
+def test_levels_stand_in_the_order_of_the_pipeline(levels: tuple[Level, ...]) -> None:
+    order = ["import", *(stage.name for stage in PIPELINE)]
+    places = [order.index(level.stage) for level in levels]
+    assert places == sorted(places)
+    assert [level.name for level in levels][:2] == ["import", "fuse layers"]
+    assert {"sparsify", "form tiles"} <= {level.name for level in levels}
+    assert all(level.what for level in levels)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_less_is_moved_at_every_level_and_takes_less_time_at_last(levels: tuple[Level, ...], batch: int) -> None:
+    totals = [level.total(batch) for level in levels]
+    moved = [total.moved_bytes for total in totals]
+    assert moved == sorted(moved, reverse=True)
+    assert totals[-1].predicted_us < totals[0].predicted_us
+    assert totals[0].cached_bytes == 0 < totals[-1].cached_bytes
+
+
+def test_what_onnxruntime_keeps_is_told_and_its_networks_run_in_tiles() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> agraph (float[N, 64] x) => (float[N, 64] y) {
+        h = MatMul (x, w) c = CumSum (h, axis) y = MatMul (c, w) }"""
+    model, rng = onnx.parser.parse_model(text), np.random.default_rng(0)
+    weight = rng.standard_normal((64, 64)) * (rng.random((64, 64)) < 0.05)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float32), "w"))
+    model.graph.initializer.append(onnx.helper.make_tensor("axis", onnx.TensorProto.INT64, [], [1]))
+    lowering = lowering_of(model, Options())
+    assert lowering.placement is not None
+    assert lowering.levels[-1].name == "form sparse networks and tiles"
+    assert {*lowering.rows[64].values()} == {64}
