@@ -203,7 +203,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-        return Done(code, *capsys.readouterr())
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
 
     return done
 
