@@ -63,8 +63,8 @@ class _KeptLoops(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         # a kept list of another version is not read: it may name records that are no longer there
-        kept: dict[str, str] = vars(vars(self)["_cache_file"])
-        kept["_version"] += _layer_digest(function)
+        index: object = vars(self)["_cache_file"]
+        vars(index)["_version"] += _layer_digest(function)
 
     def save_overload(self, sig: object, data: object) -> None:
         try:
