@@ -113,6 +113,7 @@ def test_what_is_no_chain_is_one_line(spec: str, what: str, tmp_path: Path) -> N
     assert re.search(what, line)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_row_for_each_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

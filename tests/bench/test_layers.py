@@ -16,6 +16,7 @@ from redpebble.bench.suites.layer_bench import LayerPlan, bench_layers
 from tests.bench.float64_layers import expected, mlp, saved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])
 @pytest.mark.parametrize("shape", [(37, 50), (130, 19)])
 def test_the_kernel_alone_computes_its_layer(shape: tuple[int, int], density: float, tmp_path: Path) -> None:

@@ -41,11 +41,17 @@ def test_two_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
         write_case(tmp_path / spec, build(spec), Case("rows", 2, (0, 33)))
     chain = build("ffnn(depth=2, width=40, density=0.2)")
     write_case(tmp_path / "batch", chain, Case("batch", 2, (0, 7)))
+    write_case(tmp_path / "a pipeline", chain, Case("layers", 2, (300,), TILES))
+    assert_ranks_agree(tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_two_ranks_agree_in_every_way_to_send(tmp_path: Path) -> None:
+    chain = build("ffnn(depth=2, width=40, density=0.2)")
     write_case(tmp_path / "many tiles", chain, Case("rows", 2, (300,), TILES))
     write_case(tmp_path / "messages", chain, Case("rows", 2, (300,), MESSAGES))
     write_case(tmp_path / "threads", chain, Case("rows", 2, (300,), THREADS))
     write_case(tmp_path / "whole blocks", chain, Case("rows", 2, (128,), usual_batch=1024))
-    write_case(tmp_path / "a pipeline", chain, Case("layers", 2, (300,), TILES))
     assert_ranks_agree(tmp_path, 2)
 
 

@@ -113,6 +113,7 @@ def test_the_json_holds_bounds_around_the_counts_of_every_order(
     assert all(words in printed for words in ("searched", "predicted KB", "predicted us", "measured us"))
 
 
+@pytest.mark.slow
 def test_row_compaction_is_explained_by_tiles_whose_rows_all_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ def test_200_000_connections_in_order_agree_with_onnxruntime(spec: str) -> None:
 HERE = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @settings(HERE, max_examples=3)
 @given(drawn=models())
 def test_the_graphs_of_a_random_model_run_in_order(drawn: DrawnModel) -> None:

@@ -173,6 +173,7 @@ def test_every_node_test_that_onnxruntime_passes_is_passed_after_optimize() -> N
     assert networks >= 8
 
 
+@pytest.mark.slow
 def test_external_data_stays_external(tmp_path: Path) -> None:
     source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
     save_model(model_of("ffnn(depth=2, width=300, density=0.1)"), source, external_data=True)

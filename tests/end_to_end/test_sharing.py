@@ -83,6 +83,7 @@ def test_many_threads_use_several_networks_with_different_batches_at_once() -> N
         assert_close(result, oracles[which].run(feeds), SPECS[which])
 
 
+@pytest.mark.slow
 def test_threads_that_compile_the_same_model_at_once_share_a_folder(path: Path, folder: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         pending = [pool.submit(redpebble.compile, path, cache=folder) for _ in range(6)]

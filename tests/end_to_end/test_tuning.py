@@ -82,6 +82,7 @@ def test_what_was_measured_is_read_and_not_measured_again(model: onnx_ir.Model, 
         assert 0 < max(layer.measured_us.values()) <= 1e-5 * len(content["content"])
 
 
+@pytest.mark.slow
 def test_the_fastest_by_the_clock_is_chosen(model: onnx_ir.Model, folder: Path, tmp_path: Path) -> None:
     content = json.loads(file_of(copied(folder, tmp_path), "tuning").read_text())
     places = [text.rsplit(" ", 1)[0] for text in content["content"]]

@@ -72,7 +72,7 @@ def test_every_recipe_but_minilm_is_tested_here() -> None:
     assert {*RECIPES} - tested == {"minilm"}
 
 
-@pytest.mark.parametrize("spec", SMALL)
+@pytest.mark.parametrize("spec", [*SMALL[:4], *(pytest.param(spec, marks=pytest.mark.slow) for spec in SMALL[4:])])
 def test_native_code_agrees_with_onnxruntime(spec: str) -> None:
     assert_native_agrees(spec)
 
@@ -83,7 +83,7 @@ def test_another_seed_of_the_model_agrees_too(spec: str) -> None:
     assert_native_agrees(spec, seed=1)
 
 
-@pytest.mark.parametrize("spec", LARGE)
+@pytest.mark.parametrize("spec", [LARGE[0], pytest.param(LARGE[1], marks=pytest.mark.slow)])
 def test_the_native_code_of_a_transformer_part_agrees_with_onnxruntime(spec: str) -> None:
     network = redpebble.compile(model_of(spec), cache=False)
     for batch in BATCHES:

@@ -108,6 +108,7 @@ def test_tiles_that_differ_only_in_weights_have_one_code() -> None:
     np.testing.assert_allclose(network.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_machine_code_is_kept_in_a_folder_for_networks_with_other_weights(tmp_path: Path) -> None:
     models = [zoo(FFNN), with_other_weights(zoo(FFNN))]
     made = [CodeMemory().artefact_of(build(model, Options()), host_target(), tmp_path) for model in models]

@@ -88,6 +88,7 @@ def test_external_data_is_found_beside_the_model(
     assert "dense<[[1.000000e+00, 2.000000e+00], [3.000000e+00, 4.000000e+00]]>" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_model_is_read_from_standard_input() -> None:
     command = [sys.executable, "-c", "from redpebble.tools.opt import main; main()", "-f", "onnx"]
     piped = subprocess.run(command, input=model(), capture_output=True, check=True)

@@ -22,7 +22,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import Floats, best_target_first, each_target, linear_layer, native, tiled
+from tests.support.lowering_modules import Floats, best_target_first, linear_layer, native, tiled
 
 
 def sparse_matrix(shape: tuple[int, int], density: float, seed: int) -> Floats:
@@ -191,7 +191,7 @@ def test_packing_takes_about_six_bytes_a_connection(pack: Callable[..., PackedBl
     assert sum(array.nbytes for array in packed) < 7 * np.count_nonzero(weight)
 
 
-@each_target
+@best_target_first
 @each_family
 def test_every_tile_width_computes_the_product(target: CpuTarget, family: str) -> None:
     weight, bias = pattern("uniform"), np.linspace(-1, 1, 90, dtype=np.float32)

@@ -22,7 +22,7 @@ from redpebble.runtime.jit import emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
 from redpebble.verification.oracle import Oracle
 from tests.support.kernel_cases import LAYER, PATTERNS, Case, check, run
-from tests.support.lowering_modules import HERE, Floats, best_target_first, each_target
+from tests.support.lowering_modules import HERE, Floats, best_target_first
 
 cases = st.builds(
     Case,
@@ -53,7 +53,7 @@ def test_many_layers_agree_with_onnxruntime_and_float64(oracle: Oracle, case: Ca
     check(case, oracle)
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks", "sparse_rows", "strips"])
 def test_infinities_pass_a_connection_and_nothing_else(family: str, target: CpuTarget) -> None:
     weight = np.where(PATTERNS["uniform"](np.random.default_rng(1), (200, 37)), np.float32(0.3), np.float32(0))
@@ -96,7 +96,7 @@ def test_rows_behind_a_layer_are_not_written_as_they_may_be_of_another_thread(
     assert np.all(result[outputs:] == 7.0)
 
 
-@each_target
+@best_target_first
 def test_good_code_is_code_that_exists(target: CpuTarget) -> None:
     layer = Layer(64, np.full(64, 8, dtype=np.int64), stored="panels")  # any family can compute it
     for width in (1, 8, 16, 32, 64):

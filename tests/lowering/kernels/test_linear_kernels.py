@@ -89,6 +89,7 @@ def test_the_activation_is_applied_in_the_kernel(family: str) -> None:
     assert np.all(np.abs(result - np.where(exact < 0, 0.25 * exact, exact)) <= error_bound(x, weight))
 
 
+@pytest.mark.slow
 @each_family
 def test_results_do_not_depend_on_the_number_of_threads(family: str) -> None:
     weight = sparse_matrix((50, 60), 0.2, seed=5)

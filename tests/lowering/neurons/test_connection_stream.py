@@ -18,7 +18,7 @@ from redpebble.runtime.jit import host_target
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
-from tests.support.lowering_modules import each_target, native
+from tests.support.lowering_modules import best_target_first, native
 from tests.support.network_strategies import SEEDS, networks
 from tests.support.neuron_graphs import random_dag
 from tests.support.random_orders import random_order
@@ -74,6 +74,7 @@ def test_loads_and_stores_in_the_stream_are_those_that_the_machine_counts(
     assert working_rows(op).slots <= memory.capacity - 1
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(network=networks().filter(lambda one: len(one.inputs) > 0), memory=MEMORIES, seed=SEEDS, halves=st.booleans())
 def test_native_code_computes_what_the_interpreter_computes(
@@ -83,7 +84,7 @@ def test_native_code_computes_what_the_interpreter_computes(
     check(module, host_target(), (0, 1, 7, 70))
 
 
-@each_target
+@best_target_first
 def test_any_target_runs_an_order_at_any_width(target: CpuTarget) -> None:
     module, _ = scheduled(random_dag(60, 0.2, np.random.default_rng(1)), Memory(8), 2, halves=True)
     check(module, target, (0, 1, 5, 8, 16, 23, 33, 64, 130))

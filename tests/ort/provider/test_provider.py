@@ -298,6 +298,7 @@ class Watching(SparseNetworkCompiler):
         return super().networks(model)
 
 
+@pytest.mark.slow
 def test_a_graph_that_was_seen_before_is_not_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     register()

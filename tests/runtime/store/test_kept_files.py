@@ -51,6 +51,7 @@ def test_the_new_file_foreign_ones_and_measurements_are_spared(tmp_path: Path, m
     assert all(file.exists() for file in (new, foreign, measured))
 
 
+@pytest.mark.slow
 def test_compiling_keeps_within_the_limit_and_goes_on_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path))
     monkeypatch.setenv("REDPEBBLE_CACHE_LIMIT", "0")
