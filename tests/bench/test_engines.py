@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -19,9 +18,9 @@ from redpebble.bench.measure.measuring import Call
 from redpebble.models import zoo
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
-from redpebble.tools import main as cli
 from redpebble.verification.oracle import Oracle
 from tests.bench.float64_layers import expected, mlp, saved
+from tests.support.command_line import exit_code
 
 
 def outputs(call: Call) -> list[Any]:
@@ -119,10 +118,7 @@ def test_the_command_writes_a_row_for_each_engine(
 ) -> None:
     model, report = saved(zoo.build("resmlp(depth=1, width=16)"), tmp_path), tmp_path / "out.json"
     words = ["bench", model, "--batch", "1,3", "--against", "onnxruntime,scipy", "--seconds", "0", "--report", report]
-    monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
+    assert exit_code(monkeypatch, *words) == 0
     assert "scipy is left out: " in capsys.readouterr().out
     content = json.loads(report.read_text())
     assert {*content} == {"redpebble", "command", "machine", "rows"}

@@ -14,8 +14,8 @@ from redpebble.compiler import native_code
 from redpebble.frontend.errors import InvalidModelError
 from redpebble.ort.provider.context_nodes import attached, detached
 from redpebble.ort.provider.register import register
-from redpebble.tools import main as cli
 from tests.frontend.import_oracle import model
+from tests.support.command_line import MODEL_COMMANDS, exit_code
 
 KEY = b"-----BEGIN PRIVATE KEY-----"
 
@@ -74,30 +74,14 @@ def test_a_secret_is_read_on_no_way_into_a_program(place: str, way: str, folder:
             assert isinstance(refusal.value, InvalidModelError)
 
 
-COMMANDS = {
-    "optimize": ("o.onnx",),
-    "compile": ("-o", "o.pebble"),
-    "check": (),
-    "bench": (),
-    "tune": (),
-    "explain": (),
-    "schedule": ("--memory", "9", "--save", "o.npz"),
-    "partition": ("-p", "2", "-o", "parts"),
-    "simulate": (),
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", MODEL_COMMANDS)
 def test_a_secret_is_read_by_no_command(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
     (folder / "m.onnx").write_bytes(hostile(folder, "function").SerializeToString())
-    monkeypatch.setattr("sys.argv", ["redpebble", command, "m.onnx", *COMMANDS[command]])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
+    assert exit_code(monkeypatch, command, "m.onnx", *MODEL_COMMANDS[command]) == 2
     said = capfd.readouterr()
-    assert end.value.code == 2
     assert said.err.startswith("error: ")
     assert said.err.count("\n") == 1
     assert "leaves the model's folder" in said.err

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from redpebble.models import zoo
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.tools import main as cli
+from tests.support.command_line import exit_code
 
 COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"
 FFNN = "ffnn(depth=3, width=40, density=0.1)"
@@ -29,14 +28,6 @@ def saved(spec: str, folder: Path) -> Path:
     return path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """Run the command line; returns its exit code."""
-    monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return int(end.value.code or 0)
-
-
 @pytest.mark.parametrize("policy", ["min", "lru"])
 @pytest.mark.parametrize("spec", [FFNN, pytest.param(RESMLP, marks=pytest.mark.slow)])
 def test_a_saved_order_counts_as_it_says(
@@ -45,7 +36,7 @@ def test_a_saved_order_counts_as_it_says(
     """From the file alone, by the reference machine in plain Python."""
     model, order = saved(spec, tmp_path), tmp_path / "order.npz"
     options = ("--memory", 16, "--policy", policy, "--seconds", 0.3, "--save", order)
-    assert run(monkeypatch, "schedule", model, *options) == 0
+    assert exit_code(monkeypatch, "schedule", model, *options) == 0
     with np.load(order) as file:
         sources, targets, inputs, outputs = (file[name] for name in ("sources", "targets", "inputs", "outputs"))
         memory = Memory(int(file["memory"]), "min" if file["policy"] == "min" else "lru")
@@ -68,7 +59,7 @@ def test_no_search_takes_the_best_start_and_the_same_seed_the_same_order(
     model = saved(FFNN, tmp_path)
     orders: list[Any] = []
     for name in ("a.npz", "b.npz"):
-        assert run(monkeypatch, "schedule", model, "--memory", 10, "--seconds", 0, "--save", tmp_path / name) == 0
+        assert exit_code(monkeypatch, "schedule", model, "--memory", 10, "--seconds", 0, "--save", tmp_path / name) == 0
         with np.load(tmp_path / name) as file:
             orders.append((file["sources"], file["targets"]))
     np.testing.assert_array_equal(*orders)
@@ -80,7 +71,7 @@ def test_the_json_holds_bounds_around_the_counts_of_every_order(
 ) -> None:
     report = tmp_path / "x.json"
     options = ("--memory", 12, "--batch-tile", 8, "--seconds", 0.2, "--report", report)
-    assert run(monkeypatch, "explain", saved(FFNN, tmp_path), *options) == 0
+    assert exit_code(monkeypatch, "explain", saved(FFNN, tmp_path), *options) == 0
     content: dict[str, Any] = json.loads(report.read_text())
     assert (content["memory"], content["batch_tile"]) == (12, 8)
     network = content["network"]
@@ -118,7 +109,7 @@ def test_row_compaction_is_explained_by_tiles_whose_rows_all_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, model = tmp_path / "x.json", saved("radixnet(layers=2)", tmp_path)
-    assert run(monkeypatch, "explain", model, "--seconds", 0, "--report", report, "--drop-dead-rows") == 0
+    assert exit_code(monkeypatch, "explain", model, "--seconds", 0, "--report", report, "--drop-dead-rows") == 0
     first, last = json.loads(report.read_text())["layers"]
     assert (first["at_most"], last["at_most"]) == ([], ["48"])
     assert "48" in first["predicted_us"].keys() & last["predicted_us"].keys() & last["measured_us"].keys()
@@ -137,7 +128,7 @@ def test_an_annealed_schedule_is_explained_with_the_trace_of_its_search(
     for suffix in ("json", "html"):
         report = tmp_path / f"x.{suffix}"
         options = ("--seconds", 0, "--report", report, "--schedule-seconds", 0.2)
-        assert run(monkeypatch, "explain", model, *options) == 0
+        assert exit_code(monkeypatch, "explain", model, *options) == 0
         assert re.search(r"annealed: \S+ -> \S+ us a row in \d+ proposals", capsys.readouterr().out)
         assert "us a row in" in report.read_text()
     for layer in json.loads((tmp_path / "x.json").read_text())["layers"]:
@@ -166,7 +157,7 @@ class _Page(HTMLParser):
 def test_the_page_needs_nothing_but_itself(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "x.html"
     options = ("--memory", 24, "--seconds", 0.3, "--report", report)
-    assert run(monkeypatch, "explain", saved(spec, tmp_path), *options) == 0
+    assert exit_code(monkeypatch, "explain", saved(spec, tmp_path), *options) == 0
     text = report.read_text()
     page = _Page()
     page.feed(text)
@@ -188,10 +179,10 @@ def test_a_model_without_layers_is_explained_and_not_scheduled(
     text = '<ir_version: 8, opset_import: ["" : 17]> agraph (float[N, 4] x) => (float[N, 4] y) { y = Softmax (x) }'
     model.write_bytes(onnx.parser.parse_model(text).SerializeToString())
     report = tmp_path / "x.html"
-    assert run(monkeypatch, "explain", model, "--report", report) == 0
+    assert exit_code(monkeypatch, "explain", model, "--report", report) == 0
     assert "no linear layer with constant weights" in report.read_text()
     assert "0 graphs of neurons; no connections are: softmax (1)" in capsys.readouterr().out
-    assert run(monkeypatch, "schedule", model, "--memory", 9, "--save", tmp_path / "y.npz") == 2
+    assert exit_code(monkeypatch, "schedule", model, "--memory", 9, "--save", tmp_path / "y.npz") == 2
     error = capsys.readouterr().err
     assert error == "error: nothing to schedule: the model has no linear layer with constant weights\n"
     assert {path.name for path in tmp_path.iterdir()} == {"softmax.onnx", "x.html"}
@@ -216,7 +207,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(
 ) -> None:
     command, *options = words
     monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, command, saved(COMPACT, tmp_path), *options) == 2
+    assert exit_code(monkeypatch, command, saved(COMPACT, tmp_path), *options) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
 
 
@@ -242,7 +233,7 @@ def test_models_that_are_covered_in_part_are_explained_and_scheduled(
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "axis"))
     model = tmp_path / "partly.onnx"
     model.write_bytes(proto.SerializeToString())
-    assert run(monkeypatch, "explain", model, "--memory", 16, "--seconds", 0) == 0
+    assert exit_code(monkeypatch, "explain", model, "--memory", 16, "--seconds", 0) == 0
     assert "2 graphs of neurons; no connections are: " in capsys.readouterr().out
-    assert run(monkeypatch, "schedule", model, "--memory", 16, "--seconds", 0, "--save", tmp_path / "o.npz") == 0
+    assert exit_code(monkeypatch, "schedule", model, "--memory", 16, "--seconds", 0, "--save", tmp_path / "o.npz") == 0
     assert "2 graphs of neurons" in capsys.readouterr().out

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from redpebble.tools.main import main
 from tests.end_to_end.malformed_models import INVALID, UNSUPPORTED, WEIGHT, model, written
+from tests.support.command_line import exit_code
 
 Capture = pytest.CaptureFixture[str]
 
@@ -34,11 +34,8 @@ class Run:
 
     def __call__(self, *words: str | Path) -> tuple[int, str]:
         """Return the exit code and what was written to standard error."""
-        self._monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
         self._capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), self._capfd.readouterr().err
+        return exit_code(self._monkeypatch, *words), self._capfd.readouterr().err
 
 
 def files(folder: Path) -> list[Path]:

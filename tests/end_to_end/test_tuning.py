@@ -1,7 +1,6 @@
 """Tuning: what was measured decides, is remembered, and is shown; forced targets get code that they can run."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +17,11 @@ from redpebble.models import zoo
 from redpebble.options import Options
 from redpebble.pipeline import build as build_module
 from redpebble.runtime.jit import host_target
-from redpebble.tools import main as cli
 from redpebble.tuning.measure_kernels import Tuning
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close
+from tests.support.command_line import exit_code
 from tests.support.lowering_modules import each_target
 
 SPEC = "ffnn(depth=2, width=96, density=0.1)"
@@ -185,10 +184,7 @@ def test_the_commands_show_what_was_measured(
     zoo.save(zoo.build(SPEC), path)
 
     def run(*words: object) -> None:
-        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        assert not end.value.code
+        assert exit_code(monkeypatch, *words) == 0
 
     run("tune", path, "--seconds", 0.01)
     printed = capsys.readouterr().out

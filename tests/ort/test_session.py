@@ -19,8 +19,8 @@ from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.models.zoo import build
 from redpebble.ort.session import checked_digest, holds_networks, write_library
-from redpebble.tools.main import main
 from redpebble.verification.oracle import Oracle
+from tests.support.command_line import exit_code
 from tests.support.sparse_network_models import attributes_of, constants_of, network_nodes
 
 SPEC = "ffnn(depth=2, width=200, density=0.1)"
@@ -197,12 +197,7 @@ class Done(NamedTuple):
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     def done(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(monkeypatch, *words)
         shown = capsys.readouterr()
         return Done(code, shown.out, shown.err)
 

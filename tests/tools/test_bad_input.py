@@ -1,26 +1,12 @@
 """Input that is wrong: one line that says what is accepted, exit code 2, nothing written, and before any work."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import redpebble
 from redpebble.models import zoo
-from redpebble.tools import main as cli
-
-COMMANDS = {
-    "optimize": ("o.onnx",),
-    "compile": (),
-    "check": (),
-    "bench": (),
-    "tune": (),
-    "explain": (),
-    "schedule": ("--memory", "9", "--save", "o.npz"),
-    "partition": ("-p", "2", "-o", "parts"),
-    "simulate": (),
-}
-"""Commands that read a model, and what each needs beside it."""
+from tests.support.command_line import MODEL_COMMANDS, exit_code
 
 BROKEN = {
     "none.onnx": "'none.onnx' cannot be read: no such file or directory",
@@ -120,9 +106,7 @@ def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     """Run the command line; return the one line that it says before it ends with 2, having written nothing."""
     before = {path.name for path in Path().iterdir()}
-    monkeypatch.setattr(sys, "argv", ["redpebble", *words])
-    with pytest.raises(SystemExit, match="2"):
-        cli.main()
+    assert exit_code(monkeypatch, *words) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert {path.name for path in Path().iterdir()} == before
@@ -137,12 +121,12 @@ def test_a_command_line_that_makes_no_sense_is_refused_in_one_line(
     assert refused(line.split(), monkeypatch, capsys).startswith(f"error: {LINES[line]}")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", MODEL_COMMANDS)
 def test_what_is_no_model_is_refused_by_every_command_in_one_line(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, message in BROKEN.items():
-        assert refused([command, name, *COMMANDS[command]], monkeypatch, capsys) == f"error: {message}"
+        assert refused([command, name, *MODEL_COMMANDS[command]], monkeypatch, capsys) == f"error: {message}"
 
 
 def test_a_compiled_network_says_why_it_is_not_pickled(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """`check`, `bench` and `tune` take every model that onnxruntime runs, with inputs that suit it."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from redpebble.bench.results.results import BenchRow
 from redpebble.bench.results.tables import bench_table, disturbed_line
-from redpebble.tools import main as cli
+from tests.support.command_line import exit_code
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -42,12 +41,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     def called(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = exit_code(monkeypatch, *words)
         captured = capsys.readouterr()
         return code, " ".join(captured.out.split()), captured.err
 

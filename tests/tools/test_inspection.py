@@ -1,6 +1,5 @@
 """`redpebble compile`, and what commands show of the IR on its way."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from redpebble.options import Options
 from redpebble.pipeline import build, passes_of
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import read_artefact
-from redpebble.tools import main as cli
 from redpebble.tools import opt
 from tests.passes.pass_texts import parse
+from tests.support.command_line import exit_code
 
 SPEC = "ffnn(depth=2, width=24, density=0.2)"
 HEADER = "// -----// IR Dump After {} //----- //"
@@ -27,11 +26,9 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     def called(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
+        code = exit_code(monkeypatch, *words)
         captured = capsys.readouterr()
-        return int(end.value.code or 0), captured.out, captured.err
+        return code, captured.out, captured.err
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return called

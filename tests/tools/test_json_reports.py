@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import redpebble
 from redpebble.models import zoo
 from redpebble.tools import main as cli
+from tests.support.command_line import exit_code
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reports.md"
 
@@ -48,9 +48,7 @@ def test_every_command_writes_json_with_the_documented_keys(tmp_path: Path, monk
     zoo.save(zoo.build("ffnn(depth=1,width=8,density=0.5)"), tmp_path / "m.onnx")
     keys = documented()
     for name, line in LINES.items():
-        monkeypatch.setattr(sys, "argv", ["redpebble", *line.split(), "--report", "r.json"])
-        with pytest.raises(SystemExit, match="0"):
-            cli.main()
+        assert exit_code(monkeypatch, *line.split(), "--report", "r.json") == 0
         report = json.loads(Path("r.json").read_text())
         Path("r.json").unlink()
         assert report["command"] == name.removesuffix(", a sweep")

@@ -21,6 +21,7 @@ from redpebble.runtime.store.json_cache import remember
 from redpebble.tools import main as cli
 from redpebble.tuning.calibration import machine_name
 from redpebble.tuning.machines import measured_before
+from tests.support.command_line import exit_code
 
 Run = Callable[..., tuple[int, str, str]]
 """Runs the command line; returns the exit code, what was printed, and errors."""
@@ -35,11 +36,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Run:
     def called(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
+        code = exit_code(monkeypatch, *words)
         captured = capsys.readouterr()
-        return int(end.value.code or 0), captured.out, captured.err
+        return code, captured.out, captured.err
 
     return called
 

@@ -1,0 +1,28 @@
+"""The command line in the test's own process, and the commands that read a model."""
+
+import sys
+
+import pytest
+
+from redpebble.tools.main import main
+
+MODEL_COMMANDS = {
+    "optimize": ("o.onnx",),
+    "compile": ("-o", "o.pebble"),
+    "check": (),
+    "bench": (),
+    "tune": (),
+    "explain": (),
+    "schedule": ("--memory", "9", "--save", "o.npz"),
+    "partition": ("-p", "2", "-o", "parts"),
+    "simulate": (),
+}
+"""Commands that read a model, and what each needs or writes beside it."""
+
+
+def exit_code(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """Run `redpebble WORDS...`; what it prints is for `capsys` or `capfd` to read."""
+    monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
