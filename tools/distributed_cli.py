@@ -1,13 +1,17 @@
 """The command line of networks on several machines: `partition` and `run`."""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from redpebble.tools.cli_options import ReportPath, new_file
 from redpebble.tools.option_texts import numbers
+
+if TYPE_CHECKING:
+    from redpebble.distributed.run.run_parts import RunSummary
 
 
 class Plan(StrEnum):
@@ -91,5 +95,14 @@ def run(
     from redpebble.distributed.run.run_parts import RunRequest, run_parts
 
     options = RunOptions(threads, batch_tile, shared_memory=shared_memory)
-    request = RunRequest(parts, inputs, outputs, options, patience, report)
+    request = RunRequest(parts, inputs, outputs, options, patience, partial(_show_run, report=report))
     raise typer.Exit(run_parts(request))
+
+
+def _show_run(run: "RunSummary", report: Path | None) -> None:
+    from redpebble.bench.results.console import console
+    from redpebble.tools.json_reports import write_report
+
+    line = f"{run.kind} on {len(run.ranks)} ranks: {run.seconds:.3f} s, {run.bytes_sent:,} bytes sent"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    write_report(report, "run", {"plan": dict(run.plan), "ranks": list(run.ranks)})

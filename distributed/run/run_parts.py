@@ -1,14 +1,13 @@
 """The command `run`: the ranks of mpiexec run the parts of a network together, on slices of files."""
 
-import json
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from redpebble.distributed.run.agreement import agree, agree_on
 from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
 from redpebble.distributed.run.liveness import EXIT_CODE, START_FACTOR, started_within, watched
 from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
-from redpebble.foundation.atomic_files import replacing
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -36,7 +34,19 @@ class RunRequest:
     outputs: Sequence[str]
     options: RunOptions
     patience: float
-    report: Path | None = None
+    ended: "Callable[[RunSummary], None] | None" = None
+    """Called on rank 0 with what all ranks did."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The outcome of a run: the slowest one's seconds of running, the bytes that all sent."""
+
+    kind: str
+    seconds: float
+    bytes_sent: int
+    plan: Mapping[str, Any]
+    ranks: Sequence[Mapping[str, Any]]
 
 
 def run_parts(request: RunRequest) -> int:
@@ -149,13 +159,8 @@ class _Run:
         reports = self.comm.gather(network.report.as_json())
         if self.comm.rank != 0 or reports is None:
             return
-        slowest = max(report["seconds"].get("running", 0.0) for report in reports)
-        sent = sum(report["row_bytes_sent"] + report["flag_bytes_sent"] for report in reports)
-        print(f"{network.plan.kind} on {self.comm.size} ranks: {slowest:.3f} s, {sent:,} bytes sent")
-        if self.request.report is not None:
-            content = {
-                "plan": asdict(network.plan) | {"inputs": None, "outputs": None, "parts": None},
-                "ranks": reports,
-            }
-            with replacing(self.request.report) as file:
-                file.write((json.dumps(content, indent=2) + "\n").encode())
+        if self.request.ended is not None:
+            slowest = max(report["seconds"].get("running", 0.0) for report in reports)
+            sent = sum(report["row_bytes_sent"] + report["flag_bytes_sent"] for report in reports)
+            plan = asdict(network.plan) | {"inputs": None, "outputs": None, "parts": None}
+            self.request.ended(RunSummary(network.plan.kind, slowest, sent, plan, reports))

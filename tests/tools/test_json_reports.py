@@ -28,7 +28,7 @@ LINES = {
     "cache show": "cache show",
     "cache clean": "cache clean",
 }
-"""A command as the page names it -> a line that runs it on a small model."""
+"""A command as the page names it -> a line that runs it on a small model; `run` is with distributed/run."""
 
 
 def documented() -> dict[str, list[str]]:
@@ -38,7 +38,7 @@ def documented() -> dict[str, list[str]]:
 
 def test_every_command_is_documented_and_tried() -> None:
     commands = {one.name or one.callback.__name__ for one in cli.app.registered_commands if one.callback}
-    assert {*documented()} == {*LINES} >= commands - {"run"}
+    assert {*documented()} == {*LINES} | {"run"} >= commands
     assert {line.partition(" ")[0] for line in LINES.values()} == {*commands, "cache"} - {"run"}
 
 
