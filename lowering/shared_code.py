@@ -7,8 +7,6 @@ layer serves the next one as it is. To emit and to compile it takes as long as a
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.tile import TileOp
@@ -16,7 +14,7 @@ from redpebble.dialect.reports.module_report import module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import Lowering, function_of, steps_of, tensors_of, timed
-from redpebble.lowering.llvm.call_tables import Packing, contiguous
+from redpebble.lowering.llvm.call_tables import Packing, Recipe, packed_in_threads
 from redpebble.lowering.program import Program
 
 
@@ -39,12 +37,9 @@ class SharedCode:
         """Return the program of a module of the same key; None where its packed weights are not as many arrays."""
         func = function_of(module)
         ops = list(func.walk())
-        constants: list[NDArray[np.generic]] = []
-        for pack, op, count in self.packings:
-            arrays = pack(None if op < 0 else ops[op])
-            if len(arrays) != count:
-                return None
-            constants += contiguous(arrays)
+        constants = packed_in_threads([Recipe(pack, None if op < 0 else ops[op], n) for pack, op, n in self.packings])
+        if constants is None:
+            return None
         inputs, outputs = tensors_of(func, symbolic_shapes(func))
         return replace(
             self.program,

@@ -11,7 +11,7 @@ from llvmlite import ir
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.lowering.code_key import ops_of_tile, tile_key
 from redpebble.lowering.llvm.builder import I64, POINTER
-from redpebble.lowering.llvm.call_tables import ConstantTable, Recipe, contiguous
+from redpebble.lowering.llvm.call_tables import ConstantTable, packed_in_threads
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,6 @@ class TileSharing:
 def _packed(table: ConstantTable, first: TileOp, tile: TileOp) -> ConstantTable | None:
     """Return the constants of a tile in the order of those of the first one; None where they are not as many."""
     counterparts = dict(zip(ops_of_tile(first), ops_of_tile(tile), strict=True))
-    packed = ConstantTable()
-    for recipe in table.recipes:
-        op = None if recipe.op is None else counterparts[recipe.op]
-        arrays = contiguous(recipe.pack(op))
-        if len(arrays) != recipe.array_count:
-            return None
-        packed.arrays += arrays
-        packed.recipes.append(Recipe(recipe.pack, op, len(arrays)))
-    return packed
+    recipes = [recipe if recipe.op is None else recipe._replace(op=counterparts[recipe.op]) for recipe in table.recipes]
+    arrays = packed_in_threads(recipes)
+    return None if arrays is None else ConstantTable(arrays, recipes=recipes)

@@ -5,7 +5,7 @@ import mmap
 import os
 import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ import onnxruntime
 
 from redpebble.export.sparse_networks.node_format import DOMAIN, FORMAT
 from redpebble.foundation.log import LOG
+from redpebble.foundation.threads import usable_threads
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.ort.native.tables import OPERATOR_COUNT
@@ -21,7 +22,6 @@ from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.runtime.store.checked_file import keep, recalled
 from redpebble.runtime.store.kept_files import make_room, note_use
-from redpebble.runtime.threads import usable_threads
 
 if TYPE_CHECKING:
     # the compiler takes seconds to load, and a session from the cache has no use for it
@@ -55,16 +55,24 @@ def checked_digest(op_type: str, attributes: "Attributes", constants: "Constants
 
 
 def compile_network(
-    op_type: str, attributes: "Attributes", constants: "Constants", target: CpuTarget | None = None
+    op_type: str,
+    attributes: "Attributes",
+    constants: "Constants",
+    target: CpuTarget | None = None,
+    *,
+    threads: int | None = None,
 ) -> Artefact:
     """Return native code for a node, from the user's cache where it was compiled before.
+
+    It is cut for `threads` threads, None for all that this process may use; it runs on more and on fewer as well.
 
     Raises:
         ValueError: the node is not one that this version wrote, or was changed since.
         ModelError: the network is not covered.
     """
     cpu = host_target() if target is None else target
-    key = _key_of(checked_digest(op_type, attributes, constants), cpu)
+    threads = threads or usable_threads()
+    key = _key_of(checked_digest(op_type, attributes, constants), cpu, threads)
     artefact = _ready().get(key) or load(default_folder(), key)
     if artefact is None:
         from redpebble.compiler import native_code
@@ -72,13 +80,13 @@ def compile_network(
         from redpebble.options import Options
 
         model = network_model(op_type, attributes, constants)
-        artefact = native_code(model, Options(threads=usable_threads()), target=cpu, cache=False)
+        artefact = native_code(model, Options(threads=threads), target=cpu, cache=False)
         store(default_folder(), key, artefact)
     return artefact
 
 
-def _key_of(digest: bytes, cpu: CpuTarget) -> str:
-    return cache_key(digest, cpu, f"{OPTIONS} threads={usable_threads()}")
+def _key_of(digest: bytes, cpu: CpuTarget, threads: int) -> str:
+    return cache_key(digest, cpu, f"{OPTIONS} threads={threads}")
 
 
 @cache
@@ -99,6 +107,12 @@ def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
     return str(in_process_library(operator_count))
 
 
+def threads_of(options: onnxruntime.SessionOptions) -> int:
+    """Return the threads that a session may have for a node: code for one is made in half the time of that for more."""
+    usable, asked = usable_threads(), options.intra_op_num_threads
+    return min(asked, usable) if asked > 0 and options.use_per_session_threads else usable
+
+
 def session(
     model: "Source",
     sess_options: onnxruntime.SessionOptions | None = None,
@@ -115,7 +129,7 @@ def session(
     options = onnxruntime.SessionOptions() if sess_options is None else sess_options
     made: list[str] = []
     try:
-        ready = _ready_model(model, made)
+        ready = _ready_model(model, threads_of(options), made)
         if isinstance(ready, str | bytes):
             return _session_of(ready, options, names)
         from redpebble.export.loadable_model import loadable
@@ -127,7 +141,7 @@ def session(
             _ready().pop(key, None)
 
 
-def _ready_model(model: "Source", made: list[str]) -> "onnx_ir.Model | bytes | str":
+def _ready_model(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model | bytes | str":
     """Return a model with sparse networks: as it is, or optimized, as the cache has it where it can be kept there.
 
     The keys of code that was compiled on the way are added to `made`.
@@ -141,7 +155,7 @@ def _ready_model(model: "Source", made: list[str]) -> "onnx_ir.Model | bytes | s
     folder = default_folder()
     digest = model_digest(model, folder)
     if digest is None:
-        return _compiled(model, made)
+        return _compiled(model, threads, made)
     path = folder / f"{cache_key(digest, host_target(), 'session')}.onnx"
     content = recalled(path)
     if content is not None:
@@ -152,7 +166,7 @@ def _ready_model(model: "Source", made: list[str]) -> "onnx_ir.Model | bytes | s
 
     begun = time.perf_counter()
     LOG.info("the model is optimized once, for the cache")
-    ready = _compiled(model, made)
+    ready = _compiled(model, threads, made)
     LOG.info("the model was optimized and compiled in %.2f s", time.perf_counter() - begun)
     content = model_bytes(ready)
     if content is None:
@@ -162,7 +176,7 @@ def _ready_model(model: "Source", made: list[str]) -> "onnx_ir.Model | bytes | s
     return content
 
 
-def _compiled(model: "Source", made: list[str]) -> "onnx_ir.Model":
+def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model":
     """Return an optimized model, and have the code for its networks ready: from the IR, which nodes only hold packed.
 
     The keys of the code are added to `made`.
@@ -170,10 +184,10 @@ def _compiled(model: "Source", made: list[str]) -> "onnx_ir.Model":
     from redpebble.compiler import network_code, optimized
     from redpebble.options import Options
 
-    cpu, threads = host_target(), usable_threads()
+    cpu = host_target()
 
     def on_network(digest: str, network: "ModuleOp") -> None:
-        key = _key_of(bytes.fromhex(digest), cpu)
+        key = _key_of(bytes.fromhex(digest), cpu, threads)
         if load(default_folder(), key) is None:
             _ready()[key] = network_code(network, threads, cpu, default_folder())
             made.append(key)
@@ -185,12 +199,16 @@ def _compiled(model: "Source", made: list[str]) -> "onnx_ir.Model":
 def _session_of(
     source: str | bytes, options: onnxruntime.SessionOptions, providers: Sequence[str]
 ) -> onnxruntime.InferenceSession:
+    from redpebble.ort.custom_ops.library import set_compiler
+
     if isinstance(source, bytes):
         count = _operator_count(source)
     else:
         with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             count = _operator_count(content)
-    options.register_custom_ops_library(get_library_path(count))
+    library = get_library_path(count)
+    set_compiler(partial(compile_network, threads=threads_of(options)), count)
+    options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(source, options, providers=providers)
 
 

@@ -1,13 +1,6 @@
 """Number of threads to run code on."""
 
 import operator
-import os
-
-
-def usable_threads() -> int:
-    """Return how many threads of this process can run at once: code that is cut for them runs on fewer as well."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def checked_threads(threads: int, most: int | None = None) -> int:

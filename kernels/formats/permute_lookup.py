@@ -113,12 +113,14 @@ def pack_lookups(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) ->
     sequences: list[Ids] = []
     words: list[Words] = []
     weights: list[Floats] = []
+    inputs = np.arange(matrix.shape[0])
+    positions = np.stack((inputs, _transposed_positions(inputs, matrix.shape[0])))
     blocks = max(1, -(-matrix.shape[0] // BLOCK)), 2 * UNIT * _groups(matrix.shape[0])
     # without outputs one panel without rows, as there are no arrays to join otherwise
     for first in range(0, max(outputs, 1), PANEL_ROWS):
         members = order[first : first + PANEL_ROWS]
         arrangements = 2 if outputs and in_both[first // PANEL_ROWS] else 1
-        panel = _panel_of(matrix, members, arrangements)
+        panel = _panel_of(matrix, members, positions[:arrangements])
         matching = matching_of(panel.starts, panel.lookups // BLOCK, blocks[arrangements - 1], GATHER_COST)
         own_words, own_weights = _lines(panel, matching)
         steps = len(matching.sequence) - 1
@@ -145,12 +147,13 @@ def _head(members: Ids, bias: Floats) -> Words:
     return head.view(np.uint32)
 
 
-def _panel_of(matrix: CscMatrix, members: Ids, arrangements: int) -> _Panel:
+def _panel_of(matrix: CscMatrix, members: Ids, positions: Ids) -> _Panel:
+    """Return the entries of some rows; positions [arrangements, inputs] say where each input is looked up."""
     counts = matrix.pointers[members + 1] - matrix.pointers[members]
     starts = panel_starts(counts)
     entries: Ids = np.arange(int(starts[-1])) + np.repeat(matrix.pointers[members] - starts[: len(members)], counts)
     inputs = matrix.rows[entries].astype(np.int64)
-    lookups = np.stack((inputs, _transposed_positions(inputs, matrix.shape[0]))[:arrangements], axis=1)
+    lookups = np.ascontiguousarray(positions[:, inputs].T)
     return _Panel(starts, inputs, lookups, matrix.values[entries])
 
 

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.foundation.threads import in_threads
 from redpebble.lowering.llvm.builder import I64, POINTER, entry_of, i64
 
 VECTOR_ROOM = 16
@@ -82,6 +83,14 @@ class ConstantTable:
 def contiguous(arrays: Sequence[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
     """Return arrays as code reads them."""
     return [np.ascontiguousarray(array) for array in arrays]
+
+
+def packed_in_threads(recipes: Sequence[Recipe]) -> list[NDArray[np.generic]] | None:
+    """Return the arrays of recipes, one after the other; None where one does not give as many as it says."""
+    packed = in_threads(lambda recipe: contiguous(recipe.pack(recipe.op)), recipes)
+    if any(len(arrays) != recipe.array_count for arrays, recipe in zip(packed, recipes, strict=True)):
+        return None
+    return [array for arrays in packed for array in arrays]
 
 
 def with_room(values: NDArray[np.float32]) -> NDArray[np.float32]:

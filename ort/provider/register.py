@@ -33,6 +33,7 @@ from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private
+from redpebble.foundation.threads import usable_threads
 from redpebble.options import Options
 from redpebble.ort.elf.linker import Code, generic_object, link
 from redpebble.ort.elf.loading import loaded
@@ -43,7 +44,6 @@ from redpebble.ort.provider.networks import Found, NetworkModel, Plan, Planned
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
-from redpebble.runtime.threads import usable_threads
 
 if TYPE_CHECKING:
     # what is older than 1.23 does not have it, and shall say so in one line

@@ -17,6 +17,8 @@ candidates like all others, so nothing is chosen that is expected to be slower t
 A family over blocks of inputs has one number of them for all widths, as a layer is packed once. It is the usual one of
 its `BlockRule` unless another one is predicted, or was measured, to gain more than a little over the
 widths at which the family is among the fastest, and to lose at none; `blocks` gives numbers for all layers instead.
+
+Layers that are alike, as those of an encoder are, are priced once.
 """
 
 from collections.abc import Mapping
@@ -35,6 +37,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.similar_layers import Likeness, likeness_of
 from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
@@ -105,18 +108,36 @@ class ChooseKernels(ModulePass):
         try:
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of([linear.weight for linear in linears]), self.machine
-            given = given_blocks(self.blocks)
-            measured = times_by_layer(take_measurements(op))
+            measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}
                 if measured:
                     key = layer_key(linear.weight, layer)
                     found = {width: measured[key, width] for width in WIDTHS if (key, width) in measured}
-                # a layer's facts take more memory than its weight: those of a copy go with it
-                decided, times = with_blocks(copy(layer), given, machine, found)
+                decided, times = priced.times_of(layer, found)
                 linear.kernel = kernel_for(weight, decided, times, machine)
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
+
+
+class _Priced:
+    """The layers of a module that have been priced."""
+
+    def __init__(self, given: Mapping[str, int], machine: Machine) -> None:
+        self._given, self._machine = given, machine
+        self._known: list[tuple[Likeness, Mapping[str, int], LayerTimes]] = []
+
+    def times_of(self, layer: Layer, found: Clock) -> tuple[Layer, LayerTimes]:
+        """Return a layer with its numbers of blocks and its times, those of one that is alike if nothing was found."""
+        likeness = None if found else likeness_of(layer)
+        for other, blocks, times in self._known:
+            if likeness is not None and likeness.alike(other):
+                return layer.with_blocks(blocks), times
+        # a layer's facts take more memory than its weight: those of a copy go with it
+        decided, times = with_blocks(copy(layer), self._given, self._machine, found)
+        if likeness is not None:
+            self._known.append((likeness, decided.block_counts, times))
+        return decided, times
 
 
 def _weight(linear: LinearOp) -> Weight:

@@ -27,7 +27,9 @@ from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.export.writing.tied_weights import tie_transposes
+from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
+from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.faults import reading
@@ -46,7 +48,6 @@ from redpebble.runtime.memory import return_free_memory
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
-from redpebble.runtime.threads import usable_threads
 from redpebble.tuning.measure_kernels import Tuning
 
 Cache = str | os.PathLike[str] | bool
@@ -124,7 +125,7 @@ def native_code(
         LOG.info("%s came from the cache, %s", _name(source), folder)
     else:
         begun = time.perf_counter()
-        with within_limits():
+        with within_limits(), rare_collections():
             artefact = machine_code(build(source, tuned), cpu, folder)
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and key:
@@ -267,7 +268,7 @@ def optimized(source: Source, options: Options, on_network: OnNetwork | None = N
         ValueError: a pass to be skipped does not exist.
     """
     check_skipped(options)
-    with within_limits():
+    with within_limits(), rare_collections():
         return _with_bodies(_optimized(source, options, on_network), options, on_network)
 
 

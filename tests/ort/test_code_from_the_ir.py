@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.compiler import network_code, optimized
 from redpebble.export.sparse_networks.node_content import written
 from redpebble.export.sparse_networks.node_format import DOMAIN
+from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.import_model import Source
 from redpebble.models.exports.stored import stored_export
 from redpebble.models.zoo import build
@@ -15,7 +16,6 @@ from redpebble.options import Options
 from redpebble.ort.session import compile_network
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.threads import usable_threads
 
 
 def codes_of(source: Source) -> tuple[dict[str, Artefact], list[ir.Node]]:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_content import network_model
+from redpebble.foundation.threads import usable_threads
 from redpebble.models.zoo import build
-from redpebble.ort.session import checked_digest, holds_networks, write_library
+from redpebble.ort.session import checked_digest, holds_networks, threads_of, write_library
 from redpebble.verification.oracle import Oracle
 from tests.support.command_line import exit_code
 from tests.support.sparse_network_models import attributes_of, constants_of, network_nodes
@@ -271,3 +272,13 @@ def test_a_model_too_old_to_be_read_is_left_as_it_is(command: Callable[..., Done
     assert (written.ir_version, [entry.version for entry in written.opset_import]) == (3, [6])
     assert [(node.op_type, [*node.input]) for node in written.graph.node] == [("MatMul", ["x", "w"])]
     assert [value.name for value in written.graph.input] == ["x", "w"]
+
+
+def test_a_session_of_one_thread_has_code_for_one() -> None:
+    """Nothing is cut for threads that it will not have; threads of all sessions together are another matter."""
+    options = onnxruntime.SessionOptions()
+    assert threads_of(options) == usable_threads()
+    options.intra_op_num_threads = 1
+    assert threads_of(options) == 1
+    options.use_per_session_threads = False
+    assert threads_of(options) == usable_threads()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import redpebble
+from redpebble.foundation.threads import usable_threads
 from redpebble.models import zoo
-from redpebble.runtime.threads import usable_threads
 from redpebble.tools import main as cli
 
 MODEL = "ffnn(depth=1,width=8,density=0.5)"

@@ -29,6 +29,7 @@ def unregister_execution_provider_library(registration_name: str, /) -> None: ..
 
 class SessionOptions:
     intra_op_num_threads: int
+    use_per_session_threads: bool
     inter_op_num_threads: int
     log_severity_level: int
     enable_profiling: bool

@@ -1,0 +1,67 @@
+"""Layers that are alike are priced once; those that are not are told apart."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from redpebble.kernels.layer_with_pattern import LayerWithPattern
+from redpebble.kernels.similar_layers import likeness_of
+from redpebble.kernels.work import Layer
+from redpebble.sparse.csr import CscMatrix
+
+Mask = NDArray[np.bool_]
+
+
+def _layer(mask: Mask) -> LayerWithPattern:
+    weight = CscMatrix.from_dense(mask.astype(np.float32))
+    return LayerWithPattern(mask.shape[0], np.diff(weight.pointers), 1e6, rows=weight.pattern)
+
+
+def _random(seed: int, density: float = 0.1) -> Mask:
+    values = np.random.default_rng(seed).random((256, 512))
+    return values < np.quantile(values, density)
+
+
+def test_random_masks_of_one_density_are_alike() -> None:
+    """Pruning by magnitude leaves the layers of an encoder so."""
+    one, two = likeness_of(_layer(_random(0))), likeness_of(_layer(_random(1)))
+    assert one is not None
+    assert two is not None
+    assert one.alike(two)
+
+
+def _band(_: Mask) -> Mask:
+    """As many connections near a diagonal."""
+    inputs, outputs = np.indices((256, 512))
+    return np.abs(inputs - outputs / 2) <= 12.4
+
+
+def _skewed(mask: Mask) -> Mask:
+    """As many connections, most of them in half of the outputs."""
+    rng = np.random.default_rng(2)
+    return rng.random(mask.shape) < np.where(np.arange(512) < 256, 0.18, 0.02)
+
+
+def _panels(mask: Mask) -> Mask:
+    """As many connections, 32 outputs with the same inputs."""
+    return np.repeat(mask[:, ::32], 32, axis=1)
+
+
+def _denser(_: Mask) -> Mask:
+    return _random(3, 0.105)
+
+
+@pytest.mark.parametrize("changed", [_band, _skewed, _panels, _denser])
+def test_other_masks_are_not(changed: Callable[[Mask], Mask]) -> None:
+    """Their times differ, or may."""
+    one, two = likeness_of(_layer(_random(0))), likeness_of(_layer(changed(_random(0))))
+    assert one is not None
+    assert two is not None
+    assert not one.alike(two)
+
+
+def test_dense_layers_are_like_none() -> None:
+    """Their price is worked out at once."""
+    assert likeness_of(Layer(4, np.array([4, 4]), stored="dense")) is None
