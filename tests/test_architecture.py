@@ -20,6 +20,7 @@ SOURCE = Path("src/redpebble")
 
 FLOORS = [
     "foundation",
+    "pruning/solving",
     "sparse",
     "sparse/patterns",
     "kernels",
@@ -102,6 +103,7 @@ FLOORS = [
     "bench/results/console",
     "bench/cases",
     "bench/measure",
+    "pruning",
     "bench/engines",
     "bench/results",
     "bench/suites",
@@ -125,7 +127,7 @@ FLOORS = [
 
 FOLDERS = tuple(dict.fromkeys(floor.split("/")[0] for floor in FLOORS))
 
-WINGS = ("ort", "distributed", "bench", "tools")
+WINGS = ("ort", "distributed", "pruning", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
 LOADED_ON_REQUEST = {"redpebble/__init__", "redpebble/__main__", "dialect/ops/pattern_traits"}
@@ -135,9 +137,9 @@ ONLY_IN: dict[str, set[str]] = {
     "llvmlite.ir": {"lowering", "ort", "distributed"},
     "llvmlite.binding": {"lowering", "runtime", "ort"},
     "llvmlite": {"lowering", "runtime", "ort", "distributed"},
-    "onnx": {"frontend", "export", "verification", "ort", "models", "bench", "tools", "redpebble"},
-    "onnx_ir": {"frontend", "export", "verification", "ort", "models", "bench", "tools", "redpebble"},
-    "onnxruntime": {"frontend", "verification", "ort", "models", "bench", "tools"},
+    "onnx": {"frontend", "export", "verification", "ort", "models", "pruning", "bench", "tools", "redpebble"},
+    "onnx_ir": {"frontend", "export", "verification", "ort", "models", "pruning", "bench", "tools", "redpebble"},
+    "onnxruntime": {"frontend", "verification", "ort", "models", "pruning", "bench", "tools"},
     "mpi4py": {"distributed"},
 }
 """Package -> the folders that may import it."""

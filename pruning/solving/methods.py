@@ -1,0 +1,130 @@
+"""Methods, by name: each makes the sparse weights of one layer from its dense ones and the Hessian of its outputs.
+
+magnitude   the smallest weights go (Han et al. 2015)
+wanda       the smallest |w| * ||x|| go (Sun et al. 2024, `wanda.py` of torchao)
+obs         those with the least w^2 / [H^-1]_ii go, as in optimal brain surgery (Hassibi and Stork 1993), then a refit
+sparsegpt   the same, from one input to the next, each weight's error made up by later ones (Frantar and Alistarh 2023,
+            `sparsegpt.py` of IST-DASLab)
+admm        alternating between the mask and least squares (Boza 2024), then a refit: loses least
+
+A method of one's own is a `Method`, or has a name while `METHODS.extended({"mine": method})` holds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.foundation.extensible_table import ExtensibleTable
+from redpebble.pruning.solving.refit import DAMPING, conjugate_gradients, damped, refitted, scaled
+from redpebble.pruning.solving.structures import Mask, Scores, Structure
+
+Array = NDArray[np.float32]
+
+ADMM_STEPS: Final = 10
+ADMM_REFIT_STEPS: Final = 8
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """A structure at a density."""
+
+    structure: Structure
+    density: float
+
+    def mask(self, scores: Scores) -> Mask:
+        """Return a mask for scores [inputs, outputs], which are not negative."""
+        return self.structure.choose(scores, self.density)
+
+
+Solver = Callable[[Array, Array, Sparsity], Array]
+"""(weight [inputs, outputs], H = X^T X / rows [inputs, inputs], sparsity) -> the sparse weight."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A solver, and what it makes use of."""
+
+    solve: Solver
+    reads_data: bool = True
+    """Whether it looks at the Hessian at all."""
+    refits: bool = True
+    """Whether it changes the weights that stay: then it can make up for what earlier layers have lost."""
+
+
+def _magnitude(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
+    del hessian
+    return weight * sparsity.mask(weight * weight)
+
+
+def _wanda(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
+    return weight * sparsity.mask(weight * weight * np.diag(hessian)[:, np.newaxis])
+
+
+def _obs(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
+    inverse = np.linalg.inv(damped(hessian).astype(np.float64))
+    scores = weight * weight / np.diag(inverse)[:, np.newaxis].astype(np.float32)
+    return refitted(weight, hessian, sparsity.mask(scores))
+
+
+def _sparsegpt(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
+    dead = np.diag(hessian) == 0
+    matrix = hessian.astype(np.float64)
+    matrix[dead, dead] = 1.0
+    matrix[np.diag_indices(len(matrix))] += DAMPING * np.diag(matrix).mean()
+    # the upper factor of the inverse: row i is that of the inverse once the inputs before i are gone
+    factor = np.linalg.cholesky(np.linalg.inv(matrix)).T.astype(np.float32)
+    result = np.where(dead[:, np.newaxis], np.float32(0.0), weight)
+    window = sparsity.structure.window
+    for first in range(0, len(weight), window):
+        inputs = slice(first, first + window)
+        own = factor[inputs, inputs]
+        left = result[inputs]
+        mask = sparsity.mask(np.square(left * np.reciprocal(np.diag(own))[:, np.newaxis]))
+        errors = np.zeros_like(left)
+        for i in range(len(left)):
+            errors[i] = np.where(mask[i], np.float32(0.0), left[i]) / own[i, i]
+            left[i:] -= own[i, i:, np.newaxis] * errors[i]
+        result[inputs] = left * mask
+        result[first + window :] -= factor[inputs, first + window :].T @ errors
+    return result
+
+
+def _admm(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
+    layer = scaled(weight, hessian)
+    size = len(layer.hessian)
+    penalty = np.float32(1.0)
+    inverse = np.linalg.inv(layer.hessian + penalty * np.eye(size, dtype=np.float32))
+    constant = inverse @ (layer.hessian @ layer.weight)
+    dual, solution = np.zeros_like(layer.weight), layer.weight
+    projected, mask = solution, np.ones(solution.shape, dtype=np.bool_)
+    for _ in range(ADMM_STEPS):
+        mask = sparsity.mask((solution + dual) ** 2)
+        projected = (solution + dual) * mask
+        dual += solution - projected
+        solution = constant + penalty * (inverse @ (projected - dual))
+    return conjugate_gradients(layer, mask, projected, ADMM_REFIT_STEPS) / layer.scale
+
+
+METHODS: Final = ExtensibleTable[str, Method](
+    {
+        "admm": Method(_admm),
+        "sparsegpt": Method(_sparsegpt),
+        "obs": Method(_obs),
+        "wanda": Method(_wanda, refits=False),
+        "magnitude": Method(_magnitude, reads_data=False, refits=False),
+    }
+)
+
+
+def method_of(name: str) -> Method:
+    """Return the method of a name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}, accepted are {', '.join(METHODS)}")
+    return METHODS[name]
