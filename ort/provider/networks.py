@@ -85,11 +85,11 @@ class Compiler(Protocol):
 
 
 class Network(NamedTuple):
-    """A network of a graph: its nodes, and what was planned; its model where that is at hand."""
+    """A network of a graph: its nodes, and what was planned; its model where a context is to be written."""
 
     nodes: tuple[GraphNode, ...]
     planned: Planned
-    model: NetworkModel | None = None
+    model: onnx.ModelProto | None = None
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,13 @@ class Networks(NamedTuple):
 
 
 def networks_of(compiler: Compiler, seen: OrtGraph, *, anew: bool = False) -> Networks:
-    """Return the networks of a graph, as they were planned before if it was seen before and not `anew`."""
+    """Return the networks of a graph, as they were planned before if it was seen before; `anew` with their models."""
     if any(map(is_context, seen.nodes)):
         return Networks((), ())  # what became no network then is none now
     digest = graph_digest(seen, compiler.cpus)
     found = None if anew else _recalled(compiler.recall(digest), seen)
     if found is None:
-        found = _planned(compiler, seen, digest)
+        found = _planned(compiler, seen, digest, with_models=anew)
         compiler.remember(digest, Plan([one.planned for one in found.taken], found.given_up))
     return found
 
@@ -156,7 +156,7 @@ def _recalled(plan: Plan | None, seen: OrtGraph) -> Networks | None:
     return Networks(taken, plan.given_up)
 
 
-def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes) -> Networks:
+def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: bool) -> Networks:
     taken: list[Network] = []
     given_up: list[str] = []
     members: set[int] = set()
@@ -173,7 +173,8 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes) -> Networks:
         except (ModelError, NotOneNodeError) as error:
             given_up.append(f"the sparse network that gives {', '.join(boundary[1])} stays with onnxruntime: {error}")
             continue
-        taken.append(Network(nodes, Planned(boundary, artefact, key), model))
+        # made now: the constants that it copies are onnxruntime's, and gone when the context is written
+        taken.append(Network(nodes, Planned(boundary, artefact, key), model() if with_models else None))
         members.update(node.handle for node in nodes)
     return Networks(taken, given_up)
 
@@ -245,5 +246,5 @@ def context_of(session: EpSession, job: FusedNode) -> int:
     if network is None or network.model is None:
         raise ValueError(f"node {job.name!r} has no network to write")
     writer = ContextWriter(job.reader.functions, session.settings)
-    payload = writer.payload(job.name, job.graph, network.planned.artefact, network.model())
+    payload = writer.payload(job.name, job.graph, network.planned.artefact, network.model)
     return writer.node(job.name, network.planned.boundary, payload)

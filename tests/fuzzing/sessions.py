@@ -259,6 +259,7 @@ def check_provider(case: Case) -> str:
 def check_context(case: Case) -> str:
     """Code in a model runs; where a byte of it is changed it is refused, whether it is trusted or not."""
     target, trust, embeds = case.folder / "context.onnx", one_of(case.rng, "01"), one_of(case.rng, "01")
+    target.unlink(missing_ok=True)  # of the run that is replayed
     entries = {"ep.context_enable": "1", "ep.context_embed_mode": embeds, "ep.context_file_path": str(target)}
     provided(case, case.folder / "model.onnx", entries)
     if not target.is_file():
