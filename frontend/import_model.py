@@ -23,6 +23,7 @@ from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.faults import reading
+from redpebble.frontend.reading.held_tensors import held_tensors
 from redpebble.frontend.reading.model_source import Source, inline_functions, inline_layers, read_model
 from redpebble.frontend.translation import translate
 
@@ -48,7 +49,10 @@ MOST_NODES: Final = 20_000
 """Nodes of a graph that is looked through for what may gain: each takes about a millisecond."""
 
 MOST_WITHOUT_LAYERS: Final = 2_000
-"""Nodes of a graph that is looked through though it has no layers: weights may still be folded."""
+"""Nodes of a graph that is looked through though it has no layers, or small ones: weights may still be folded."""
+
+LEAST_VALUES: Final = 64
+"""Values for each node that the tensors of a larger graph hold: layers of fewer save less time than they take here."""
 
 
 def import_model(
@@ -79,10 +83,17 @@ def _check_hope(model: onnx_ir.Model) -> None:
     count = len(model.graph)
     if count > MOST_NODES:
         raise NothingToGainError(f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}", model)
+    if count <= MOST_WITHOUT_LAYERS:
+        return
     # layers of bodies and functions may gain as well
     inside = chain(model.graph.all_nodes(), *(function.all_nodes() for function in model.functions.values()))
-    if count > MOST_WITHOUT_LAYERS and not any((node.domain, node.op_type) in LAYERS for node in inside):
+    if not any((node.domain, node.op_type) in LAYERS for node in inside):
         raise NothingToGainError(f"none of the graph's {count} nodes is a layer", model)
+    held = sum(one.tensor.size for one in held_tensors(model))
+    if held < LEAST_VALUES * count:
+        raise NothingToGainError(
+            f"the graph's {count} nodes have {held} weights, looked through are graphs with {LEAST_VALUES} a node", model
+        )
 
 
 def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: bool) -> Imported:

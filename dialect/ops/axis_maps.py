@@ -104,13 +104,7 @@ class AxisPattern(HasAxisMap):
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
-        operands, results = _words(self.pattern)
-        return AxisMap(
-            tuple(_named(word, value) for word, value in zip(operands, op.operands, strict=False)),
-            tuple(_named(word, value) for word, value in zip(results, op.results, strict=True)),
-            frozenset(self.whole),
-            parameters=frozenset(index for index, word in enumerate(operands) if LEADING not in word),
-        )
+        return _map_of_ranks(self, tuple(map(_rank, op.operands)), tuple(map(_rank, op.results)))
 
 
 @dataclass(frozen=True)
@@ -125,9 +119,9 @@ class MixedFeatures(HasAxisMap):
     @override
     def axis_map(self, op: Operation) -> AxisMap:
         count = self.inputs if self.inputs >= 0 else len(op.operands)
-        data = [_named((LEADING, f"in{index}"), value) for index, value in enumerate(op.operands[:count])]
+        data = [_named((LEADING, f"in{index}"), _rank(value)) for index, value in enumerate(op.operands[:count])]
         parameters = [own_axes(value, f"p{index}.") for index, value in enumerate(op.operands[count:])]
-        results = [_named((LEADING, f"out{index}"), value) for index, value in enumerate(op.results)]
+        results = [_named((LEADING, f"out{index}"), _rank(value)) for index, value in enumerate(op.results)]
         fixed = frozenset(chain((axes[-1] for axes in (*data, *results) if axes), *parameters))
         return AxisMap(
             (*data, *parameters),
@@ -149,17 +143,25 @@ def own_axes(value: SSAValue, prefix: str) -> Axes:
 
 
 @cache
-def _words(pattern: str) -> tuple[tuple[Axes, ...], tuple[Axes, ...]]:
-    """Return the names, `LEADING` among them, of the operands and of the results of a pattern."""
+def _map_of_ranks(pattern: AxisPattern, operands: tuple[int, ...], results: tuple[int, ...]) -> AxisMap:
+    """Return the map for operands and results of these ranks."""
     read, written = (
-        tuple(tuple(re.findall(r"\.\.\.|\w", word)) for word in side.split(",")) for side in pattern.split("->")
+        [re.findall(r"\.\.\.|\w", word) for word in side.split(",")] for side in pattern.pattern.split("->")
     )
-    return read, written
+    return AxisMap(
+        tuple(_named(word, rank) for word, rank in zip(read, operands, strict=False)),
+        tuple(_named(word, rank) for word, rank in zip(written, results, strict=True)),
+        frozenset(pattern.whole),
+        parameters=frozenset(index for index, word in enumerate(read) if LEADING not in word),
+    )
 
 
-def _named(word: Sequence[str], value: SSAValue) -> Axes:
+def _rank(value: SSAValue) -> int:
+    return len(shape_of(value))
+
+
+def _named(word: Sequence[str], rank: int) -> Axes:
     """Return the names of a value's axes; those that `LEADING` stands for are counted from the last one."""
-    rank = len(shape_of(value))
     leading = range(rank - len(word) + 1, 0, -1)
     names = chain.from_iterable(
         (f"{LEADING}{axis}" for axis in leading) if name == LEADING else (name,) for name in word

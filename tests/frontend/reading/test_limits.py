@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 import redpebble
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError
-from redpebble.frontend.import_model import MOST_NODES, MOST_WITHOUT_LAYERS, import_model
+from redpebble.frontend.import_model import LEAST_VALUES, MOST_NODES, MOST_WITHOUT_LAYERS, import_model
 from tests.frontend.import_oracle import Arrays, model, normal, session
 
 ONE = np.ones(1, np.float32)
@@ -190,6 +190,21 @@ def test_many_nodes_without_a_layer_are_left_as_they_are() -> None:
         assert_is_left(chain("Tanh", count, begin="Tanh(x)"), target, f"none of the graph's {count} nodes is a layer")
 
 
+def test_many_nodes_with_small_layers_are_left_as_they_are() -> None:
+    count = MOST_WITHOUT_LAYERS + 1
+    obstacle = f"the graph's {count} nodes have 16 weights, looked through are graphs with {LEAST_VALUES} a node"
+    assert_is_left(chain("Tanh", count, begin="MatMul(x, w)"), "ort", obstacle)
+
+
+@pytest.mark.slow
+def test_many_nodes_with_a_large_layer_are_looked_through() -> None:
+    proto = chain("Tanh", MOST_WITHOUT_LAYERS + 1, begin="MatMul(x, w)")
+    weight = np.zeros((4, LEAST_VALUES * MOST_WITHOUT_LAYERS), np.float32)
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "w"))
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = weight.shape[1]
+    assert redpebble.optimize(proto).modified
+
+
 @pytest.mark.slow
 def test_too_many_nodes_are_left_as_they_are() -> None:
     count = MOST_NODES + 1
@@ -199,8 +214,16 @@ def test_too_many_nodes_are_left_as_they_are() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", ["Identity", "Tanh", "Add"])
-def test_a_hundred_thousand_nodes_are_passed_through(operator: str) -> None:
-    assert len(redpebble.optimize(chain(operator, 100_000, begin="Tanh(x)")).model.graph) == 100_000
+@pytest.mark.parametrize("begin", ["Tanh(x)", "MatMul(x, w)"])
+def test_a_hundred_thousand_nodes_are_passed_through(operator: str, begin: str) -> None:
+    assert len(redpebble.optimize(chain(operator, 100_000, begin=begin)).model.graph) == 100_000
+
+
+@pytest.mark.slow
+def test_a_session_runs_a_hundred_thousand_nodes() -> None:
+    x = normal(3, 4)
+    (found,) = redpebble.session(chain("Neg", 100_000, begin="Tanh(x)")).run(None, {"x": x})
+    np.testing.assert_allclose(found, -np.tanh(x), 1e-5)
 
 
 @pytest.mark.parametrize("opset", [7, 8])
