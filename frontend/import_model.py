@@ -92,7 +92,8 @@ def _check_hope(model: onnx_ir.Model) -> None:
     held = sum(one.tensor.size for one in held_tensors(model))
     if held < LEAST_VALUES * count:
         raise NothingToGainError(
-            f"the graph's {count} nodes have {held} weights, looked through are graphs with {LEAST_VALUES} a node", model
+            f"the graph's {count} nodes have {held} weights, looked through are graphs with {LEAST_VALUES} a node",
+            model,
         )
 
 

@@ -174,9 +174,7 @@ def damage_node(rng: np.random.Generator, proto: onnx.ModelProto) -> str:
     entries = {entry.name: entry for entry in node.attribute}
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
     read = [constants[name] for name in node.input if name in constants]
-    what = one_of(
-        rng, ["network", "network", "digest", "activations", "format", "constant", "shape", "input", "output"]
-    )
+    what = one_of(rng, DAMAGES)
     match what:
         case "network" | "digest":
             entries[what].s = damaged_bytes(entries[what].s, rng)
@@ -206,7 +204,8 @@ def _damage_constant(rng: np.random.Generator, tensor: onnx.TensorProto, what: s
         array = np.resize(array, int(rng.integers(0, 2 * array.size + 1)))
     elif rng.random() < 0.5 and array.size:
         array = array.copy()
-        array.reshape(-1)[int(rng.integers(array.size))] = one_of(rng, [-1, 0, 1, 7, 127, 10**9, -(10**6)])
+        value = np.array(one_of(rng, [-1, 0, 1, 7, 127, 10**9, -(10**6)]))
+        array.reshape(-1)[int(rng.integers(array.size))] = value.astype(array.dtype)
     else:
         array = array.astype(one_of(rng, [np.float32, np.int32, np.uint8, np.float64]), casting="unsafe") + 1
     tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))

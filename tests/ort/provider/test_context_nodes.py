@@ -80,7 +80,7 @@ def write_context(folder: Path, *, embedded: bool, source: Path | None = None) -
         made.add_session_config_entry(f"ep.context_{key}", value)
     made.add_provider_for_devices(register(), {})
     session = onnxruntime.InferenceSession(str(path), made)
-    assert_equal_runs(session, plain_session(onnx.load(path)), feeds(7))
+    assert_equal_runs(session, plain_session(onnx.ModelProto.FromString(path.read_bytes())), feeds(7))
     return target
 
 
