@@ -1,8 +1,8 @@
 """A graph as onnxruntime shows it to an execution provider, and the models that are made of it or of a part of it."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,14 @@ OPAQUE: Final = "redpebble.opaque"
 
 Boundary = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of the inputs and outputs of nodes that become one."""
+
+
+BEHIND: Final = "redpebble.behind:"
+
+
+def behind(name: str) -> str:
+    """Return the name of a value where nodes behind a cut read it."""
+    return BEHIND + name
 
 
 @dataclass(frozen=True)
@@ -60,9 +68,15 @@ class OrtGraph:
     types: Mapping[str, tuple[int, tuple[int | str | None, ...]]]
     """Element type and shape of the tensors."""
 
-    def model(self) -> onnx_ir.Model:
-        """Return the whole graph as a model."""
-        return self.part(self.nodes, self.inputs, self.outputs)
+    def model(self, cuts: Collection[str] = ()) -> onnx_ir.Model:
+        """Return the whole graph as a model; it ends at `cuts`, and goes on from inputs called `behind` them."""
+        if not cuts:
+            return self.part(self.nodes, self.inputs, self.outputs)
+        names = {name: behind(name) for name in cuts}
+        types = {**self.types, **{names[name]: self.types[name] for name in cuts}}
+        nodes = [replace(node, inputs=tuple(names.get(name, name) for name in node.inputs)) for node in self.nodes]
+        outputs = dict.fromkeys([*self.outputs, *sorted(cuts)])
+        return replace(self, types=types).part(nodes, self.inputs, tuple(outputs))
 
     def part(self, nodes: Sequence[GraphNode], inputs: Sequence[str], outputs: Sequence[str]) -> onnx_ir.Model:
         """Return some nodes as a model of their own; constants among `inputs` are left out."""

@@ -14,8 +14,17 @@ LAYERS: Final = frozenset({"Attention", "Conv", "Gemm", "LayerNormalization", "M
 """Operators that are not to be computed twice: once beside the network, for others, and once inside."""
 
 
+FLOAT: Final = 1
+"""`ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT`."""
+
+
 class NotOneNodeError(RedpebbleError):
     """Nodes that compute a network cannot become one node; the message says why."""
+
+    def __init__(self, message: str, cuts: Collection[str] = ()) -> None:
+        """Keep the values whose sizes are asked for outside: cut there, the network may be two that can."""
+        super().__init__(message)
+        self.cuts = frozenset(cuts)
 
 
 def part_of(graph: OrtGraph, inputs: Collection[str], outputs: Collection[str]) -> tuple[GraphNode, ...]:
@@ -32,17 +41,38 @@ def part_of(graph: OrtGraph, inputs: Collection[str], outputs: Collection[str]) 
     if not {*outputs} <= producers.keys() or not {*inputs} <= known:
         raise NotOneNodeError("a value at its edge is none of the model")
     members = {node.handle for node in _behind(outputs, producers, inputs)}
+    cuts = set[str]()
     while shared := _shared(graph, members, outputs):
         node, value = shared
+        cuts |= _measured(graph, value, producers) - {*inputs}
         gone = [one for one in _behind([value], producers, inputs) if one.handle in members]
         layer = next((one for one in gone if one.operator[1] in LAYERS), None)
         if layer is not None or any(name in outputs for one in gone for name in one.outputs):
-            raise NotOneNodeError(f"value {value} inside is read by node {node.name or node.operator[1]!r} outside")
+            reader = node.name or node.operator[1]
+            raise NotOneNodeError(f"value {value} inside is read by node {reader!r} outside", cuts)
         members.difference_update(one.handle for one in gone)
     chosen = tuple(node for node in graph.nodes if node.handle in members)
-    _check_edge(graph, chosen, inputs, outputs)
-    _check_paths(graph, chosen)
+    try:
+        _check_edge(graph, chosen, inputs, outputs)
+        _check_paths(graph, chosen)
+    except NotOneNodeError as error:
+        raise NotOneNodeError(str(error), cuts) from error
     return chosen
+
+
+def _measured(graph: OrtGraph, value: str, producers: Mapping[str, GraphNode]) -> set[str]:
+    """Return the nearest float tensors that a value comes from: itself, or those whose sizes it is made of."""
+    found, seen, waiting = set[str](), set[str](), [value]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in producers:
+            continue
+        seen.add(name)
+        if graph.types.get(name, (0, ()))[0] == FLOAT:
+            found.add(name)
+        else:
+            waiting += producers[name].inputs
+    return found
 
 
 def _check_edge(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import onnx
 import onnx_ir
@@ -20,10 +20,13 @@ from redpebble.ort.provider.context_nodes import (
     is_context,
 )
 from redpebble.ort.provider.digest import graph_digest
-from redpebble.ort.provider.graph import Boundary, GraphNode, GraphReader, OrtGraph
+from redpebble.ort.provider.graph import BEHIND, Boundary, GraphNode, GraphReader, OrtGraph
 from redpebble.ort.provider.graph_parts import NotOneNodeError, part_of
 from redpebble.ort.provider.settings import EpSettings
 from redpebble.runtime.store.artefact import Artefact, Sealed
+
+MOST_CUTTINGS: Final = 3
+"""Times that a graph is cut anew, which takes as long as planning it."""
 
 NetworkModel = Callable[[], onnx.ModelProto]
 """Makes a network as a model of its own, with the inputs and outputs of its boundary under other names."""
@@ -157,25 +160,63 @@ def _recalled(plan: Plan | None, seen: OrtGraph) -> Networks | None:
 
 
 def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: bool) -> Networks:
-    taken: list[Network] = []
-    given_up: list[str] = []
-    members: set[int] = set()
-    try:
-        networks = compiler.networks(seen.model())
-    except ModelError as error:
-        return Networks((), [f"all of the model stays with onnxruntime: {error}"])
-    for boundary, model in networks:
+    """Return the networks of a graph that is new.
+
+    A network whose inside is needed outside, as the sizes of a tensor often are, is looked for again with the graph cut
+    there: on one side of it, or on both, there may still be one.
+    """
+    cuts, parts = frozenset[str](), list[_Part]()
+    for _ in range(MOST_CUTTINGS):
         try:
-            nodes = part_of(seen, *boundary)
+            networks = compiler.networks(seen.model(cuts))
+        except ModelError as error:
+            return Networks((), [f"all of the model stays with onnxruntime: {error}"])
+        parts = _parts(seen, networks)
+        more = {name for part in parts if isinstance(part.nodes, NotOneNodeError) for name in part.nodes.cuts}
+        if more <= cuts:
+            break
+        cuts |= more
+    return _compiled(compiler, parts, digest, with_models=with_models)
+
+
+class _Part(NamedTuple):
+    """A network with its nodes, or with what prevents that they are one."""
+
+    found: Found
+    nodes: tuple[GraphNode, ...] | NotOneNodeError
+
+
+def _parts(seen: OrtGraph, networks: Sequence[Found]) -> list[_Part]:
+    parts: list[_Part] = []
+    members: set[int] = set()
+    for boundary, model in networks:
+        inputs, outputs = boundary
+        found = Found((tuple(name.removeprefix(BEHIND) for name in inputs), outputs), model)
+        try:
+            nodes = part_of(seen, *found.boundary)
             if members.intersection(node.handle for node in nodes):
                 raise NotOneNodeError("another network has some of its nodes")
+        except NotOneNodeError as error:
+            parts.append(_Part(found, error))
+            continue
+        parts.append(_Part(found, nodes))
+        members.update(node.handle for node in nodes)
+    return parts
+
+
+def _compiled(compiler: Compiler, parts: Sequence[_Part], digest: bytes, *, with_models: bool) -> Networks:
+    taken: list[Network] = []
+    given_up: list[str] = []
+    for (boundary, model), nodes in parts:
+        try:
+            if isinstance(nodes, NotOneNodeError):
+                raise nodes
             key, artefact = compiler.compile(digest + repr(boundary).encode(), model)
         except (ModelError, NotOneNodeError) as error:
             given_up.append(f"the sparse network that gives {', '.join(boundary[1])} stays with onnxruntime: {error}")
             continue
         # made now: the constants that it copies are onnxruntime's, and gone when the context is written
         taken.append(Network(nodes, Planned(boundary, artefact, key), model() if with_models else None))
-        members.update(node.handle for node in nodes)
     return Networks(taken, given_up)
 
 

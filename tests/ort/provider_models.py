@@ -64,6 +64,25 @@ residual (float[n, {WIDTH}] x, float[n, {OUTPUTS}] r) => (float[n, {OUTPUTS}] y)
 }}
 """
 
+MEASURED = f"""
+<ir_version: 8, opset_import: ["" : 17]>
+measured (float[n, {WIDTH}] x) => (float[n, {OUTPUTS}] y)
+{{
+    h = Softmax (x)
+    size = Shape (h)
+    none = ConstantOfShape (size)
+    zero = Constant <value_int: int = 0> ()
+    mask = CumSum (none, zero)
+    masked = Add (h, mask)
+    m0 = MatMul (masked, w0)
+    a0 = Add (m0, b0)
+    r0 = Relu (a0)
+    m1 = MatMul (r0, w1)
+    y = MatMul (m1, w2)
+}}
+"""
+"""The size of a tensor that is a layer's leads to a mask, as exports of encoders have it."""
+
 CONTROL_FLOW = f"""
 <ir_version: 8, opset_import: ["" : 17]>
 control (float[n, {WIDTH}] x, bool flag) => (float[n, {OUTPUTS}] y)

@@ -27,6 +27,7 @@ from redpebble.runtime.store.artefact import Artefact
 from tests.ort.provider_models import (
     CONTROL_FLOW,
     HIDDEN,
+    MEASURED,
     MLP,
     OUTPUTS,
     RESIDUAL,
@@ -56,7 +57,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("text", "networks"), [(MLP, 1), (UNCOVERED, 2)])
+@pytest.mark.parametrize(("text", "networks"), [(MLP, 1), (UNCOVERED, 2), (MEASURED, 1)])
 def test_an_unmodified_model_gives_what_onnxruntime_gives(text: str, networks: int, threads: int) -> None:
     proto = model(text)
     ours, plain = provider_session(proto, threads), plain_session(proto, threads)
