@@ -13,7 +13,7 @@ from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
@@ -55,6 +55,7 @@ Pebble = Dialect(
         BatchNormOp,
         ReduceMeanOp,
         AttentionOp,
+        PastAttentionOp,
         ReshapeOp,
         TransposeOp,
         ConcatOp,

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.layers import LinearOp
@@ -147,7 +147,7 @@ class _Translation:
         """
         ops, name = conversion.ops, conversion.node.name or ""
         moves = len(ops) > 1 and any(isinstance(op, MOVING) and not _keeps_features(op) for op in ops)
-        attends = any(isinstance(op, AttentionOp) for op in ops)
+        attends = any(isinstance(op, Attention) for op in ops)
         if not self._keep_foreign or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)

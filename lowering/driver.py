@@ -9,7 +9,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -120,7 +120,7 @@ class Lowering:
                 return
             buffers, constants, sizes, scratch, *rows = args
             pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
-            if isinstance(op, AttentionOp):
+            if isinstance(op, Attention):
                 AttentionStep(self.code, builder, self.sizes, sizes, op, pointers, scratch).emit(Range(*rows))
                 return
             row_major.emit(op, RowMajorStep(self.code, builder, self.sizes, sizes, pointers))
@@ -130,7 +130,7 @@ class Lowering:
             case TileOp():
                 rows = product(self.shapes[op.inputs[0]][:-1])
                 return Step(symbol, rows, TiledRows(tile_times(op), same_from(op), self._emit_shared_step(index, op)))
-            case AttentionOp():
+            case Attention():
                 self.scratch_bytes = max(self.scratch_bytes, attention_scratch_bytes(op))
                 return Step(symbol, attention_rows(op, self.sizes), attention_tiles())
             case _:
@@ -198,7 +198,7 @@ class Lowering:
         """Return the pairs of different sizes that attention, and arithmetic outside tiles, take to be the same."""
         pairs: list[EqualSizes] = []
         for op in self.func.body.block.ops:
-            if isinstance(op, AttentionOp):
+            if isinstance(op, Attention):
                 pairs += sizes_taken_as_equal(op, self.shapes)
             if not isinstance(op, BinaryOp):
                 continue

@@ -11,7 +11,7 @@ from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -38,6 +38,8 @@ class EqualSizes(NamedTuple):
     first: Size
     second: Size
     or_one: bool = False
+    plus: Size = Size.known(0)
+    """A size that the second one is counted with: sums of sizes have no name."""
 
 
 @dataclass(frozen=True)

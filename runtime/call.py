@@ -73,11 +73,12 @@ def _problem(program: Program, symbols: Mapping[str, int]) -> str:
     Raises:
         ValueError: a size is no whole number.
     """
-    for first, second, or_one in program.equal:
-        left, right = first.evaluate(symbols), second.evaluate(symbols)
+    for first, second, or_one, plus in program.equal:
+        left, right = first.evaluate(symbols), second.evaluate(symbols) + plus.evaluate(symbols)
         if left not in (right, 1 if or_one else right):
             one = " or 1 for the former" if or_one else ""
-            return f"size {first} is {left} and size {second} is {right}, expected the same{one}"
+            both = f"{second} + {plus}" if plus.constant != 0 else f"{second}"
+            return f"size {first} is {left} and size {both} is {right}, expected the same{one}"
     sizes = [*program.sizes, *(one.size for one in program.temporaries), *(step.rows for step in program.steps)]
     for size in sizes:
         if size is not None:

@@ -1,5 +1,6 @@
 """Attention: each query is answered by a mean of values, weighted by how well their keys fit it."""
 
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -45,31 +46,19 @@ class _AttentionAxes(HasAxisMap):
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
-        assert isinstance(op, AttentionOp)
+        assert isinstance(op, Attention)
         operands: list[Axes] = [("b", "s", "q"), ("b", "t", "k"), ("b", "t", "v")]
         if op.mask is not None:
             operands.append(own_axes(op.mask, "m"))
+        if op.past:
+            operands += [("b", "h", "p", "d"), ("b", "h", "p", "e")]
         result = ("b", "s", "o")
         names = {name for axes in (*operands, result) for name in axes}
         return AxisMap(tuple(operands), (result,), fixed=frozenset(names - {"b"}))
 
 
-@irdl_op_definition
-class AttentionOp(IRDLOperation):
-    """softmax(scale q k^T + mask) v of each head.
-
-    Queries [B, S, heads d], keys [B, T, kv_heads d] and values [B, T, kv_heads e] give [B, S, heads e]. Heads lie side
-    by side in the features; query head h reads key head `h * kv_heads / heads`. The mask is broadcast to
-    [B, heads, S, T]. With `causal`, query i reads the keys up to number i alone. With `nan_as_zero`, weights that are
-    NaN count as 0, as exporters write it for masks of -inf that hide every key of a query.
-
-    ```mlir
-    %y = pebble.attention %q, %k, %v mask %m heads 12 kv_heads 12 scale 1.25e-01
-        : (tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x1x1x?xf32>) -> tensor<?x?x768xf32>
-    ```
-    """
-
-    name = "pebble.attention"
+class Attention(IRDLOperation):
+    """The operands, numbers and checks that attention with keys of the past and without them share."""
 
     q = operand_def(DENSE_TENSOR)
     k = operand_def(DENSE_TENSOR)
@@ -83,19 +72,20 @@ class AttentionOp(IRDLOperation):
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), _AttentionAxes(), RowMajor())
-    assembly_format: ClassVar = (
-        "$q `,` $k `,` $v (`mask` $mask^)? `heads` $heads `kv_heads` $kv_heads `scale` $scale "
-        "(`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? attr-dict `:` functional-type(operands, results)"
-    )
 
     def __init__(
-        self, operands: tuple[SSAValue, SSAValue, SSAValue], mask: SSAValue | None, heads: Heads, weighting: Weighting
+        self,
+        operands: tuple[SSAValue, SSAValue, SSAValue],
+        mask: SSAValue | None,
+        heads: Heads,
+        weighting: Weighting,
+        past: Sequence[SSAValue] = (),
     ) -> None:
-        """Make an attention of queries, keys and values."""
+        """Make an attention of queries, keys and values, and of the past if the op has one."""
         q, _, v = (shape_of(operand) for operand in operands)
         features = heads.queries * (v[-1] // heads.keys) if v and v[-1] != DYNAMIC and heads.keys > 0 else DYNAMIC
         super().__init__(
-            operands=[*operands, mask],
+            operands=[*operands, mask, *past],
             properties={
                 "heads": IntegerAttr(heads.queries, i64),
                 "kv_heads": IntegerAttr(heads.keys, i64),
@@ -106,6 +96,11 @@ class AttentionOp(IRDLOperation):
             },
             result_types=[f32_tensor((*q[:-1], features))],
         )
+
+    @property
+    def past(self) -> tuple[SSAValue, ...]:
+        """Keys and values of the past, if the op has them."""
+        return ()
 
     @property
     def head_counts(self) -> Heads:
@@ -144,11 +139,92 @@ class AttentionOp(IRDLOperation):
         ):
             if DYNAMIC not in (left[axis], right[axis]) and left[axis] != right[axis]:
                 raise VerifyException(f"{left[axis]} and {right[axis]} {word}, expected the same number")
+        scored = keys[1]
+        if self.past:
+            scored = DYNAMIC if DYNAMIC in (scored, past := self._past_length(queries[0])) else scored + past
         if self.mask is not None:
-            _verify_mask(shape_of(self.mask), (queries[0], heads, queries[1], keys[1]))
+            _verify_mask(shape_of(self.mask), (queries[0], heads, queries[1], scored))
         expected = (*queries[:2], heads * (values[2] // kv_heads))
         if shape_of(self.result) != expected:
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+    def _past_length(self, samples: int) -> int:
+        """Return the keys of the past.
+
+        Raises:
+            VerifyException: their shapes do not fit the op's own keys and values.
+        """
+        kv_heads, expected = self.head_counts.keys, (self.key_size, self.value_size)
+        if self.causal is not None:
+            raise VerifyException("causal attention with a past, expected a mask")
+        lengths: list[int] = []
+        for value, features in zip(self.past, expected, strict=True):
+            shape = shape_of(value)
+            fits = len(shape) == MASK_RANK and shape[1] == kv_heads and shape[3] == features
+            if not fits or (DYNAMIC not in (shape[0], samples) and shape[0] != samples):
+                known = shape_text((samples, kv_heads, DYNAMIC, features))
+                raise VerifyException(f"past {shape_text(shape)}, expected {known}")
+            lengths.append(shape[2])
+        if DYNAMIC not in lengths and lengths[0] != lengths[1]:
+            raise VerifyException(f"{lengths[0]} keys and {lengths[1]} values of the past, expected as many")
+        return lengths[0]
+
+
+class _Past(IRDLOperation):
+    """The operands that stand behind those of any attention: fields of a class come before those of its bases."""
+
+    past_k = operand_def(DENSE_TENSOR)
+    past_v = operand_def(DENSE_TENSOR)
+
+
+@irdl_op_definition
+class AttentionOp(Attention):
+    """softmax(scale q k^T + mask) v of each head.
+
+    Queries [B, S, heads d], keys [B, T, kv_heads d] and values [B, T, kv_heads e] give [B, S, heads e]. Heads lie side
+    by side in the features; query head h reads key head `h * kv_heads / heads`. The mask is broadcast to
+    [B, heads, S, T]. With `causal`, query i reads the keys up to number i alone. With `nan_as_zero`, weights that are
+    NaN count as 0, as exporters write it for masks of -inf that hide every key of a query.
+
+    ```mlir
+    %y = pebble.attention %q, %k, %v mask %m heads 12 kv_heads 12 scale 1.25e-01
+        : (tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x1x1x?xf32>) -> tensor<?x?x768xf32>
+    ```
+    """
+
+    name = "pebble.attention"
+
+    assembly_format: ClassVar = (
+        "$q `,` $k `,` $v (`mask` $mask^)? `heads` $heads `kv_heads` $kv_heads `scale` $scale "
+        "(`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+
+@irdl_op_definition
+class PastAttentionOp(Attention, _Past):
+    """The same for the step of a decoder, whose own keys and values stand behind those of the past.
+
+    Keys [B, kv_heads, P, d] and values [B, kv_heads, P, e] of the past come first, and the mask is for P + T keys.
+
+    ```mlir
+    %y = pebble.past_attention %q, %k, %v past %pk, %pv heads 12 kv_heads 12 scale 1.25e-01
+        : (tensor<?x1x768xf32>, tensor<?x1x768xf32>, tensor<?x1x768xf32>, tensor<?x12x?x64xf32>, tensor<?x12x?x64xf32>)
+        -> tensor<?x1x768xf32>
+    ```
+    """
+
+    name = "pebble.past_attention"
+
+    assembly_format: ClassVar = (
+        "$q `,` $k `,` $v (`mask` $mask^)? `past` $past_k `,` $past_v `heads` $heads `kv_heads` $kv_heads "
+        "`scale` $scale (`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    @property
+    @override
+    def past(self) -> tuple[SSAValue, ...]:
+        return self.past_k, self.past_v
 
 
 def _verify_features(word: str, shape: Shape, heads: int) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from redpebble.dialect.attributes.activations import Floats, activate
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import (
@@ -84,12 +84,15 @@ def _reduce_mean(_: ReduceMeanOp, x: Floats) -> Floats:
     return x.mean(axis=-1, keepdims=True)
 
 
-def _attention(op: AttentionOp, q: Floats, k: Floats, v: Floats, mask: Floats | None = None) -> Floats:
+def _attention(op: Attention, q: Floats, k: Floats, v: Floats, *further: Floats) -> Floats:
+    masks, past = further[: len(further) - len(op.past)], further[len(further) - len(op.past) :]
     heads, (queries, keys) = op.head_counts, (q.shape[1], k.shape[1])
     q, k, v = (_heads_first(x, count) for x, count in zip((q, k, v), (*heads, heads.keys), strict=True))
+    if past:
+        k, v = (np.concatenate(both, axis=2) for both in zip(past, (k, v), strict=True))
     k, v = (x.repeat(heads.queries // heads.keys, axis=1) for x in (k, v))
     scores = q @ k.swapaxes(2, 3) * op.weighting.scale
-    scores = scores if mask is None else scores + mask
+    scores = sum(masks, start=scores)
     if op.weighting.causal:
         scores = np.where(np.tri(queries, keys, dtype=np.bool_), scores, -np.inf)
     with np.errstate(invalid="ignore"):
@@ -156,6 +159,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         BatchNormOp: _batch_norm,
         ReduceMeanOp: _reduce_mean,
         AttentionOp: _attention,
+        PastAttentionOp: _attention,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.tensors import shape_of
 from redpebble.export.operators.normalization import SOFTMAX_OF_ONE_AXIS
 from redpebble.export.writing.node_builder import NodeBuilder
@@ -12,32 +12,46 @@ ATTENTION = 23
 
 HEADS_FIRST = (0, 2, 1, 3)
 KEYS_LAST = (0, 2, 3, 1)
+ROWS_LAST = (0, 1, 3, 2)
 SCORES_RANK = 4
 
 
-def emit_attention(op: AttentionOp, builder: NodeBuilder) -> tuple[ir.Value]:
+def emit_attention(op: Attention, builder: NodeBuilder) -> tuple[ir.Value]:
     """Reshape and Transpose for each operand, MatMul, Add, Softmax, Where, MatMul, Transpose and Reshape."""
     heads, weighting = op.head_counts, op.weighting
     if weighting.causal or heads.queries != heads.keys:
         return (_by_operator(op, builder),)
     queries = builder.node("Mul", _heads(op.q, heads.queries, HEADS_FIRST, builder), builder.scalar(weighting.scale))
-    scores = builder.node("MatMul", queries, _heads(op.k, heads.keys, KEYS_LAST, builder))
+    keys, values = _keys_and_values(op, builder)
+    scores = builder.node("MatMul", queries, keys)
     if op.mask is not None:
         scores = builder.node("Add", scores, builder.operand(op.mask))
     axis = -1 if builder.opset >= SOFTMAX_OF_ONE_AXIS else SCORES_RANK - 1
     weights = builder.node("Softmax", scores, axis=axis)
     if weighting.nan_as_zero:
         weights = builder.node("Where", builder.node("IsNaN", weights), builder.scalar(0.0), weights)
-    result = builder.node("MatMul", weights, _heads(op.v, heads.keys, HEADS_FIRST, builder))
+    result = builder.node("MatMul", weights, values)
     rows = builder.node("Transpose", result, perm=HEADS_FIRST)
     return (builder.node("Reshape", rows, builder.integers([0, 0, heads.queries * op.value_size])),)
 
 
-def _by_operator(op: AttentionOp, builder: NodeBuilder) -> ir.Value:
+def _keys_and_values(op: Attention, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:
+    """Return keys [B, heads, features, T] and values [B, heads, T, features], behind those of the past."""
+    heads, values = op.head_counts.keys, _heads(op.v, op.head_counts.keys, HEADS_FIRST, builder)
+    if not op.past:
+        return _heads(op.k, heads, KEYS_LAST, builder), values
+    past_keys, past_values = map(builder.operand, op.past)
+    keys = builder.node("Concat", past_keys, _heads(op.k, heads, HEADS_FIRST, builder), axis=2)
+    return builder.node("Transpose", keys, perm=ROWS_LAST), builder.node("Concat", past_values, values, axis=2)
+
+
+def _by_operator(op: Attention, builder: NodeBuilder) -> ir.Value:
     """Return what the operator of opset 23 yields; nothing older is causal, or has queries that share keys."""
     if builder.opset < ATTENTION or op.weighting.nan_as_zero:
         raise ValueError(f"{op.name} is causal or grouped, which opset {builder.opset} has no form for")
     heads, weighting = op.head_counts, op.weighting
+    if op.past:
+        raise ValueError(f"{op.name} is grouped with a past, which no operator has a form for")
     inputs = [builder.operand(value) for value in op.operands]
     return builder.node(
         "Attention",

@@ -6,7 +6,7 @@ from typing import Any, Final
 import onnx_ir as ir
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import (
@@ -53,6 +53,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         BatchNormOp: emit_batch_norm,
         ReduceMeanOp: emit_reduce_mean,
         AttentionOp: emit_attention,
+        PastAttentionOp: emit_attention,
         ReshapeOp: emit_reshape,
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,

@@ -22,16 +22,18 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, Weighting
+from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, PastAttentionOp, Weighting
 from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.past_keys import RANK, appended_keys, appended_values
 
-RANK = 4
 HEADS_LAST = (0, 2, 1, 3)
 """[B, heads, S, features] to [B, S, heads, features], and back."""
+KEYS_LAST = (0, 1, 3, 2)
+"""[B, heads, T, features] to [B, heads, features, T]."""
 KEYS_HEADS_LAST = (0, 3, 1, 2)
 """[B, heads, features, T] to [B, T, heads, features]."""
 
@@ -68,21 +70,47 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
     scores = None if weights is None else _Reader(conversion).scores_of(weights)
     if scores is None or scores.queries is None or scores.keys is None or values is None:
         return None
-    q, k, v = (conversion.tensor_of(value) for value in (scores.queries, scores.keys, values))
+    operands = _operands(conversion, scores.queries, scores.keys, values)
+    q, k, v = operands.q, operands.k, operands.v
     heads, key_size, value_size = _head_sizes(*(conversion.sizes(value) for value in (q, k, v)))
     samples, queries, keys = conversion.sizes(q)[0], conversion.sizes(q)[2], conversion.sizes(k)[3]
-    operands = (
+    rows = (
         conversion.reshape(conversion.transpose(q, HEADS_LAST), (samples, queries, key_size)),
         conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
         conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
     )
-    mask = _sum_of_masks(conversion, scores.masks, keys)
+    # a sum of sizes is equal to none of them
+    scored = Size.symbol("past and own keys") if operands.past else keys
+    mask = _sum_of_masks(conversion, scores.masks, scored)
     weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
     count = int(heads.coefficient)
-    result = conversion.emit(AttentionOp(operands, mask, Heads(count, count), weighting)).result
-    split = conversion.reshape(result, (samples, queries, heads, value_size / heads))
-    conversion.replaces(scores.nodes)
+    form = PastAttentionOp if operands.past else AttentionOp
+    op = form(rows, mask, Heads(count, count), weighting, operands.past)
+    split = conversion.reshape(conversion.emit(op).result, (samples, queries, heads, value_size / heads))
+    conversion.replaces([*scores.nodes, *operands.nodes])
     return [conversion.transpose(split, HEADS_LAST)]
+
+
+class _Operands(NamedTuple):
+    """Queries and values [B, heads, length, features], keys [B, heads, features, length], keys and values of a past."""
+
+    q: SSAValue
+    k: SSAValue
+    v: SSAValue
+    past: tuple[SSAValue, ...] = ()
+    nodes: tuple[onnx_ir.Node, ...] = ()
+    """Nodes that the attention stands for as well."""
+
+
+def _operands(conversion: Conversion, queries: onnx_ir.Value, keys: onnx_ir.Value, values: onnx_ir.Value) -> _Operands:
+    """Return the operands of an attention, those of the past apart."""
+    own_keys, own_values = appended_keys(conversion, keys), appended_values(values)
+    if own_keys is None or own_values is None:
+        q, k, v = (conversion.tensor_of(value) for value in (queries, keys, values))
+        return _Operands(q, k, v)
+    past = conversion.tensor_of(own_keys.past), conversion.tensor_of(own_values.past)
+    q, k, v = (conversion.tensor_of(value) for value in (queries, own_keys.own, own_values.own))
+    return _Operands(q, conversion.transpose(k, KEYS_LAST), v, past, own_keys.nodes)
 
 
 def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask], keys: Size) -> SSAValue | None:

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance
-from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.dialect.symbolic_sizes import SymbolicShape, product
 from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.folding.known_sizes import is_known, shape_words, target_of
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
@@ -165,12 +165,18 @@ class Conversion:
         return known.result
 
     def before_merge(self, x: SSAValue) -> SSAValue | None:
-        """Return what a reshape made the rows `x` [rows, features] of, [..., features]; None for anything else."""
+        """Return what a reshape made the rows `x` [rows, features] of, [..., features]; None for anything else.
+
+        Features that were several axes, heads for example, are one.
+        """
         op = x.owner
         if not isinstance(op, ReshapeOp) or len(self.sizes(x)) != 2:
             return None
-        before = self.sizes(op.x)
-        return op.x if len(before) > 2 and before[-1] == self.sizes(x)[-1] and is_known(before[-1]) else None
+        before, features = self.sizes(op.x), self.sizes(x)[-1]
+        for leading in range(len(before) - 1, 1, -1):
+            if is_known(features) and product(before[leading:]) == features:
+                return op.x if leading == len(before) - 1 else self.reshape(op.x, (*before[:leading], features))
+        return None
 
     def reshape(self, x: SSAValue, sizes: SymbolicShape) -> SSAValue:
         """Return `x` in another shape.

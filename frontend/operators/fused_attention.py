@@ -14,9 +14,10 @@ from redpebble.dialect.ops.movement import SplitOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.folding.known_sizes import shape_words
-from redpebble.frontend.operators.attention import HEADS_LAST, RANK, mask_of
+from redpebble.frontend.operators.attention import HEADS_LAST, mask_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.movement import refuse_further_outputs
+from redpebble.frontend.operators.past_keys import RANK
 
 ATTENTION_SINCE: Final = 23
 """The opset of the operator that can say what products and a softmax cannot: causal attention, and grouped queries."""

@@ -55,9 +55,24 @@ class BlockArguments(NamedTuple):
     key_count: ir.Value
     first_query: ir.Value
     """The number of the first query, among all queries of its head."""
+    past_keys: ir.Value
+    """[past_count, features], and so are the values; null where there is no past."""
+    past_values: ir.Value
+    past_count: ir.Value
 
 
-BLOCK_TYPES = [POINTER] * 6 + [I64] * 8
+BLOCK_TYPES = [POINTER] * 6 + [I64] * 8 + [POINTER] * 2 + [I64]
+
+
+class _Keys(NamedTuple):
+    """Keys and values one behind the other, with the distance to the next one in floats, and the mask's entries."""
+
+    keys: ir.Value
+    values: ir.Value
+    key_stride: ir.Value
+    value_stride: ir.Value
+    length: ir.Value
+    mask: ir.Value
 
 
 def query_block(code: Code, form: AttentionForm, width: int) -> ir.Function:
@@ -79,11 +94,27 @@ class _Block:
 
     def emit(self) -> None:
         """Emit the whole block."""
-        builder, args, count = self.builder, self.args, self.args.key_count
         self._load_queries()
         self._fill(self._buffers.values, self.form.value_size, 0.0)
         self._fill(self._buffers.highest, 1, -inf)
         self._fill(self._buffers.total, 1, 0.0)
+        for keys in self._all_keys():
+            self._each_block(keys)
+        self._finish()
+
+    def _all_keys(self) -> list[_Keys]:
+        """Return the keys of the past, if there is one, and those of the op itself."""
+        builder, args, form, mask = self.builder, self.args, self.form, self.args.mask
+        found: list[_Keys] = []
+        if form.has_past:
+            strides = i64(form.key_size), i64(form.value_size)
+            found.append(_Keys(args.past_keys, args.past_values, *strides, args.past_count, mask))
+            mask = float_at(builder, mask, args.past_count) if form.masked else mask
+        return [*found, _Keys(args.keys, args.values, args.key_stride, args.value_stride, args.key_count, mask)]
+
+    def _each_block(self, keys: _Keys) -> None:
+        """Emit what all blocks of some keys do to the sums."""
+        builder, args, count = self.builder, self.args, keys.length
         if self.form.causal:
             behind = builder.add(args.first_query, args.query_count)
             count = builder.select(builder.icmp_signed("<", count, behind), count, behind)
@@ -91,8 +122,7 @@ class _Block:
         with counted_loop(builder, _divided_up(builder, count, size)) as number:
             first = builder.mul(number, size)
             left = builder.sub(count, first)
-            self._keys(first, builder.select(builder.icmp_signed("<", left, size), left, size))
-        self._finish()
+            self._keys(keys, first, builder.select(builder.icmp_signed("<", left, size), left, size))
 
     @property
     def _buffers(self) -> BufferOffsets:
@@ -123,34 +153,27 @@ class _Block:
         even = _divided_up(builder, some, _divided_up(builder, some, i64(MOST_KEYS)))
         return builder.mul(_divided_up(builder, even, rows), rows)
 
-    def _keys(self, first: ir.Value, count: ir.Value) -> None:
+    def _keys(self, known: _Keys, first: ir.Value, count: ir.Value) -> None:
         """Emit what a block of keys does to the sums."""
-        code, builder, args, form, width, buffers = (
-            self.code,
-            self.builder,
-            self.args,
-            self.form,
-            self.width,
-            self._buffers,
-        )
+        code, builder, form, width, buffers = self.code, self.builder, self.form, self.width, self._buffers
         table, queries, sums = (self._at(address) for address in (buffers.scores, buffers.queries, buffers.values))
         highest, total, correction = (
             self._at(address) for address in (buffers.highest, buffers.total, buffers.correction)
         )
         if form.biased:
-            self._bias(table, first, count)
-        keys = float_at(builder, args.keys, builder.mul(first, args.key_stride))
-        builder.call(scores(code, form, width), [keys, queries, table, args.key_stride, count])
+            self._bias(table, known.mask, first, count)
+        keys = float_at(builder, known.keys, builder.mul(first, known.key_stride))
+        builder.call(scores(code, form, width), [keys, queries, table, known.key_stride, count])
         builder.call(scores_to_weights(code, width), [table, highest, total, correction, count])
-        values = float_at(builder, args.values, builder.mul(first, args.value_stride))
+        values = float_at(builder, known.values, builder.mul(first, known.value_stride))
         function = weighted_values(code, form, width)
-        builder.call(function, [values, table, correction, sums, args.value_stride, count])
+        builder.call(function, [values, table, correction, sums, known.value_stride, count])
 
-    def _bias(self, table: ir.Value, first: ir.Value, count: ir.Value) -> None:
+    def _bias(self, table: ir.Value, entries: ir.Value, first: ir.Value, count: ir.Value) -> None:
         """Emit what is added to the scores of a block of keys, written where these are going to be."""
         code, builder, args = self.code, self.builder, self.args
         if self.form.masked:
-            mask = float_at(builder, args.mask, first)
+            mask = float_at(builder, entries, first)
             shared = builder.icmp_signed("==", args.mask_stride, i64(0))
             with builder.if_else(shared) as (one_row, own_rows):
                 with one_row:
@@ -168,7 +191,7 @@ class _Block:
         """Emit the division by the sums of weights, and the transposition of the result."""
         code, builder, args, size = self.code, self.builder, self.args, self.form.value_size
         lanes, sums, total = code.lanes(builder), self._at(self._buffers.values), self._at(self._buffers.total)
-        is_empty = builder.icmp_signed("==", args.key_count, i64(0))
+        is_empty = builder.icmp_signed("==", builder.add(args.key_count, args.past_count), i64(0))
         with counted_loop(builder, i64(self.width), lanes.width) as column:
             divisor = lanes.load(float_at(builder, total, column))
             if self.form.nan_as_zero:
@@ -190,18 +213,21 @@ class _Block:
             all_totals = lanes.add(all_totals, lanes.load(float_at(builder, total, i64(start))))
         sum_of_all = lanes.horizontal_sum(all_totals)
         with builder.if_then(builder.fcmp_unordered("uno", sum_of_all, sum_of_all), likely=False):
-            arguments = [self.args.values, total, sums, self.args.value_stride, self.args.key_count]
-            builder.call(zeros_for_nan(self.code, self.form.value_size, self.width), arguments)
+            function = zeros_for_nan(self.code, self.form.value_size, self.width)
+            for number, keys in enumerate(self._all_keys()):
+                begun = i64(int(number > 0))
+                builder.call(function, [keys.values, total, sums, keys.value_stride, keys.length, begun])
 
 
 def zeros_for_nan(code: Code, features: int, width: int) -> ir.Function:
-    """Return `void (values, totals, sums, stride of values, number of keys)`.
+    """Return `void (values, totals, sums, stride of values, number of keys, whether it was called for others before)`.
 
     The sums of a query whose total is NaN become those of the values, each times 0: NaN where a value is infinite.
     """
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        values, totals, sums, stride, count = args
+        values, totals, sums, stride, count, begun = args
+        is_first = builder.icmp_signed("==", begun, i64(0))
         lanes, nothing = code.lanes(builder), ir.Constant(FLOAT, 0.0)
         with counted_loop(builder, i64(features)) as feature:
 
@@ -213,9 +239,11 @@ def zeros_for_nan(code: Code, features: int, width: int) -> ir.Function:
             with counted_loop(builder, i64(width), lanes.width) as column:
                 address = float_at(builder, sums, builder.add(builder.mul(feature, i64(width)), column))
                 is_nan = lanes.is_nan(lanes.load(float_at(builder, totals, column)))
-                lanes.store(lanes.select(is_nan, zero, lanes.load(address)), address, FLOAT_BYTES * lanes.width)
+                known = lanes.load(address)
+                zeros = lanes.select(is_first, zero, lanes.add(known, zero))
+                lanes.store(lanes.select(is_nan, zeros, known), address, FLOAT_BYTES * lanes.width)
 
-    return code.function(f"attention_zeros_{features}_{width}", [POINTER] * 3 + [I64] * 2, body)
+    return code.function(f"attention_zeros_{features}_{width}", [POINTER] * 3 + [I64] * 3, body)
 
 
 def _divided_up(builder: ir.IRBuilder, number: ir.Value, divisor: ir.Value) -> ir.Value:

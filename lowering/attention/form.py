@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import FLOAT_BYTES
 
@@ -33,12 +33,13 @@ class AttentionForm:
     masked: bool
     causal: bool
     nan_as_zero: bool
+    has_past: bool
 
     @staticmethod
-    def of(op: AttentionOp) -> "AttentionForm":
+    def of(op: Attention) -> "AttentionForm":
         """Return the form of an op."""
         weighting = op.weighting
-        flags = op.mask is not None, weighting.causal, weighting.nan_as_zero
+        flags = op.mask is not None, weighting.causal, weighting.nan_as_zero, bool(op.past)
         return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags)
 
     @property
@@ -50,7 +51,7 @@ class AttentionForm:
     def key(self) -> str:
         """A name for functions of this form."""
         scale = self.scale.hex().replace(".", "_").replace("-", "m").replace("+", "p")
-        known = {"m": self.masked, "c": self.causal, "n": self.nan_as_zero}
+        known = {"m": self.masked, "c": self.causal, "n": self.nan_as_zero, "p": self.has_past}
         flags = "".join(letter for letter, is_set in known.items() if is_set)
         return f"{self.key_size}_{self.value_size}_{scale}_{flags}"
 

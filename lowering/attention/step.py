@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.attention.block import BlockArguments, query_block
@@ -27,13 +27,13 @@ TILE_US: Final = 10.0
 """Microseconds of a block of 64 queries with 128 keys of 64 features: how many keys there are only the call knows."""
 
 
-def attention_rows(op: AttentionOp, sizes: SizeTable) -> Size:
+def attention_rows(op: Attention, sizes: SizeTable) -> Size:
     """Return the rows of the step: queries of all heads of all samples."""
     samples, queries, _ = sizes.shapes[op.q]
     return samples * queries * Size.known(op.head_counts.queries)
 
 
-def sizes_taken_as_equal(op: AttentionOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[EqualSizes]:
+def sizes_taken_as_equal(op: Attention, shapes: Mapping[SSAValue, SymbolicShape]) -> list[EqualSizes]:
     """Return sizes that have to be the same in a call: those of samples and of keys, and all of a mask but ones."""
     samples, queries, _ = shapes[op.q]
     (key_samples, keys, _), (value_samples, values, _) = (shapes[value] for value in (op.k, op.v))
@@ -42,8 +42,18 @@ def sizes_taken_as_equal(op: AttentionOp, shapes: Mapping[SSAValue, SymbolicShap
         *broadcast, mask_keys = shapes[op.mask]
         scores = (samples, Size.known(op.head_counts.queries), queries)
         pairs += [EqualSizes(*both, or_one=True) for both in zip(broadcast, scores, strict=True)]
-        pairs.append(EqualSizes(keys, mask_keys))
-    return [pair for pair in pairs if pair.first not in (pair.second, Size.known(1) if pair.or_one else pair.second)]
+        pairs.append(EqualSizes(mask_keys, keys, plus=shapes[op.past[0]][2] if op.past else Size.known(0)))
+    if op.past:
+        (past_samples, _, past_keys, _), (value_samples, _, past_values, _) = (shapes[value] for value in op.past)
+        pairs += [EqualSizes(samples, past_samples), EqualSizes(samples, value_samples)]
+        pairs.append(EqualSizes(past_keys, past_values))
+    return [pair for pair in pairs if not _holds_always(pair)]
+
+
+def _holds_always(pair: EqualSizes) -> bool:
+    if pair.or_one and pair.first == Size.known(1):
+        return True
+    return pair.first == pair.second and pair.plus == Size.known(0)
 
 
 def attention_tiles() -> TiledRows:
@@ -51,7 +61,7 @@ def attention_tiles() -> TiledRows:
     return TiledRows((TileTime(WIDEST, 1, TILE_US),), WIDEST)
 
 
-def attention_scratch_bytes(op: AttentionOp) -> int:
+def attention_scratch_bytes(op: Attention) -> int:
     """Return the bytes of scratch memory that a thread needs."""
     return BufferOffsets.of(AttentionForm.of(op), WIDEST).total_bytes
 
@@ -71,7 +81,7 @@ class AttentionStep:
     builder: ir.IRBuilder
     sizes: SizeTable
     size_table: ir.Value
-    op: AttentionOp
+    op: Attention
     pointers: dict[SSAValue, ir.Value]
     """The address of each operand and result, row-major floats."""
     scratch: ir.Value
@@ -123,8 +133,23 @@ class AttentionStep:
             query_count=builder.select(builder.icmp_signed("<", left, i64(WIDEST)), left, i64(WIDEST)),
             key_count=keys,
             first_query=query,
+            **self._past(sample, key_head),
         )
         self._call_narrowest(form, arguments)
+
+    def _past(self, sample: ir.Value, key_head: ir.Value) -> dict[str, ir.Value]:
+        """Return the arguments that say where keys and values of the past are, and how many."""
+        builder, op = self.builder, self.op
+        if not op.past:
+            nothing = ir.Constant(POINTER, None)
+            return {"past_keys": nothing, "past_values": nothing, "past_count": i64(0)}
+        count = self._value(self.sizes.shapes[op.past[0]][2])
+        pair = builder.add(builder.mul(sample, i64(op.head_counts.keys)), key_head)
+        keys, values = (
+            float_at(builder, self.pointers[value], builder.mul(builder.mul(pair, count), i64(shape_of(value)[3])))
+            for value in op.past
+        )
+        return {"past_keys": keys, "past_values": values, "past_count": count}
 
     def _call_narrowest(self, form: AttentionForm, arguments: BlockArguments) -> None:
         builder = self.builder

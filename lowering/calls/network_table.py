@@ -15,6 +15,9 @@ from redpebble.lowering.program import Step as ProgramStep
 
 WORD_BYTES: Final = 8
 
+NO_SIZE: Final = -1
+"""A number that no size is equal to."""
+
 NANOSECONDS: Final = 1000
 """Nanoseconds in a microsecond."""
 
@@ -114,8 +117,8 @@ class _TableBuilder:
         input_shapes = list(self._input_shapes())
         self.expressions += program.sizes
         first_equal = len(self.expressions)
-        for first, second, or_one in program.equal:
-            self.expressions += [first, second, Size.known(1) if or_one else second]
+        for first, second, or_one, plus in program.equal:
+            self.expressions += [first, second, plus, Size.known(1 if or_one else NO_SIZE)]
         output_shapes = [
             word
             for tensor in program.outputs

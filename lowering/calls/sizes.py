@@ -39,8 +39,9 @@ def _emit_evaluate(code: WordCode) -> None:
         _emit_quotient(body, frame, terms, body.at(values, index))
     first = body.at(values, body.number(header, Header.FirstEqual))
     with body.each(body.number(header, Header.Equals)) as pair:
-        here = body.at(first, builder.mul(pair, i64(3)))
-        left, right, other = (body.number(here, index) for index in range(3))
+        here = body.at(first, builder.mul(pair, i64(4)))
+        left, second, plus, other = (body.number(here, index) for index in range(4))
+        right = builder.add(second, plus)
         differs, unlike_other = (builder.icmp_signed("!=", left, accepted) for accepted in (right, other))
         with body.when(builder.and_(differs, unlike_other)):
             builder.ret(body.call("report", frame, i64(Problem.Unequal), left, right))

@@ -22,7 +22,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -207,12 +207,13 @@ def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> in
             weight = op.weight.owner
             entries = len(weight.values) if isinstance(weight, SparseConstantOp) else _size_of_type(op.weight)
             return 2 * entries * prod(shapes.get(op.results[0], ())[:-1])
-        case AttentionOp():
+        case Attention():
             queries, keys, values = (shapes.get(value, ()) for value in (op.q, op.k, op.v))
             if not (queries and keys and values):
                 return 0
             kept = values[-1] * op.heads.value.data // op.kv_heads.value.data
-            return 2 * prod(queries[:-1]) * keys[1] * (queries[-1] + kept)
+            past = shapes.get(op.past[0], (0, 0, 0))[2] if op.past else 0
+            return 2 * prod(queries[:-1]) * (keys[1] + past) * (queries[-1] + kept)
         case _:
             dynamic = [value for value in dict.fromkeys(op.operands) if not is_constant(value)]
             return sum(prod(shapes.get(value, ())) for value in dynamic)

@@ -33,7 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -109,7 +109,7 @@ def _count(op: Operation, rows: Rows) -> Size | None:
     """Return the number of rows of an op that a sparse network may hold, else None."""
     if isinstance(op, ForeignOp | SparseNetworkOp) or not op.results:
         return None
-    if isinstance(op, AttentionOp):
+    if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
@@ -151,8 +151,8 @@ def _is_gain(op: Operation) -> bool:
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
-    masks = {op.mask for op in ops if isinstance(op, AttentionOp)}
-    return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in masks}) == 1
+    apart = {value for op in ops if isinstance(op, Attention) for value in (op.mask, *op.past)}
+    return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in apart}) == 1
 
 
 def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:

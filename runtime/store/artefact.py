@@ -197,7 +197,10 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "outputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.outputs],
         "temporaries": [[_size_json(t.size), t.first_step, t.last_step] for t in program.temporaries],
         "sizes": [_size_json(size) for size in program.sizes],
-        "equal": [[_size_json(first), _size_json(second), or_one] for first, second, or_one in program.equal],
+        "equal": [
+            [_size_json(pair.first), _size_json(pair.second), pair.or_one, _size_json(pair.plus)]
+            for pair in program.equal
+        ],
         "scratch_bytes": program.scratch_bytes,
         "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
@@ -214,7 +217,10 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
         outputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["outputs"]),
         temporaries=tuple(Temporary(_size(size), first, last) for size, first, last in header["temporaries"]),
         sizes=tuple(map(_size, header["sizes"])),
-        equal=tuple(EqualSizes(_size(first), _size(second), or_one) for first, second, or_one in header["equal"]),
+        equal=tuple(
+            EqualSizes(_size(first), _size(second), or_one, _size(plus))
+            for first, second, or_one, plus in header["equal"]
+        ),
         constants=tuple(constants),
         scratch_bytes=header["scratch_bytes"],
         steps=tuple(map(_step, header["steps"])),

@@ -14,7 +14,7 @@ import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bodies import with_optimized_bodies
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -371,4 +371,4 @@ def extracted(
 def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
     ops = (op for network in networks for op in network.walk())
-    return {node_name(op) for op in ops if isinstance(op, LinearOp | AttentionOp)}
+    return {node_name(op) for op in ops if isinstance(op, LinearOp | Attention)}

@@ -9,7 +9,7 @@ import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -120,7 +120,7 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
             yield node_index, imported.reasons.get(node_index, "")
-        elif isinstance(op, LinearOp | AttentionOp) and not isinstance(op.parent_op(), SparseNetworkOp):
+        elif isinstance(op, LinearOp | Attention) and not isinstance(op.parent_op(), SparseNetworkOp):
             node_index = positions.get(node_name(op))
             if node_index is not None:
                 yield node_index, _reason(op)

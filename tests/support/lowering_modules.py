@@ -49,8 +49,11 @@ best_target_first = pytest.mark.parametrize(
 """For what differs between targets in the vectors' width alone, which other tests vary."""
 
 
-def function(inputs: Sequence[F32Tensor], body: Body) -> ModuleOp:
-    """A module whose `@main` takes tensors x0, x1, ... with leading axes d0, d1, ... and returns what body does."""
+def function(inputs: Sequence[F32Tensor], body: Body, dims: Sequence[str] | None = None) -> ModuleOp:
+    """A module whose `@main` takes tensors x0, x1, ... and returns what body does; dims are the names of their axes.
+
+    None for d0, d1, ... by position.
+    """
     block = Block(arg_types=inputs)
     results = body(block, block.args)
     block.add_op(ReturnOp(*results))
@@ -59,7 +62,12 @@ def function(inputs: Sequence[F32Tensor], body: Body) -> ModuleOp:
         DictionaryAttr(
             {
                 NAME: StringAttr(f"x{index}"),
-                DIMS: ArrayAttr([StringAttr(f"d{axis}") for axis in range(len(tensor.get_shape()))]),
+                DIMS: ArrayAttr(
+                    [
+                        StringAttr(f"d{axis}" if dims is None else dims[index][axis])
+                        for axis in range(len(tensor.get_shape()))
+                    ]
+                ),
             }
         )
         for index, tensor in enumerate(inputs)

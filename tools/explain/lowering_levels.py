@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from redpebble.compiler import extracted
-from redpebble.dialect.ops.attention import AttentionOp
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
@@ -259,7 +259,7 @@ def _microseconds(one: OpMovement, by_width: Mapping[int, float], machine: Machi
         features = sum(shape_of(one.op.weight))
         alone = {width: us + (transpose_us(features, width) if width > 1 else 0.0) for width, us in by_width.items()}
         return time_of_rows(alone, one.rows) if alone else 0.0
-    if one.tiles or isinstance(one.op, AttentionOp):
+    if one.tiles or isinstance(one.op, Attention):
         return 0.0
     values = one.operations if isinstance(one.op, REDUCTIONS) else 0
     return REDUCED_US * values + machine.far_ns(one.activation_bytes, one.activation_bytes) / 1000

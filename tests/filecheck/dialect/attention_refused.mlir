@@ -53,3 +53,43 @@ func.func @main(%x: tensor<2x5x4xf32>) {
   %y = pebble.attention %x, %x, %x heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x5x2xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<3x2x?x2xf32>, %v: tensor<2x2x?x2xf32>) {
+  // CHECK: past 3x2x?x2, expected 2x2x?x2
+  %y = pebble.past_attention %x, %x, %x past %k, %v heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<3x2x?x2xf32>, tensor<2x2x?x2xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x?x2xf32>, %v: tensor<2x2x?x3xf32>) {
+  // CHECK: past 2x2x?x3, expected 2x2x?x2
+  %y = pebble.past_attention %x, %x, %x past %k, %v heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x2x?x2xf32>, tensor<2x2x?x3xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %v: tensor<2x2x7x2xf32>) {
+  // CHECK: 6 keys and 7 values of the past, expected as many
+  %y = pebble.past_attention %x, %x, %x past %k, %v heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x2x6x2xf32>, tensor<2x2x7x2xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %v: tensor<2x2x6x2xf32>) {
+  // CHECK: causal attention with a past, expected a mask
+  %y = pebble.past_attention %x, %x, %x past %k, %v heads 2 kv_heads 2 scale 1.0 causal : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x2x6x2xf32>, tensor<2x2x6x2xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %m: tensor<2x1x5x5xf32>) {
+  // CHECK: mask 2x1x5x5, expected one that is broadcast to 2x2x5x11
+  %y = pebble.past_attention %x, %x, %x mask %m past %k, %k heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x1x5x5xf32>, tensor<2x2x6x2xf32>, tensor<2x2x6x2xf32>) -> tensor<2x5x4xf32>
+  func.return
+}

@@ -1,0 +1,85 @@
+"""Keys and values of the past, as the step of a decoder gets them: `present = Concat(past, own)`, along the length.
+
+```
+present_key   = Concat(past_key, own_key)       [B, heads, P + T, features]
+keys          = Transpose(present_key)          [B, heads, features, P + T]; or Reshape, Transpose, Reshape
+present_value = Concat(past_value, own_value)   [B, heads, P + T, features]
+```
+
+Attention reads both parts where they are. The Concats stay for the next step, which is all that needs them.
+"""
+
+from typing import NamedTuple
+
+import onnx_ir
+
+from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+
+RANK = 4
+LENGTH = 2
+"""The axis of keys, in [B, heads, keys, features]."""
+
+
+class Appended(NamedTuple):
+    """Keys or values [B, heads, keys, features] in two parts, and the nodes that only an attention reads."""
+
+    past: onnx_ir.Value
+    own: onnx_ir.Value
+    nodes: tuple[onnx_ir.Node, ...] = ()
+
+
+def appended_values(values: onnx_ir.Value) -> Appended | None:
+    """Return the parts of values [B, heads, T, features]; None where they are in one."""
+    concat = _producer(values, "Concat")
+    if concat is None or len(concat.inputs) != 2 or concat.attributes.get_int("axis", 0) not in (LENGTH, LENGTH - RANK):
+        return None
+    past, own = concat.inputs
+    return None if past is None or own is None else Appended(past, own)
+
+
+def appended_keys(conversion: Conversion, keys: onnx_ir.Value) -> Appended | None:
+    """Return the parts of keys [B, heads, features, T]; None where they are in one."""
+    before = _before_swap(conversion, keys)
+    found = None if before is None else appended_values(before.value)
+    return None if found is None or before is None else found._replace(nodes=before.nodes)
+
+
+class _Before(NamedTuple):
+    value: onnx_ir.Value
+    nodes: tuple[onnx_ir.Node, ...]
+
+
+def _before_swap(conversion: Conversion, keys: onnx_ir.Value) -> _Before | None:
+    """Return the value whose last two axes were swapped, and the nodes that did so."""
+    transpose = _producer(keys, "Transpose")
+    if transpose is not None and transpose.inputs[0] is not None:
+        return _Before(transpose.inputs[0], (transpose,)) if _axes(transpose) == (0, 1, 3, 2) else None
+    heads_apart = _producer(keys, "Reshape")
+    rows = None if heads_apart is None else _producer(heads_apart.inputs[0], "Transpose")
+    joined = None if rows is None else _producer(rows.inputs[0], "Reshape")
+    if heads_apart is None or rows is None or joined is None or joined.inputs[0] is None or _axes(rows) != (0, 2, 1):
+        return None
+    before, inside, after = (
+        _sizes(conversion, value) for value in (joined.inputs[0], joined.outputs[0], heads_apart.outputs[0])
+    )
+    # [B, heads, T, features] -> [B heads, T, features] -> [B heads, features, T] -> [B, heads, features, T]
+    swapped = len(before) == RANK and inside[1:] == before[2:] and after == (*before[:2], before[3], before[2])
+    return _Before(joined.inputs[0], (joined, rows, heads_apart)) if swapped else None
+
+
+def _axes(transpose: onnx_ir.Node) -> tuple[int, ...]:
+    attribute = transpose.attributes.get("perm")
+    return () if attribute is None else tuple(attribute.as_ints())
+
+
+def _sizes(conversion: Conversion, value: onnx_ir.Value) -> SymbolicShape:
+    try:
+        return conversion.sizes(conversion.tensor_of(value))
+    except NotCovered:
+        return ()
+
+
+def _producer(value: onnx_ir.Value | None, operator: str) -> onnx_ir.Node | None:
+    node = None if value is None else value.producer()
+    return node if node is not None and node.domain == "" and node.op_type == operator else None

@@ -1,0 +1,97 @@
+"""The step of a decoder: keys and values of the past stand before its own ones."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from xdsl.ir import Block, SSAValue
+
+from redpebble.dialect.ops.attention import Heads, PastAttentionOp, Weighting
+from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.network import Network
+from tests.lowering.attention.test_attention import expected, operands
+from tests.support.lowering_modules import HERE, Floats, best_target_first, each_target, function, native
+
+SIZES = (4, 2, 8, 12)
+LENGTHS = ((1, 0), (1, 1), (1, 127), (5, 7), (33, 140), (70, 3))
+"""Own keys, and those of the past."""
+
+
+@cache
+def network(target: CpuTarget, weighting: Weighting, threads: int = 1) -> Network:
+    heads, key_heads, key_size, value_size = SIZES
+    types: list[F32Tensor] = [
+        f32_tensor((DYNAMIC, DYNAMIC, heads * key_size)),
+        f32_tensor((DYNAMIC, DYNAMIC, key_heads * key_size)),
+        f32_tensor((DYNAMIC, DYNAMIC, key_heads * value_size)),
+        f32_tensor((DYNAMIC, 1, DYNAMIC, DYNAMIC)),
+        f32_tensor((DYNAMIC, key_heads, DYNAMIC, key_size)),
+        f32_tensor((DYNAMIC, key_heads, DYNAMIC, value_size)),
+    ]
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        q, k, v, mask, *past = arguments
+        op = PastAttentionOp((q, k, v), mask, Heads(heads, key_heads), weighting, past)
+        block.add_op(op)
+        return op.results
+
+    # axes by letters: batch, queries, keys, heads, features, mask, past
+    return native(function(types, body, ("bqf", "bkf", "bkf", "bhqm", "bhpf", "bhpf")), target, threads)
+
+
+class Step(NamedTuple):
+    """Operands of a step, and what it yields in double precision."""
+
+    feeds: dict[str, Floats]
+    result: Floats
+
+
+def step(weighting: Weighting, samples: int, own: int, past: int, hidden: bool = False) -> Step:
+    q, k, v = operands(SIZES, samples, own, own + past)
+    rng = np.random.default_rng(own)
+    mask = np.where(rng.random((samples, 1, own, own + past)) < 0.3, np.float32(-np.inf), np.float32(0.5))
+    mask[..., 0] = -np.inf if hidden else 0.0
+    mask[:, :, 0] = -np.inf if hidden else 0.0
+    heads = [x[:, :past].reshape(samples, past, SIZES[1], x.shape[2] // SIZES[1]).swapaxes(1, 2) for x in (k, v)]
+    arrays = [q, k[:, past:], v[:, past:], mask, *heads]
+    feeds = {f"x{index}": np.ascontiguousarray(array, dtype=np.float32) for index, array in enumerate(arrays)}
+    return Step(feeds, expected(SIZES, weighting, [q, k, v], mask.astype(np.float32)))
+
+
+@each_target
+def test_it_is_attention_to_both_parts(target: CpuTarget) -> None:
+    weighting = Weighting(0.4)
+    net = network(target, weighting)
+    for samples in (1, 3):
+        for own, past in LENGTHS:
+            case = step(weighting, samples, own, past)
+            np.testing.assert_allclose(net.run(None, case.feeds)[0], case.result, rtol=2e-5, atol=3e-6)
+
+
+@best_target_first
+def test_a_query_without_keys_reads_infinite_values_of_both_parts(target: CpuTarget) -> None:
+    weighting = Weighting(0.4, nan_as_zero=True)
+    net = network(target, weighting)
+    for place in (2, 5):
+        case = step(weighting, 2, 5, 7, hidden=True)
+        case.feeds[f"x{place}"][1, 1, 2] = np.inf
+        result = net.run(None, case.feeds)[0]
+        np.testing.assert_allclose(result[0], case.result[0], rtol=2e-5, atol=3e-6)
+        assert np.isnan(result[1, 0]).any()
+
+
+def test_threads_change_no_bit() -> None:
+    target = next(iter(HERE.values()))
+    case = step(Weighting(0.4), 3, 33, 140)
+    one, two = (network(target, Weighting(0.4), count).run(None, case.feeds)[0] for count in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_mask_for_other_keys_is_refused() -> None:
+    case = step(Weighting(0.4), 1, 5, 7)
+    case.feeds["x3"] = case.feeds["x3"][..., :-1]
+    with pytest.raises(ValueError, match=r"size m is 11 and size k \+ p is 12, expected the same"):
+        network(next(iter(HERE.values())), Weighting(0.4)).run(None, case.feeds)
