@@ -41,6 +41,8 @@ from redpebble.ort.native.ep_api import EP_VERSION
 from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
 from redpebble.ort.provider.host import ProviderHost, provider_host
 from redpebble.ort.provider.networks import Found, NetworkModel, Plan, Planned
+from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
 
 REGISTRATION: Final = "redpebble"
 """The name by which onnxruntime knows the library."""
+
+AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadNeurons.name, MergeDuplicateNeurons.name))
+"""Options for a graph that is not written anew: its other nodes yield and read neurons that networks do without."""
 
 
 class SparseNetworkCompiler:
@@ -67,7 +72,7 @@ class SparseNetworkCompiler:
         Raises:
             ModelError: the model is not read.
         """
-        imported = extracted(model, Options("optimize")).imported
+        imported = extracted(model, AS_IT_IS).imported
         return found_networks(imported.module, imported.model)
 
     def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:

@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 
 import redpebble
 from redpebble.frontend.import_model import import_model
-from redpebble.options import Options
 from redpebble.ort.provider.networks import Found
-from redpebble.ort.provider.register import SparseNetworkCompiler, found_networks, host, minor_version, register
+from redpebble.ort.provider.register import (
+    AS_IT_IS,
+    SparseNetworkCompiler,
+    found_networks,
+    host,
+    minor_version,
+    register,
+)
 from redpebble.pipeline import run_stages
 from redpebble.runtime.store.cache import default_folder
 from redpebble.verification.oracle import OracleError
@@ -218,9 +224,9 @@ class Eager(SparseNetworkCompiler):
         """The networks of a model."""
         imported = import_model(model, foreign="keep")
         module = imported.module
-        run_stages(module, Options("optimize"), until="choose")
+        run_stages(module, AS_IT_IS, until="choose")
         prefer_sparse_kernels(module)
-        run_stages(module, Options("optimize"), after="choose", until="extract")
+        run_stages(module, AS_IT_IS, after="choose", until="extract")
         return found_networks(module, imported.model)
 
 
