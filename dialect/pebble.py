@@ -3,6 +3,7 @@
 from xdsl.ir import Dialect
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
 from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
@@ -29,6 +30,7 @@ from redpebble.dialect.ops.layers import (
 )
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
@@ -65,10 +67,12 @@ Pebble = Dialect(
         YieldOp,
         SparseNetworkOp,
         GroupedLayersOp,
+        QuantizedLayersOp,
         ForeignOp,
     ],
     [
         ActivationAttr,
+        CodesAttr,
         SparsityAttr,
         KernelAttr,
         InputBlocksAttr,

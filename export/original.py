@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from redpebble.export.node_reads import defined_inside
 from redpebble.frontend.folding.known_constants import OVERRIDABLE_SINCE
 
-Array = NDArray[np.float32] | NDArray[np.int64]
+Array = NDArray[np.float32] | NDArray[np.int64] | NDArray[np.int8] | NDArray[np.uint8]
 
 
 SHARED_SIZE = 64

@@ -13,6 +13,7 @@ from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
@@ -30,6 +31,12 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
 from redpebble.lowering.program import EqualSizes, Program, Step, Temporary, Tensor, TiledRows
+from redpebble.lowering.quantized.step import (
+    QuantizedStep,
+    quantized_rows,
+    quantized_scratch_bytes,
+    quantized_tiles,
+)
 from redpebble.lowering.tile_sharing import TileSharing
 from redpebble.lowering.tiles import row_major
 from redpebble.lowering.tiles.row_major import RowMajorStep
@@ -123,6 +130,10 @@ class Lowering:
             if isinstance(op, Attention):
                 AttentionStep(self.code, builder, self.sizes, sizes, op, pointers, scratch).emit(Range(*rows))
                 return
+            if isinstance(op, QuantizedLayersOp):
+                step = QuantizedStep(self.code, builder, op, self.constants, constants, scratch)
+                step.emit(pointers[op.x], pointers[op.result], *rows)
+                return
             row_major.emit(op, RowMajorStep(self.code, builder, self.sizes, sizes, pointers))
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
@@ -133,6 +144,9 @@ class Lowering:
             case Attention():
                 self.scratch_bytes = max(self.scratch_bytes, attention_scratch_bytes(op))
                 return Step(symbol, attention_rows(op, self.sizes), attention_tiles())
+            case QuantizedLayersOp():
+                self.scratch_bytes = max(self.scratch_bytes, quantized_scratch_bytes(op))
+                return Step(symbol, quantized_rows(op, self.sizes), quantized_tiles())
             case _:
                 return Step(symbol, None)
 
@@ -231,4 +245,5 @@ def _has_no_code(op: Operation) -> bool:
 
 
 def _touched(op: Operation) -> list[SSAValue]:
-    return [*op.operands, *op.results]
+    # what quantized layers read of their weights is packed
+    return [*(op.operands[:1] if isinstance(op, QuantizedLayersOp) else op.operands), *op.results]

@@ -75,6 +75,7 @@ FLOORS = [
     "lowering/calls",
     "lowering/kernels",
     "lowering/attention",
+    "lowering/quantized",
     "lowering/neurons",
     "lowering/tiles",
     "lowering",

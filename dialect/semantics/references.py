@@ -21,7 +21,9 @@ from redpebble.dialect.ops.layers import (
 )
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.semantics.network import run_network
+from redpebble.dialect.semantics.quantized import run_quantized_layers
 from redpebble.dialect.tensors import shape_of
 from redpebble.foundation.extensible_table import ExtensibleTable
 
@@ -166,6 +168,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         SplitOp: _split,
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
+        QuantizedLayersOp: run_quantized_layers,
     }
 )
 """References of the ops that have no body and are no constants, by op type."""

@@ -19,6 +19,7 @@ from redpebble.dialect.ops.layers import (
     SoftmaxOp,
 )
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.export.operators.attention import emit_attention
 from redpebble.export.operators.elementwise import emit_activate, emit_binary
 from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
@@ -30,6 +31,7 @@ from redpebble.export.operators.normalization import (
     emit_rms_norm,
     emit_softmax,
 )
+from redpebble.export.operators.quantized import emit_quantized_layers
 from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.foundation.extensible_table import ExtensibleTable
 
@@ -40,6 +42,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
     {
         LinearOp: emit_linear,
         GroupedLayersOp: emit_grouped_layers,
+        QuantizedLayersOp: emit_quantized_layers,
         ActivateOp: emit_activate,
         AddOp: emit_binary,
         SubOp: emit_binary,

@@ -105,10 +105,24 @@ def _foldable(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> li
             node.op_type == "DequantizeLinear" or any(output.is_graph_output() for output in node.outputs)
         ):
             continue
+        if node.op_type == "DequantizeLinear" and _feeds_quantized(node):
+            continue
         if all(value is None or value in constant for value in node.inputs):
             nodes.append(node)
             constant.update(node.outputs)
     return nodes
+
+
+def _feeds_quantized(node: onnx_ir.Node) -> bool:
+    """Return whether all that read a dequantized constant read another dequantized value, too: layers of integers."""
+    readers = [use.node for output in node.outputs for use in output.uses()]
+    return bool(readers) and all(
+        reader.op_type in ("Gemm", "MatMul")
+        and reader.inputs[0] is not None
+        and (producer := reader.inputs[0].producer()) is not None
+        and producer.op_type == "DequantizeLinear"
+        for reader in readers
+    )
 
 
 def _is_deterministic(node: onnx_ir.Node) -> bool:

@@ -53,6 +53,11 @@ class ValueScope:
         return inf if self._trust_declarations else self._model.opset_imports.get("", 1)
 
     @property
+    def nodes_may_stay(self) -> bool:
+        """Whether a node that is not covered stays as it is."""
+        return not self._trust_declarations
+
+    @property
     def ir_version(self) -> int:
         """The version of the model's IR."""
         return self._model.ir_version

@@ -9,22 +9,32 @@ from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERT
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
+from redpebble.frontend.operators.quantized import (
+    QUANTIZED_CONVERTERS,
+    convert_product,
+    convert_scaled,
+    quantized_or,
+)
 from redpebble.frontend.operators.slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
     {
-        ("", "Gemm"): convert_gemm,
-        ("", "MatMul"): convert_matmul,
         **ELEMENTWISE_CONVERTERS,
+        ("", "Gemm"): quantized_or(convert_gemm, convert_product),
+        ("", "MatMul"): quantized_or(convert_matmul, convert_product),
+        ("", "Mul"): quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled),
         **FUSED_ATTENTION_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
+        **QUANTIZED_CONVERTERS,
         **SLICING_CONVERTERS,
     }
 )
 """The empty domain is ai.onnx."""
 
-LAYERS: Final = frozenset({("", "Gemm"), ("", "MatMul"), *FUSED_ATTENTION_CONVERTERS})
+LAYERS: Final = frozenset(
+    {("", "Gemm"), ("", "MatMul"), ("", "MatMulInteger"), *FUSED_ATTENTION_CONVERTERS, *QUANTIZED_CONVERTERS}
+)
 """Operators that become layers or attention; the others alone gain nothing."""
 
 

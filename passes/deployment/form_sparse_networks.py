@@ -23,6 +23,7 @@ cost less than leaving the network and coming back.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from typing_extensions import override
@@ -38,6 +39,7 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
@@ -111,6 +113,8 @@ def _count(op: Operation, rows: Rows) -> Size | None:
         return None
     if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
+    if isinstance(op, QuantizedLayersOp):
+        return rows.count(op.x)
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
     if isinstance(op, LinearOp) and not _has_sparse_kernels(op) and _size(op) > SMALL_DENSE:
@@ -147,7 +151,8 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
 
 
 def _is_gain(op: Operation) -> bool:
-    return isinstance(op, LinearOp) and _has_sparse_kernels(op)
+    # quantized layers that gain nothing were left to the runtime
+    return isinstance(op, QuantizedLayersOp) or (isinstance(op, LinearOp) and _has_sparse_kernels(op))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
@@ -165,7 +170,7 @@ def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = SparseNetworkOp(inputs, _dims(inputs, rows), [output.type for output in outputs], body)
     network.reason = StringAttr(_reason(ops))
-    first = next(op for op in ops if isinstance(op, LinearOp))
+    first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp))
     set_provenance(network, node_name(first), [value_name(output) for output in outputs])
     for output, result in zip(outputs, network.outputs, strict=True):
         result.name_hint = output.name_hint
@@ -186,7 +191,9 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 
 def _reason(ops: Sequence[Operation]) -> str:
     linear = [op for op in ops if isinstance(op, LinearOp)]
-    sparse = sum(map(_has_sparse_kernels, linear))
-    connections = sum(connection_count(weight) for op in linear if (weight := weight_of(op.weight)) is not None)
-    share = connections / max(1, sum(map(_size, linear)))
-    return f"{sparse} of {len(linear)} weights sparse, {share:.3f} of the work"
+    quantized = [layer.weight for op in ops if isinstance(op, QuantizedLayersOp) for layer in op.layers]
+    weights = [*(op.weight for op in linear), *quantized]
+    sparse = sum(map(_has_sparse_kernels, linear)) + len(quantized)
+    connections = sum(connection_count(weight) for value in weights if (weight := weight_of(value)) is not None)
+    share = connections / max(1, sum(prod(shape_of(value)) for value in weights))
+    return f"{sparse} of {len(weights)} weights sparse, {share:.3f} of the work"

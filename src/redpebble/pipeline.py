@@ -26,6 +26,7 @@ from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
 from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.simplify.fold_constants import FoldConstants
 from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.passes.simplify.join_quantized_layers import JoinQuantizedLayers
 from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
 from redpebble.passes.simplify.recognize_layers import RecognizeLayers
 from redpebble.passes.simplify.sparsify import Sparsify
@@ -73,6 +74,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             FoldConstants(),  # weights that the exporter left as expressions become weights
             FoldBatchNorm(keep=True),  # into the linear layer beside it
             FuseLayers(),  # bias and activation: afterwards a neuron is one column and one number
+            JoinQuantizedLayers(),  # bytes pass between them; an activation that no layer of floats took is theirs
             DropDeadNeurons(),  # needs neurons as columns; makes weights of later layers smaller
             MergeDuplicateNeurons(),  # dropping may have made columns equal
             CanonicalizePass(),  # constants nobody uses any more

@@ -14,6 +14,7 @@ PASSES = {
         "FoldConstants",
         "FoldBatchNorm",
         "FuseLayers",
+        "JoinQuantizedLayers",
         "DropDeadNeurons",
         "MergeDuplicateNeurons",
         "Sparsify",

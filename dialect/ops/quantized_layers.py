@@ -1,0 +1,168 @@
+"""Linear layers on codes of eight bits: sums of integers, which are scaled and rounded to the codes of the next one."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.axis_maps import MixedFeatures, RowMajor
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text
+
+PARAMETERS: Final = 3
+"""Operands of a layer: weight, bias, multiplier."""
+
+GREATEST_WEIGHT: Final = 255
+"""A code of eight bits less its zero."""
+
+GREATEST_BIAS: Final = 1 << 24
+"""Up to here every integer is a float32."""
+
+
+class QuantizedLayer(NamedTuple):
+    """One of the layers: see `QuantizedLayersOp`."""
+
+    name: str
+    weight: SSAValue
+    bias: SSAValue
+    multiplier: SSAValue
+    codes: CodesAttr
+    """The codes of its inputs."""
+    activation: ActivationAttr | None
+
+    @property
+    def inputs(self) -> int:
+        """The number of its inputs."""
+        return shape_of(self.weight)[0]
+
+    @property
+    def outputs(self) -> int:
+        """The number of its outputs."""
+        return shape_of(self.weight)[1]
+
+
+@irdl_op_definition
+class QuantizedLayersOp(IRDLOperation):
+    """Quantized linear layers one after the other, [..., K] -> [..., N].
+
+    A layer rounds its inputs to `codes`, and computes activation(float(sums) * multiplier) of the integers
+    sums = (code - zero) weight + bias. `parameters` are weight [K, N] (sparse or dense), bias [N] and multiplier [N] of
+    each layer in turn; weights and biases are integers, held in f32. Where a layer follows without an activation, or
+    with relu, what is rounded to its codes is float(sums) * (multiplier / scale), as in onnxruntime's integer kernels.
+    One more entry of `codes` than layers is what the result is rounded to. `nodes` are the names of the ONNX nodes.
+
+    ```mlir
+    %y = pebble.quantized_layers %x, %w, %b, %m codes [#pebble.codes<u8 scale 0.05 zero 128>] activations [unit]
+        nodes ["fc1"] : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    ```
+    """
+
+    name = "pebble.quantized_layers"
+
+    x = operand_def(DENSE_TENSOR)
+    parameters = var_operand_def(F32_TENSOR)
+    codes = prop_def(ArrayAttr[CodesAttr])
+    activations = prop_def(ArrayAttr[ActivationAttr | UnitAttr])
+    nodes = prop_def(ArrayAttr[StringAttr])
+    reason = opt_prop_def(StringAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), MixedFeatures(inputs=1), RowMajor())
+    assembly_format: ClassVar = (
+        "$x `,` $parameters `codes` $codes `activations` $activations `nodes` $nodes (`because` $reason^)? attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self, x: SSAValue, layers: Sequence[QuantizedLayer], output: CodesAttr | None = None, reason: str = ""
+    ) -> None:
+        """Make layers, the last of which is rounded to the codes `output`, if they are given."""
+        codes = [*(layer.codes for layer in layers), *([] if output is None else [output])]
+        super().__init__(
+            operands=[x, [value for one in layers for value in (one.weight, one.bias, one.multiplier)]],
+            properties={
+                "codes": ArrayAttr(codes),
+                "activations": ArrayAttr([layer.activation or UnitAttr() for layer in layers]),
+                "nodes": ArrayAttr([StringAttr(layer.name) for layer in layers]),
+                "reason": StringAttr(reason) if reason else None,
+            },
+            result_types=[f32_tensor((*shape_of(x)[:-1], layers[-1].outputs))],
+        )
+
+    @property
+    def layers(self) -> tuple[QuantizedLayer, ...]:
+        """The layers in the order in which they run."""
+        parameters = list(self.parameters)
+        return tuple(
+            QuantizedLayer(
+                name.data,
+                *parameters[PARAMETERS * index : PARAMETERS * (index + 1)],
+                self.codes.data[index],
+                activation if isinstance(activation, ActivationAttr) else None,
+            )
+            for index, (name, activation) in enumerate(zip(self.nodes, self.activations, strict=True))
+        )
+
+    @property
+    def output(self) -> CodesAttr | None:
+        """The codes that the result is rounded to, or None."""
+        return self.codes.data[-1] if len(self.codes) > len(self.nodes) else None
+
+    def verify_(self) -> None:
+        count = len(self.nodes)
+        if not count or len(self.parameters) != PARAMETERS * count or len(self.activations) != count:
+            raise VerifyException(
+                f"{len(self.parameters)} parameters, expected three for each of {count or 'some'} nodes"
+            )
+        if len(self.codes) not in (count, count + 1):
+            raise VerifyException(f"{len(self.codes)} codes, expected {count} or {count + 1}")
+        shape, result = shape_of(self.x), shape_of(self.result)
+        if len(shape) < 2 or shape[-1] == DYNAMIC:
+            raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more and a known last axis")
+        values = shape[-1]
+        for layer in self.layers:
+            values = _verify_layer(layer, values)
+        if result != (*shape[:-1], values):
+            raise VerifyException(f"result {shape_text(result)}, expected {shape_text((*shape[:-1], values))}")
+
+
+def _verify_layer(layer: QuantizedLayer, values: int) -> int:
+    """Check that the parameters of a layer fit `values` inputs, and return the number of outputs."""
+    weight = shape_of(layer.weight)
+    if len(weight) != 2 or DYNAMIC in weight or weight[0] != values:
+        raise VerifyException(f"weight {shape_text(weight)} does not fit {values} inputs")
+    for word, value in (("bias", layer.bias), ("multiplier", layer.multiplier)):
+        if shape_of(value) != weight[1:]:
+            raise VerifyException(f"{word} {shape_text(shape_of(value))}, expected {weight[1]}")
+    _verify_integers("weights", layer.weight, GREATEST_WEIGHT)
+    _verify_integers("biases", layer.bias, GREATEST_BIAS)
+    return weight[1]
+
+
+def _verify_integers(word: str, value: SSAValue, greatest: int) -> None:
+    """Check that a constant holds integers, no greater than `greatest` whatever their sign."""
+    match value.owner:
+        case ConstantOp() as op:
+            array = op.array
+        case SparseConstantOp() as op:
+            array = op.weight.values
+        case _:
+            raise VerifyException(f"{word} are no constant")
+    if array.size and not (np.all(np.rint(array) == array) and np.abs(array).max() <= greatest):
+        raise VerifyException(f"{word} are no integers from {-greatest} to {greatest}")

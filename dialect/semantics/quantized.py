@@ -1,0 +1,40 @@
+"""What quantized layers compute, on numpy arrays: sums of integers, all else in float32 whatever the input's dtype."""
+
+import numpy as np
+
+from redpebble.dialect.attributes.activations import Floats, activate
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.quantized_layers import PARAMETERS, QuantizedLayer, QuantizedLayersOp
+
+
+def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) -> Floats:
+    """Return the result of the layers for rows [..., K]."""
+    values = x.astype(np.float32)
+    following = [*op.codes.data[1:], None][: len(op.layers)]
+    steps = op.codes.data[0].steps(values / np.float32(op.codes.data[0].scale))
+    for index, (layer, codes) in enumerate(zip(op.layers, following, strict=True)):
+        weight, bias, multiplier = parameters[PARAMETERS * index : PARAMETERS * (index + 1)]
+        sums = steps.astype(np.int64) @ weight.astype(np.int64) + bias.astype(np.int64)
+        # sums wrap around as those of 32 bits do
+        totals = sums.astype(np.int32).astype(np.float32)
+        if codes is None:
+            values = totals * multiplier.astype(np.float32)
+            values = values if layer.activation is None else activate(layer.activation, values)
+        else:
+            steps = _next_steps(layer, totals, multiplier.astype(np.float32), codes)
+            values = steps * np.float32(codes.scale)
+    return values.astype(x.dtype)
+
+
+def rounds_sums(layer: QuantizedLayer) -> bool:
+    """Return whether the sums of a layer are rounded to codes by one multiplication."""
+    return layer.activation is None or layer.activation.kind.data == "relu"
+
+
+def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:
+    if rounds_sums(layer):
+        steps = codes.steps(totals * (multiplier / np.float32(codes.scale)))
+        return steps if layer.activation is None else np.maximum(steps, 0)
+    values = totals * multiplier
+    assert layer.activation is not None
+    return codes.steps(activate(layer.activation, values) / np.float32(codes.scale))

@@ -1,0 +1,294 @@
+"""Quantized linear layers, in each of the forms in which quantizers and runtimes write them.
+
+`Gemm` or `MatMul` of two DequantizeLinear, `MatMulInteger` with Add, Cast and Mul behind it, `QGemm`, `QLinearMatMul`
+and `MatMulIntegerToFloat` all become `pebble.quantized_layers`, whose operands and results are floats: what they are
+rounded to is part of the op. Where codes pass from node to node, the nodes that yield them stand as long as others read
+them, and the layer is made where its floats, or those of a later layer, are asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import onnx_ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.elementwise import AddOp
+from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.quantized_operands import (
+    Addend,
+    Codes,
+    Floats,
+    Integers,
+    IntegerWeight,
+    addend_of,
+    array_of,
+    codes_attribute,
+    dequantized_weight,
+    made_by,
+    number_of,
+    output_kind,
+    producer_of,
+    weight_of,
+)
+from redpebble.kernels.byte_lookup import pays
+from redpebble.sparse.csr import CscMatrix
+
+STORED_SPARSE: Final = 0.62
+"""Density below which a weight is stored without its zeros."""
+
+
+def quantized_or(other: Converter, quantized: Converter) -> Converter:
+    """Return the converter of an operator that may be a quantized layer, or part of one."""
+
+    def convert(conversion: Conversion) -> Sequence[SSAValue]:
+        return quantized(conversion) or other(conversion)
+
+    return convert
+
+
+def convert_product(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the layer of a Gemm or MatMul of two DequantizeLinear; nothing where it is no such product.
+
+    Raises:
+        NotCovered: it is one of a form that is not accepted.
+    """
+    x, w = conversion.input(0), conversion.input(1)
+    if x is None or w is None or not (made_by(x, "DequantizeLinear") and made_by(w, "DequantizeLinear")):
+        return ()
+    is_gemm = conversion.node.op_type == "Gemm"
+    if is_gemm and (conversion.number("alpha", 1.0) != 1.0 or conversion.number("beta", 1.0) != 1.0):
+        raise NotCovered("a quantized Gemm with alpha or beta, accepted are both 1")
+    if conversion.integer("transA", 0):
+        raise NotCovered("a quantized Gemm with transA, accepted is one without")
+    weight = dequantized_weight(conversion, w, transposed=conversion.integer("transB", 0) != 0)
+    codes = _dequantized(conversion, x)
+    if codes is None or weight is None:
+        raise NotCovered("its operands are dequantized in a way that is not covered, accepted is one scale of inputs")
+    addend = addend_of(conversion, conversion.input(2), codes, weight)
+    return [_emit(conversion, codes, weight, addend)]
+
+
+def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the layer of the Mul behind MatMulInteger, Add and Cast; nothing for another Mul."""
+    cast = conversion.input(0)
+    scale = conversion.constant(1)
+    if cast is None or scale is None or not made_by(cast, "Cast"):
+        return ()
+    nodes, sums = [producer_of(cast)], producer_of(cast).inputs[0]
+    bias: Integers | None = None
+    if sums is not None and made_by(sums, "Add"):
+        add = producer_of(sums)
+        parts = [(add.inputs[0], add.inputs[1]), (add.inputs[1], add.inputs[0])]
+        sums, bias = next(
+            (
+                (one, array.reshape(-1).astype(np.int64))
+                for one, other in parts
+                if (array := array_of(conversion, other)) is not None
+            ),
+            (None, None),
+        )
+        nodes.append(add)
+    if sums is None or not made_by(sums, "MatMulInteger"):
+        return ()
+    product = producer_of(sums)
+    codes, weight = _integer_operands(conversion, product)
+    multiplier = (
+        np.broadcast_to(scale.reshape(-1), weight.scale.shape) if scale.size in (1, weight.scale.size) else None
+    )
+    if multiplier is None:
+        raise NotCovered(f"a scale of {scale.size} values, accepted are 1 and {weight.scale.size}")
+    if bias is not None:
+        bias = np.broadcast_to(bias, weight.scale.shape)
+    kept = codes._replace(nodes=(*codes.nodes, *nodes, product))
+    layer = _layer(conversion, kept, weight, multiplier.astype(np.float32), bias)
+    return [conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result]
+
+
+def _integer_operands(conversion: Conversion, node: onnx_ir.Node) -> tuple[Codes, IntegerWeight]:
+    """Return the operands of a MatMulInteger; the scale of the weight is 1."""
+    x, w, x_zero, w_zero = [*node.inputs, None, None][:4]
+    codes = None if x is None else _codes(conversion, x)
+    zero = 0 if x_zero is None else number_of(conversion, x_zero)
+    if codes is None or zero is None or int(zero) != codes.codes.zero or w is None:
+        raise NotCovered("the input of MatMulInteger is not quantized by one scale and zero that are given")
+    weight = weight_of(conversion, (w, None, w_zero), axis=1)
+    return codes, weight
+
+
+def convert_qgemm(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the layer of a QGemm that yields floats.
+
+    Raises:
+        NotCovered: it yields codes, or is of a form that is not accepted.
+    """
+    if conversion.has_input(7):
+        raise NotCovered("it yields codes, and nothing covered makes floats of them")
+    return [_of_qgemm(conversion, conversion.node)]
+
+
+def convert_codes(_: Conversion) -> Sequence[SSAValue]:
+    """Refuse a node that yields codes: the layer is made where its floats are asked for.
+
+    Raises:
+        NotCovered: always.
+    """
+    raise NotCovered("it yields codes, and nothing covered makes floats of them")
+
+
+def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the layer of a MatMulIntegerToFloat whose input is quantized by one scale that is given."""
+    x, w, x_scale, w_scale, x_zero, w_zero, bias = [*conversion.node.inputs, *[None] * 7][:7]
+    if x is None or w is None:
+        raise NotCovered("it has no weight")
+    codes = _codes(conversion, x)
+    _check_same(conversion, codes, x_scale, x_zero)
+    weight = weight_of(conversion, (w, w_scale, w_zero), axis=1)
+    assert codes is not None
+    floats = None if bias is None else array_of(conversion, bias)
+    if bias is not None and floats is None:
+        raise NotCovered("its bias is no constant")
+    addend = Addend() if floats is None else Addend(floats=floats.reshape(-1).astype(np.float32))
+    return [_emit(conversion, codes, weight, addend)]
+
+
+def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return a layer that is rounded to codes, as floats; a constant as floats where nodes may not stay.
+
+    Raises:
+        NotCovered: it is something else.
+    """
+    result = conversion.node.outputs[0]
+    codes = _dequantized(conversion, result)
+    owner = None if codes is None else codes.floats.owner
+    if codes is None or not isinstance(owner, QuantizedLayersOp) or owner.output is not None:
+        raise NotCovered("what is dequantized is no quantized layer")
+    conversion.replaces(codes.nodes)
+    return [conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result]
+
+
+def _dequantized(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
+    """Return the codes that a DequantizeLinear makes floats of by the same scale by which they were made."""
+    node = producer_of(value)
+    scale, zero = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
+    codes = None if node.inputs[0] is None else _codes(conversion, node.inputs[0])
+    if codes is None:
+        return None
+    _check_same(conversion, codes, scale, zero)
+    return codes._replace(nodes=(*codes.nodes, node))
+
+
+def _check_same(
+    conversion: Conversion, codes: Codes | None, scale: onnx_ir.Value | None, zero: onnx_ir.Value | None
+) -> None:
+    read, number = number_of(conversion, scale), 0 if zero is None else number_of(conversion, zero)
+    if codes is None or read is None or number is None:
+        raise NotCovered("its input is not quantized by one scale and zero that are given")
+    if np.float32(read) != np.float32(codes.codes.scale) or int(number) != codes.codes.zero:
+        raise NotCovered("its input is quantized by another scale or zero than it is dequantized by")
+
+
+def _codes(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
+    """Return the codes of a value of bytes: those of a QuantizeLinear, or of a layer that yields them."""
+    node = value.producer()
+    if node is None:
+        return None
+    match node.op_type:
+        case "QuantizeLinear":
+            scale, zero = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
+            codes = codes_attribute(conversion, scale, zero, output_kind(node))
+            if codes is None or node.inputs[0] is None:
+                return None
+            return Codes(conversion.tensor_of(node.inputs[0]), codes, (node,))
+        case "QGemm" if len(node.inputs) > 8 and node.inputs[7] is not None:
+            codes = codes_attribute(conversion, node.inputs[7], node.inputs[8], "u8")
+            return None if codes is None else Codes(_of_qgemm(conversion, node), codes, (node,))
+        case "QLinearMatMul":
+            codes = codes_attribute(conversion, node.inputs[6], node.inputs[7], "u8")
+            return None if codes is None else Codes(_of_qlinear(conversion, node), codes, (node,))
+        case _:
+            return None
+
+
+def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
+    """Return the floats of a QGemm before they are rounded."""
+    x, x_scale, x_zero, w, w_scale, w_zero, c = [*node.inputs, *[None] * 7][:7]
+    attributes = node.attributes
+    alpha = attributes["alpha"].as_float() if "alpha" in attributes else 1.0
+    trans_a, trans_b = (attributes[name].as_int() if name in attributes else 0 for name in ("transA", "transB"))
+    if alpha != 1.0 or trans_a:
+        raise NotCovered("a QGemm with alpha or transA, accepted is one without")
+    codes = None if x is None else _codes(conversion, x)
+    _check_same(conversion, codes, x_scale, x_zero)
+    assert codes is not None
+    if w is None:
+        raise NotCovered("it has no weight")
+    weight = weight_of(conversion, (w, w_scale, w_zero), axis=0 if trans_b else 1)
+    bias = None if c is None else array_of(conversion, c)
+    if c is not None and bias is None:
+        raise NotCovered("its bias is no constant")
+    addend = Addend() if bias is None else Addend(integers=bias.reshape(-1).astype(np.int64))
+    return _emit(conversion, codes, weight, addend)
+
+
+def _of_qlinear(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
+    """Return the floats of a QLinearMatMul before they are rounded."""
+    x, x_scale, x_zero, w, w_scale, w_zero, *_ = node.inputs
+    codes = None if x is None else _codes(conversion, x)
+    _check_same(conversion, codes, x_scale, x_zero)
+    assert codes is not None
+    if w is None:
+        raise NotCovered("it has no weight")
+    return _emit(conversion, codes, weight_of(conversion, (w, w_scale, w_zero), axis=1), Addend())
+
+
+def _emit(conversion: Conversion, codes: Codes, weight: IntegerWeight, addend: Addend) -> SSAValue:
+    """Return the floats of a layer whose multiplier is that of its codes times the scale of its weight."""
+    multiplier = np.float32(codes.codes.scale) * weight.scale
+    kept = codes._replace(nodes=(*codes.nodes, *weight.nodes, *addend.nodes))
+    layer = _layer(conversion, kept, weight, multiplier, addend.integers)
+    result = conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result
+    if addend.floats is not None:
+        result = conversion.emit(AddOp(result, conversion.emit_constant(addend.floats, ""))).result
+    return result
+
+
+def _layer(
+    conversion: Conversion, codes: Codes, weight: IntegerWeight, multiplier: Floats, bias: Integers | None
+) -> QuantizedLayer:
+    """Return a layer, whose constants are emitted.
+
+    Raises:
+        NotCovered: it is none of ours, or none that gains where nodes may stay.
+    """
+    if len(conversion.sizes(codes.floats)) < 2:
+        raise NotCovered("its input has no rows, accepted is rank 2 or more")
+    outputs = weight.values.shape[1]
+    sums = np.zeros(outputs, np.int64) if bias is None else bias
+    if sums.size and np.abs(sums).max() > GREATEST_BIAS:
+        raise NotCovered(f"a bias of {np.abs(sums).max()}, accepted are up to {GREATEST_BIAS}")
+    density = np.count_nonzero(weight.values) / max(1, weight.values.size)
+    if conversion.scope.nodes_may_stay and not pays(density):
+        raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
+    floats = weight.values.astype(np.float32)
+    name = f"{weight.name}_integers"
+    if density < STORED_SPARSE:
+        emitted = conversion.emit_sparse(lambda: CscMatrix.from_dense(floats), name, "")
+    else:
+        emitted = conversion.emit_constant(floats, name)
+    conversion.replaces(codes.nodes)
+    added, scale = (conversion.emit_constant(one.astype(np.float32), "") for one in (sums, multiplier))
+    return QuantizedLayer(conversion.node.name or "", emitted, added, scale, codes.codes, None)
+
+
+QUANTIZED_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {
+    ("", "DequantizeLinear"): convert_dequantize,
+    ("com.microsoft", "DequantizeLinear"): convert_dequantize,
+    ("", "QuantizeLinear"): convert_codes,
+    ("com.microsoft", "QuantizeLinear"): convert_codes,
+    ("", "QLinearMatMul"): convert_codes,
+    ("com.microsoft", "QGemm"): convert_qgemm,
+    ("com.microsoft", "MatMulIntegerToFloat"): convert_integer_to_float,
+}
+"""Operators that are quantized layers or make floats of their codes."""

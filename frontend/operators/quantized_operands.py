@@ -1,0 +1,148 @@
+"""Operands of quantized layers: codes, weights of eight bits, and what is added, as nodes and constants give them."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnx_ir
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+
+KINDS: Final = {"uint8": "u8", "int8": "s8"}
+
+CLOSE: Final = 1e-5
+"""Relative difference up to which the scale of a bias is that of the sums it is added to."""
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+class Codes(NamedTuple):
+    """A value that is known by codes: the floats that are rounded to them, and the nodes that do it."""
+
+    floats: SSAValue
+    codes: CodesAttr
+    nodes: tuple[onnx_ir.Node, ...]
+
+
+class IntegerWeight(NamedTuple):
+    """A weight [K, N] less its zeros, the scale of each output [N], its name, and the nodes that make floats of it."""
+
+    values: Integers
+    scale: Floats
+    name: str
+    nodes: tuple[onnx_ir.Node, ...] = ()
+
+
+class Addend(NamedTuple):
+    """What is added to sums [N] as integers, or to results as floats."""
+
+    integers: Integers | None = None
+    floats: Floats | None = None
+    nodes: tuple[onnx_ir.Node, ...] = ()
+
+
+def output_kind(node: onnx_ir.Node) -> str:
+    """Return the kind of codes that a QuantizeLinear without a zero yields."""
+    attribute = node.attributes.get("output_dtype")
+    return "s8" if attribute is not None and attribute.as_int() == onnx_ir.DataType.INT8 else "u8"
+
+
+def codes_attribute(
+    conversion: Conversion, scale: onnx_ir.Value | None, zero: onnx_ir.Value | None, kind: str
+) -> CodesAttr | None:
+    """Return codes by their scale and zero, of `kind` where they have no zero; None where these are not given."""
+    size, offset = number_of(conversion, scale), None if zero is None else array_of(conversion, zero)
+    if size is None or (zero is not None and (offset is None or offset.size != 1)):
+        return None
+    if offset is None:
+        return CodesAttr.of(kind, size, 0)
+    if offset.dtype.name not in KINDS:
+        return None
+    return CodesAttr.of(KINDS[offset.dtype.name], size, int(offset.reshape(-1)[0]))
+
+
+def dequantized_weight(conversion: Conversion, value: onnx_ir.Value, *, transposed: bool) -> IntegerWeight | None:
+    """Return the weight that a DequantizeLinear of a constant yields; None for anything but a matrix."""
+    node = producer_of(value)
+    block = node.attributes.get("block_size")
+    if block is not None and block.as_int():
+        raise NotCovered("its weight is quantized in blocks, accepted is a scale, or one an output")
+    operands = [*node.inputs, None][:3]
+    if operands[0] is None or array_of(conversion, operands[0]) is None:
+        return None
+    stated = node.attributes.get("axis")
+    weight = weight_of(conversion, (operands[0], operands[1], operands[2]), axis=0 if transposed else 1, stated=stated)
+    return weight._replace(nodes=(node,))
+
+
+def weight_of(
+    conversion: Conversion,
+    operands: tuple[onnx_ir.Value, onnx_ir.Value | None, onnx_ir.Value | None],
+    *,
+    axis: int,
+    stated: onnx_ir.Attr | None = None,
+) -> IntegerWeight:
+    """Return a constant weight whose outputs lie along an axis, by its codes, scale and zero.
+
+    Raises:
+        NotCovered: it is no such weight.
+    """
+    codes, scale, zero = (None if value is None else array_of(conversion, value) for value in operands)
+    if codes is None or codes.ndim != 2 or codes.dtype.name not in KINDS:
+        raise NotCovered("its weight is no constant matrix of eight bits, accepted is one")
+    if (operands[1] is not None and scale is None) or (operands[2] is not None and zero is None):
+        raise NotCovered("the scale or zero of its weight is no constant")
+    outputs = codes.shape[axis]
+    scales = np.ones(1, np.float32) if scale is None else scale.astype(np.float32).reshape(-1)
+    zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
+    along = 1 if stated is None else stated.as_int() % 2
+    if any(one.size not in (1, outputs) for one in (scales, zeros)) or (stated and scales.size > 1 and along != axis):
+        raise NotCovered(f"the scale of its weight has {scales.size} values, accepted are 1 and {outputs}")
+    values = (codes if axis == 1 else codes.T).astype(np.int64) - zeros
+    return IntegerWeight(values, np.broadcast_to(scales, (outputs,)), operands[0].name or "")
+
+
+def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes, weight: IntegerWeight) -> Addend:
+    """Return what Gemm adds: a constant, or one of integers dequantized."""
+    if value is None:
+        return Addend()
+    floats = array_of(conversion, value)
+    outputs = weight.scale.size
+    if floats is not None and floats.dtype == np.float32 and floats.size in (1, outputs):
+        return Addend(floats=np.broadcast_to(floats.astype(np.float32).reshape(-1), (outputs,)))
+    if not made_by(value, "DequantizeLinear"):
+        raise NotCovered("its bias is no constant")
+    node = producer_of(value)
+    integers, scale = (None if one is None else array_of(conversion, one) for one in node.inputs[:2])
+    if integers is None or scale is None or integers.size != outputs or integers.dtype != np.int32:
+        raise NotCovered("its bias is no constant of integers")
+    if not np.allclose(scale.reshape(-1), codes.codes.scale * weight.scale, rtol=CLOSE, atol=0):
+        return Addend(floats=integers.astype(np.float32).reshape(-1) * scale.astype(np.float32), nodes=(node,))
+    return Addend(integers=integers.reshape(-1).astype(np.int64), nodes=(node,))
+
+
+def made_by(value: onnx_ir.Value, operator: str) -> bool:
+    """Return whether a node of an operator yields a value."""
+    node = value.producer()
+    return node is not None and node.op_type == operator and node.domain in ("", "com.microsoft")
+
+
+def producer_of(value: onnx_ir.Value) -> onnx_ir.Node:
+    """Return the node that yields a value: one does."""
+    node = value.producer()
+    assert node is not None
+    return node
+
+
+def array_of(conversion: Conversion, value: onnx_ir.Value | None) -> NDArray[np.generic] | None:
+    """Return the array of a constant, else None."""
+    return None if value is None else conversion.scope.constant_of(value)
+
+
+def number_of(conversion: Conversion, value: onnx_ir.Value | None) -> float | None:
+    """Return the only entry of a constant, else None."""
+    array = array_of(conversion, value)
+    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None

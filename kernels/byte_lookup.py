@@ -1,0 +1,149 @@
+"""Format of quantized weights for arbitrary masks: steps, each of which looks up bytes in a window of 16 inputs.
+
+Outputs are in panels, one a lane of a vector of sums. A step of a panel has the first input of a window, and for each
+output some slots: which byte of the window, and its weight. The window is anywhere, so the next one begins at the first
+input that an output of the panel still needs, and each output takes as many of its inputs there as it has slots: no
+other choice of windows needs fewer steps. Slots that stay empty have the weight 0.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.sparse.csr import CscMatrix, Indices
+
+WINDOW: Final = 16
+"""Inputs among which a look-up chooses: the bytes of a quarter of the widest register."""
+
+PANEL_CHUNK_BYTES: Final = 1 << 18
+"""Bytes of panels that all rows at hand meet before the next ones: a part of the second-level cache."""
+
+NOBODY: Final = np.iinfo(np.int64).max
+
+INDEX_OF_ZERO: Final = 0x80
+"""Index for which a look-up yields 0."""
+
+
+class LookupForm(NamedTuple):
+    """Form of the steps: outputs in a panel, and whether sums are of four bytes or of two words."""
+
+    lanes: int
+    bytewise: bool
+
+    @property
+    def slots(self) -> int:
+        """Inputs that a step multiplies for each output."""
+        return 4 if self.bytewise else 2
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of the indices of a step, and of its weights."""
+        return 4 * self.lanes
+
+
+class LookupPanels(NamedTuple):
+    """Packed weights of a layer."""
+
+    starts: NDArray[np.int64]
+    """[panels + 1]: the first step of each panel."""
+    chunks: NDArray[np.int64]
+    """Number of chunks, the first panel of each, and the number of panels."""
+    windows: NDArray[np.int32]
+    """[steps]: the first input of each window."""
+    indices: NDArray[np.uint8]
+    """[steps, 4 lanes]"""
+    weights: NDArray[np.int8] | NDArray[np.int16]
+    """[steps, lanes, slots]"""
+
+
+class _Entries(NamedTuple):
+    """Inputs and weights of all outputs, one after the other, and where those of each begin and end."""
+
+    inputs: Indices
+    values: Indices
+    starts: Indices
+    ends: Indices
+
+
+def by_length(weight: CscMatrix) -> Indices:
+    """Return the outputs in the order in which they make panels of about equal lengths: the longest first."""
+    return np.argsort(-np.diff(weight.pointers), kind="stable")
+
+
+def pack(weight: CscMatrix, form: LookupForm, outputs: Indices, positions: Indices) -> LookupPanels:
+    """Return the panels of a weight [inputs, outputs] of integers up to 255.
+
+    `outputs` is the order of the outputs, `positions` says where each input lies.
+    """
+    entries = _entries(weight, form, outputs, positions)
+    steps: list[tuple[NDArray[np.bool_], Indices, Indices, Indices]] = []
+    panel = np.arange(len(entries.starts)) // form.lanes
+    following, last = entries.starts.copy(), max(0, len(entries.inputs) - 1)
+    padded = entries if len(entries.inputs) else entries._replace(inputs=np.zeros(1, int), values=np.zeros(1, int))
+    while True:
+        waiting = following < entries.ends
+        first = np.where(waiting, padded.inputs[np.minimum(following, last)], NOBODY)
+        windows = first.reshape(-1, form.lanes).min(axis=1)
+        active = windows < NOBODY
+        if not active.any():
+            break
+        index, value = (np.zeros((len(panel), form.slots), np.int64) for _ in range(2))
+        for slot in range(form.slots):
+            entry = np.minimum(following, last)
+            taken = (following < entries.ends) & (padded.inputs[entry] - windows[panel] < WINDOW)
+            index[:, slot] = np.where(taken, padded.inputs[entry] - windows[panel], INDEX_OF_ZERO)
+            value[:, slot] = np.where(taken, padded.values[entry], 0)
+            following += taken
+        steps.append((active, windows, index, value))
+    return _panels(form, steps, len(panel) // form.lanes)
+
+
+def _entries(weight: CscMatrix, form: LookupForm, outputs: Indices, positions: Indices) -> _Entries:
+    """Return the entries of outputs in order, padded to whole panels; a weight too large for a slot becomes several."""
+    lengths = np.diff(weight.pointers)
+    owner = np.argsort(outputs)[np.repeat(np.arange(len(lengths)), lengths)]
+    inputs, values = positions[weight.rows], np.rint(weight.values).astype(np.int64)
+    while form.bytewise and (over := np.flatnonzero((values < -128) | (values > 127))).size:
+        rest = values[over] - np.clip(values[over], -128, 127)
+        values[over] -= rest
+        owner, inputs, values = np.append(owner, owner[over]), np.append(inputs, inputs[over]), np.append(values, rest)
+    order = np.lexsort((inputs, owner))
+    count = -(-len(lengths) // form.lanes) * form.lanes
+    ends = np.cumsum(np.bincount(owner, minlength=count))
+    return _Entries(inputs[order], values[order], np.append(0, ends[:-1]) if count else ends, ends)
+
+
+def _panels(
+    form: LookupForm, steps: list[tuple[NDArray[np.bool_], Indices, Indices, Indices]], panels: int
+) -> LookupPanels:
+    """Return steps, that all panels did at the same time, panel by panel."""
+    lanes, slots = form.lanes, form.slots
+    active = np.array([one[0] for one in steps], bool).reshape(len(steps), panels)
+    where = np.nonzero(active.T)
+    windows = np.array([one[1] for one in steps], np.int64).reshape(len(steps), panels).T[where]
+    shape = (len(steps), panels, lanes, slots)
+    index, value = (
+        np.array([one[part] for one in steps], np.int16).reshape(shape).transpose(1, 0, 2, 3)[where] for part in (2, 3)
+    )
+    starts = np.append(0, np.cumsum(active.sum(axis=0, dtype=np.int64)))
+    if not form.bytewise:  # a byte of a word is the other one's zero
+        index = np.stack([index, np.full_like(index, INDEX_OF_ZERO)], axis=-1)
+    chunk = starts[:-1] * 2 * form.step_bytes // PANEL_CHUNK_BYTES
+    firsts = np.flatnonzero(np.diff(chunk, prepend=-1)) if panels else np.zeros(0, np.int64)
+    return LookupPanels(
+        starts.astype(np.int64),
+        np.array([len(firsts), *firsts, panels], np.int64),
+        windows.astype(np.int32),
+        index.reshape(-1, form.step_bytes).astype(np.uint8),
+        value.astype(np.int8) if form.bytewise else value,
+    )
+
+
+DENSEST: Final = 0.25
+"""Density up to which layers were faster than onnxruntime's dense ones of bytes, whatever the rows."""
+
+
+def pays(density: float) -> bool:
+    """Return whether a layer of some density is faster than a dense one of bytes."""
+    return density <= DENSEST

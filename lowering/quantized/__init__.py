@@ -1,0 +1,1 @@
+"""Quantized layers on rows of bytes."""

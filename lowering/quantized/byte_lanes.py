@@ -1,0 +1,103 @@
+"""Products of bytes that a look-up chooses, added to vectors of integers, one lane an output.
+
+Registers of a step for one row of the batch, with four bytes a lane (words are two and two, the upper byte 0):
+
+    table   x[w] ... x[w + 15] | the same | ...      16 inputs in each quarter     vbroadcasti32x4
+    chosen  table[i0] table[i1] table[i2] table[i3] | ...                          vpshufb
+    sums    + chosen0 w0 + chosen1 w1 + chosen2 w2 + chosen3 w3                    vpdpbusd, or vpmaddwd and vpaddd
+"""
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from redpebble.kernels.byte_lookup import WINDOW, LookupForm
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm.builder import I32, I64, byte_at, i64
+
+BYTE, WORD = ir.IntType(8), ir.IntType(16)
+
+LOOK_UP = {16: "llvm.x86.avx512.pshuf.b.512", 8: "llvm.x86.avx2.pshuf.b"}
+BYTE_PRODUCTS = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
+WORD_PRODUCTS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd"}
+
+PORTABLE_LANES = 4
+"""Outputs of a panel where each byte is looked up by itself."""
+
+
+def lookup_form(target: CpuTarget) -> LookupForm:
+    """Return the form of steps for a target."""
+    features = {feature[1:] for feature in target.features.split(",") if feature.startswith("+")}
+    if "avx512bw" in features:
+        return LookupForm(16, bytewise="avx512vnni" in features)
+    if "avx2" in features:
+        return LookupForm(8, bytewise="avxvnni" in features or {"avx512vnni", "avx512vl"} <= features)
+    return LookupForm(PORTABLE_LANES, bytewise=False)
+
+
+@dataclass(frozen=True)
+class ByteLanes:
+    """The instructions of a step at the place of `builder`."""
+
+    builder: ir.IRBuilder
+    form: LookupForm
+
+    @property
+    def sums(self) -> ir.VectorType:
+        """The type of a vector of sums."""
+        return ir.VectorType(I32, self.form.lanes)
+
+    @property
+    def _bytes(self) -> ir.VectorType:
+        return ir.VectorType(BYTE, self.form.step_bytes)
+
+    def indices(self, address: ir.Value) -> ir.Value:
+        """Return the indices of a step, or in portable code their address."""
+        if self.form.lanes not in LOOK_UP:
+            return address
+        return self.builder.load(address, align=self.form.step_bytes, typ=self._bytes)
+
+    def weights(self, address: ir.Value) -> ir.Value:
+        """Return the weights of a step."""
+        if self.form.bytewise:
+            return self.builder.load(address, align=self.form.step_bytes, typ=self.sums)
+        words = ir.VectorType(WORD, 2 * self.form.lanes)
+        return self.builder.load(address, align=self.form.step_bytes, typ=words)
+
+    def added(self, sums: ir.Value, window: ir.Value, indices: ir.Value, weights: ir.Value) -> ir.Value:
+        """Return sums and the products of a step for the inputs from the address `window` on."""
+        builder, form = self.builder, self.form
+        if form.lanes not in LOOK_UP:
+            return self._added_one_by_one(sums, window, indices, weights)
+        inputs = builder.load(window, align=1, typ=ir.VectorType(BYTE, WINDOW))
+        repeated = [byte % WINDOW for byte in range(form.step_bytes)]
+        table = builder.shuffle_vector(inputs, inputs, ir.Constant(ir.VectorType(I32, form.step_bytes), repeated))
+        chosen = self._call(LOOK_UP[form.lanes], self._bytes, [table, indices])
+        if form.bytewise:
+            fours = builder.bitcast(chosen, self.sums)
+            return self._call(BYTE_PRODUCTS[form.lanes], self.sums, [sums, fours, weights])
+        pairs = builder.bitcast(chosen, ir.VectorType(WORD, 2 * form.lanes))
+        return builder.add(sums, self._call(WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
+
+    def _added_one_by_one(self, sums: ir.Value, window: ir.Value, indices: ir.Value, weights: ir.Value) -> ir.Value:
+        builder = self.builder
+        for lane in range(self.form.lanes):
+            total = builder.extract_element(sums, ir.Constant(I32, lane))
+            for slot in range(self.form.slots):
+                number = self.form.slots * lane + slot
+                # the second byte of a word is no index; that of an empty slot may be any, as its weight is 0
+                index = builder.load(byte_at(builder, indices, i64(2 * number)), typ=BYTE)
+                offset = builder.and_(builder.zext(index, I64), i64(WINDOW - 1))
+                value = builder.zext(builder.load(byte_at(builder, window, offset), typ=BYTE), I32)
+                weight = builder.sext(builder.extract_element(weights, ir.Constant(I32, number)), I32)
+                total = builder.add(total, builder.mul(value, weight))
+            sums = builder.insert_element(sums, total, ir.Constant(I32, lane))
+        return sums
+
+    def _call(self, name: str, result: ir.Type, operands: list[ir.Value]) -> ir.Value:
+        known = self.builder.module.globals.get(name)
+        if known is None:
+            types = [operand.type for operand in operands]
+            known = ir.Function(self.builder.module, ir.FunctionType(result, types), name)
+        assert isinstance(known, ir.Function)
+        return self.builder.call(known, operands)

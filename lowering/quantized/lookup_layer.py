@@ -1,0 +1,226 @@
+"""The kernel of a quantized layer on rows of bytes: panels of outputs, step by step, for some rows at once.
+
+Indices and weights of a step are read once for all rows; a row's sums stay in a register until its panel is done. Then
+the sums become values, or at once the codes of the next layer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from llvmlite import ir
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.kernels.byte_lookup import LookupForm
+from redpebble.lowering.kernels.kernel_form import activated, activation_key
+from redpebble.lowering.llvm.builder import (
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    byte_at,
+    counted_loop,
+    entry_of,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.quantized.byte_lanes import ByteLanes
+from redpebble.lowering.quantized.rounding import Rounding
+
+ROW_COUNTS: Final = (8, 4, 2, 1)
+"""Rows that a kernel does at once: their sums, and what a step reads, fit the registers."""
+
+LEAST_SUMS: Final = 4
+"""Independent sums below which an instruction waits for the one before."""
+
+
+@dataclass(frozen=True)
+class LayerEnd:
+    """What becomes of the sums.
+
+    `codes` are bytes, `rounded` floats that codes stand for, `values` floats. Where there is an activation, the values
+    behind it are divided by the scale before they are rounded.
+    """
+
+    kind: Literal["codes", "rounded", "values"]
+    activation: ActivationAttr | None
+    outputs: int
+
+    @property
+    def key(self) -> str:
+        """A name for functions with this end."""
+        tail = 0 if self.kind == "codes" else self.outputs
+        return f"{self.kind}{tail}_{activation_key(self.activation)}"
+
+
+class Packed(NamedTuple):
+    """The addresses of the arrays of a layer."""
+
+    starts: ir.Value
+    chunks: ir.Value
+    windows: ir.Value
+    indices: ir.Value
+    weights: ir.Value
+    bias: ir.Value
+    multiplier: ir.Value
+    bounds: ir.Value
+
+
+class Strided(NamedTuple):
+    """Rows: the address of the first one, and the bytes from one to the next."""
+
+    address: ir.Value
+    stride: ir.Value
+
+    def row(self, builder: ir.IRBuilder, row: ir.Value) -> "Strided":
+        """Return the rows from another one on."""
+        return Strided(byte_at(builder, self.address, builder.mul(row, self.stride)), self.stride)
+
+
+def lookup_layer(code: Code, form: LookupForm, end: LayerEnd) -> ir.Function:
+    """Return `void (x, x stride, y, y stride, packed arrays..., rows)`, strides in bytes, rows of bytes in x."""
+    kernels = {count: _rows_kernel(code, form, end, count) for count in ROW_COUNTS}
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, y, packed, rows = Strided(*args[:2]), Strided(*args[2:4]), Packed(*args[4:-1]), args[-1]
+        with counted_loop(builder, entry_of(builder, packed.chunks, 0, I64)) as chunk:
+            borders = builder.gep(packed.chunks, [chunk], source_etype=I64)
+            panels = [entry_of(builder, borders, index, I64) for index in (1, 2)]
+            done: ir.Value = i64(0)
+            for count, kernel in kernels.items():
+                blocks = builder.udiv(builder.sub(rows, done), i64(count))
+                some = builder.mul(blocks, i64(count))
+                with counted_loop(builder, some, count) as row:
+                    first = builder.add(done, row)
+                    here = (*x.row(builder, first), *y.row(builder, first))
+                    builder.call(kernel, [*here, *packed, *panels])
+                done = builder.add(done, some)
+
+    key = f"quantized_{form.lanes}_{form.slots}_{end.key}"
+    return code.function(key, [POINTER, I64, POINTER, I64, *[POINTER] * len(Packed._fields), I64], body)
+
+
+def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, count: int) -> ir.Function:
+    """Return `void (x, x stride, y, y stride, packed arrays..., first panel, last panel + 1)` for `count` rows."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, y, packed, (first, last) = Strided(*args[:2]), Strided(*args[2:4]), Packed(*args[4:-2]), args[-2:]
+        lanes = Lanes(builder, code.target, form.lanes)
+        rows = [x.row(builder, i64(row)).address for row in range(count)]
+        with counted_loop(builder, builder.sub(last, first)) as done:
+            panel = builder.add(first, done)
+            sums = _PanelSums(ByteLanes(builder, form), packed, rows).of(panel)
+            _PanelEnd(lanes, end, packed).emit(sums, y, builder.mul(panel, i64(form.lanes)))
+
+    arguments = [POINTER, I64, POINTER, I64, *[POINTER] * len(Packed._fields), I64, I64]
+    return code.function(f"quantized_{form.lanes}_{form.slots}_{end.key}_rows{count}", arguments, body)
+
+
+@dataclass(frozen=True)
+class _PanelSums:
+    """The sums of a panel for some rows."""
+
+    bytes: ByteLanes
+    packed: Packed
+    rows: Sequence[ir.Value]
+
+    def of(self, panel: ir.Value) -> list[ir.Value]:
+        """Return a vector of sums for each row."""
+        builder, count = self.bytes.builder, len(self.rows)
+        borders = builder.gep(self.packed.starts, [panel], source_etype=I64)
+        start, stop = (entry_of(builder, borders, index, I64) for index in (0, 1))
+        zero = ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes)
+        unrolled = max(1, LEAST_SUMS // count)
+        groups = builder.udiv(builder.sub(stop, start), i64(unrolled))
+
+        def several(group: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            first = builder.add(start, builder.mul(group, i64(unrolled)))
+            parts = [sums[count * step : count * (step + 1)] for step in range(unrolled)]
+            return [
+                total for step, part in enumerate(parts) for total in self._step(builder.add(first, i64(step)), part)
+            ]
+
+        sums = reduce_loop(builder, groups, [zero] * (unrolled * count), several)
+        totals = sums[:count]
+        if unrolled > 1:
+            for step in range(1, unrolled):
+                part = sums[count * step : count * (step + 1)]
+                totals = [builder.add(total, more) for total, more in zip(totals, part, strict=True)]
+            rest = builder.add(start, builder.mul(groups, i64(unrolled)))
+            totals = reduce_loop(builder, stop, totals, self._step, start=rest)
+        return totals
+
+    def _step(self, step: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        builder, lanes = self.bytes.builder, self.bytes
+        offset = builder.mul(step, i64(lanes.form.step_bytes))
+        window = builder.sext(builder.load(_word_at(builder, self.packed.windows, step), typ=I32), I64)
+        indices = lanes.indices(byte_at(builder, self.packed.indices, offset))
+        weights = lanes.weights(byte_at(builder, self.packed.weights, offset))
+        return [
+            lanes.added(total, byte_at(builder, row, window), indices, weights)
+            for total, row in zip(sums, self.rows, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class _PanelEnd:
+    """The end of a panel: sums of integers in, codes or values of the outputs from one on out."""
+
+    lanes: Lanes
+    end: LayerEnd
+    packed: Packed
+
+    def emit(self, sums: Sequence[ir.Value], y: Strided, output: ir.Value) -> None:
+        """Write what becomes of the sums of each row."""
+        builder, width = self.lanes.builder, self.lanes.width
+        bias_at = _word_at(builder, self.packed.bias, output)
+        bias = builder.load(bias_at, align=FLOAT_BYTES * width, typ=self.lanes.int_vector)
+        multiplier = self.lanes.load(float_at(builder, self.packed.multiplier, output), FLOAT_BYTES * width)
+        values = [self.lanes.mul(self.lanes.to_float(builder.add(total, bias)), multiplier) for total in sums]
+        results = self._results(activated(self.lanes, self.end.activation, values))
+        targets = [y.row(builder, i64(row)).address for row in range(len(sums))]
+        if self.end.kind == "codes":
+            for result, target in zip(results, targets, strict=True):
+                builder.store(result, byte_at(builder, target, output), align=1)
+            return
+        places = [float_at(builder, target, output) for target in targets]
+        if self.end.outputs % width == 0:
+            self._store(results, places)
+            return
+        whole = builder.icmp_signed("<=", output, i64(self.end.outputs - width))
+        with builder.if_else(whole) as (then, otherwise):
+            with then:
+                self._store(results, places)
+            with otherwise:
+                self._store_first(results, places, self.end.outputs % width)
+
+    def _results(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        if self.end.kind == "values":
+            return list(values)
+        rounding = Rounding(self.lanes, self.packed.bounds)
+        multiples = values if self.end.activation is None else [rounding.divided(value) for value in values]
+        rounded = [rounding.rounded(value) for value in multiples]
+        return [rounding.code(value) if self.end.kind == "codes" else rounding.value(value) for value in rounded]
+
+    def _store(self, results: Sequence[ir.Value], places: Sequence[ir.Value]) -> None:
+        for result, place in zip(results, places, strict=True):
+            self.lanes.store(result, place, FLOAT_BYTES)
+
+    def _store_first(self, results: Sequence[ir.Value], places: Sequence[ir.Value], count: int) -> None:
+        """Write the first `count` floats, in as few pieces as there are powers of two in it."""
+        builder = self.lanes.builder
+        for result, place in zip(results, places, strict=True):
+            done = 0
+            for size in (8, 4, 2, 1):
+                if count & size:
+                    chosen = ir.Constant(ir.VectorType(I32, size), list(range(done, done + size)))
+                    part = builder.shuffle_vector(result, result, chosen)
+                    builder.store(part, float_at(builder, place, i64(done)), align=FLOAT_BYTES)
+                    done += size
+
+
+def _word_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
+    return builder.gep(pointer, [index], source_etype=I32)

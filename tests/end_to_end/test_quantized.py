@@ -1,0 +1,135 @@
+"""Networks that are pruned and quantized: the same bytes as onnxruntime's integers, in every form."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+import redpebble
+from redpebble.export.sparse_networks.node_format import DOMAIN
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.runtime.jit import host_target
+from tests.support.quantized_models import Form, pruned_network, quantized
+
+Floats = NDArray[np.float32]
+
+FORMS: list[tuple[Form, str, str, bool]] = [
+    ("qdq", "QUInt8", "QInt8", False),
+    ("qdq", "QUInt8", "QInt8", True),
+    ("qdq", "QInt8", "QInt8", True),
+    ("qdq", "QUInt8", "QUInt8", False),
+    ("operator", "QUInt8", "QInt8", False),
+    ("operator", "QInt8", "QInt8", False),
+]
+
+
+def outcome(model: onnx.ModelProto, x: Floats) -> Floats:
+    """Return what onnxruntime computes."""
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+def inputs(rows: int, features: int) -> Floats:
+    return np.random.default_rng(rows).standard_normal((rows, features), dtype=np.float32)
+
+
+def networks_of(model: onnx.ModelProto) -> list[str]:
+    """Return the operators of the optimized model."""
+    optimized = redpebble.optimize(model, target="ort").model
+    return [node.op_type if node.domain != DOMAIN else "ours" for node in optimized.graph]
+
+
+needs_vnni = pytest.mark.skipif("vnni" not in host_target().features.replace("-avx512vnni", ""), reason="sums saturate")
+"""Without these instructions onnxruntime's sums of pairs saturate at 16 bits."""
+
+
+@needs_vnni
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: "_".join(map(str, form)))
+def test_all_forms_of_the_quantizer_give_the_same_bytes(form: tuple[Form, str, str, bool], tmp_path: Path) -> None:
+    written, activations, weights, per_channel = form
+    network = pruned_network([40, 64, 48, 20], 0.2)
+    model = quantized(network, tmp_path, written, activations, weights, per_channel=per_channel)
+    x = inputs(11, 40)
+    expected = outcome(model, x)
+    assert networks_of(model) == ["ours"]
+    assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], expected)
+
+
+@needs_vnni
+def test_a_session_runs_all_layers_in_one_node(tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 20], 0.2), tmp_path, "qdq", "QUInt8", "QInt8")
+    x = inputs(5, 40)
+    assert np.array_equal(redpebble.session(model).run(None, {"x": x})[0], outcome(model, x))
+
+
+def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 20], 0.2), tmp_path, "qdq", "QUInt8", "QUInt8")
+    x = inputs(5, 40)
+    written = redpebble.optimize(model, target="ort").model
+    assert np.array_equal(outcome(onnx_ir.to_proto(written), x), outcome(model, x))
+
+
+def test_an_activation_between_layers_stays_within_a_step(tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 20], 0.2, "Gelu"), tmp_path, "qdq", "QUInt8", "QInt8")
+    x = inputs(50, 40)
+    assert networks_of(model) == ["ours"]
+    difference = np.abs(redpebble.compile(model).run(None, {"x": x})[0] - outcome(model, x))
+    assert np.mean(difference > 0) < 0.02
+
+
+def test_dense_layers_stay_with_onnxruntime(tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 20], 1.0), tmp_path, "qdq", "QUInt8", "QInt8")
+    assert "ours" not in networks_of(model)
+
+
+SPARSEML = """
+<ir_version: 9, opset_import: ["" : 17]>
+sparseml (float[n, 8] x) => (float[n, 4] y) <
+  float xs = {0.05}, uint8 xz = {120}, uint8 wz = {128}, int32[4] b = {10, -20, 30, 0}, float s = {0.002}>
+{
+  q = QuantizeLinear(x, xs, xz)
+  p = MatMulInteger(q, w, xz, wz)
+  a = Add(p, b)
+  f = Cast<to = 1>(a)
+  y = Mul(f, s)
+}
+"""
+
+
+def test_weights_are_counted_behind_their_zero() -> None:
+    model = parser.parse_model(SPARSEML)
+    weight = np.full((8, 4), 128, dtype=np.uint8)
+    weight[[0, 3, 5, 7], [0, 1, 2, 3]] = [0, 255, 130, 1]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    x = inputs(6, 8)
+    assert networks_of(model) == ["ours"]
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})  # pyright: ignore[reportUnknownMemberType]
+    assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], expected)
+
+
+BLOCKED = """
+<ir_version: 10, opset_import: ["" : 21]>
+blocked (float[n, 4] x) => (float[n, 2] y) <
+  float xs = {0.05}, uint8 xz = {120}, int8[4, 2] w = {1, 0, 0, 0, 0, 0, 0, 1}, float[2, 2] ws = {0.1, 0.1, 0.2, 0.2}>
+{
+  q = QuantizeLinear(x, xs, xz)
+  d = DequantizeLinear(q, xs, xz)
+  v = DequantizeLinear<block_size = 2, axis = 0>(w, ws)
+  y = MatMul(d, v)
+}
+"""
+
+
+def test_weights_in_blocks_are_refused() -> None:
+    model = parser.parse_model(BLOCKED)
+    with pytest.raises(UnsupportedModelError):
+        redpebble.compile(model)
+    left = redpebble.optimize(model, target="ort").left
+    assert left is not None
+    assert "its weight is quantized in blocks, accepted is a scale, or one an output" in left.reasons.values()

@@ -1,0 +1,14 @@
+// RUN: xdsl-opt %s -p pebble-join-quantized-layers --split-input-file | filecheck %s
+
+// An activation and another layer behind a layer; what is rounded at the end stays so.
+// CHECK-LABEL: @chain
+func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
+  %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
+  %h = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %r = pebble.activate <relu> %h : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  // CHECK: %y = pebble.quantized_layers %x, %w, %b, %b, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<s8 scale 0.25 zero 1>, #pebble.codes<u8 scale 2.0 zero 0>] activations [#pebble.activation<relu>, unit] nodes ["a", "b"]
+  // CHECK-NEXT: func.return %y
+  %y = pebble.quantized_layers %r, %w, %b, %b codes [#pebble.codes<s8 scale 0.25 zero 1>, #pebble.codes<u8 scale 2.0 zero 0>] activations [unit] nodes ["b"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}

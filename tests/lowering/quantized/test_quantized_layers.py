@@ -1,0 +1,207 @@
+"""Quantized layers as native code against sums of integers in numpy: the same bits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from xdsl.ir import Block, SSAValue
+
+from redpebble.dialect.attributes.activations import ActivationAttr, activate
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import host_target, missing_features
+from redpebble.sparse.csr import CscMatrix
+from tests.support.lowering_modules import TARGETS, Floats, function, native
+
+Integers = NDArray[np.int64]
+
+RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
+
+CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
+
+WITH_VNNI = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512().features},+avx512vnni")
+NARROW_VNNI = CpuTarget.from_features("x86-64", f"{CpuTarget.avx2().features},+avxvnni")
+
+each_form = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
+        )
+        for name, target in (TARGETS | {"vnni": WITH_VNNI, "avxvnni": NARROW_VNNI}).items()
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Random layers between `sizes` neurons."""
+
+    sizes: Sequence[int]
+    codes: Sequence[CodesAttr]
+    activation: ActivationAttr | None = None
+    density: float = 0.2
+    greatest: int = 255
+    weights: list[Integers] = field(default_factory=list[Integers])
+    biases: list[Integers] = field(default_factory=list[Integers])
+    multipliers: list[Floats] = field(default_factory=list[Floats])
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng((len(self.sizes), *self.sizes))
+        for index, (inputs, outputs) in enumerate(pairwise(self.sizes)):
+            weight = rng.integers(-self.greatest, self.greatest + 1, (inputs, outputs))
+            weight *= rng.random((inputs, outputs)) < self.density
+            weight[:, outputs // 2] = 0
+            self.weights.append(weight)
+            self.biases.append(rng.integers(-1000, 1000, outputs))
+            scale = self.codes[index].scale / 64
+            self.multipliers.append((rng.uniform(0.5, 2.0, outputs) * scale).astype(np.float32))
+
+    def emit(self, block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        layers: list[QuantizedLayer] = []
+        for index, arrays in enumerate(zip(self.weights, self.biases, self.multipliers, strict=True)):
+            weight, bias, multiplier = (array.astype(np.float32) for array in arrays)
+            constants = [
+                SparseConstantOp(CscMatrix.from_dense(weight)) if index % 2 == 0 else ConstantOp(weight),
+                ConstantOp(bias),
+                ConstantOp(multiplier),
+            ]
+            block.add_ops(constants)
+            w, b, m = (constant.results[0] for constant in constants)
+            layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
+        output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
+        op = QuantizedLayersOp(arguments[0], layers, output)
+        block.add_op(op)
+        return op.results
+
+    def run(self, x: Floats, target: CpuTarget, threads: int = 1) -> Floats:
+        module = function([f32_tensor((DYNAMIC, self.sizes[0]))], self.emit)
+        return native(module, target, threads).run(None, {"x0": x})[0]
+
+    def interpreted(self, x: Floats) -> Floats:
+        module = function([f32_tensor((DYNAMIC, self.sizes[0]))], self.emit)
+        return np.asarray(interpret(module, {"x0": x})[0], dtype=np.float32)
+
+    def expected(self, x: Floats) -> Floats:
+        """Return what the layers compute, in integers of 64 bits and floats of 32."""
+        c, y = _coded(x / np.float32(self.codes[0].scale), self.codes[0]), x
+        for index, weight in enumerate(self.weights):
+            total = (c - self.codes[index].zero) @ weight + self.biases[index]
+            sums, multiplier = total.astype(np.int32).astype(np.float32), self.multipliers[index]
+            after = self.codes[index + 1] if index + 1 < len(self.codes) else None
+            if after is None:
+                return _activated(self.activation, sums * multiplier)
+            if self.activation in (None, RELU):
+                c = _coded(sums * (multiplier / np.float32(after.scale)), after)
+                c = c if self.activation is None else np.maximum(c, after.zero)
+            else:
+                c = _coded(_activated(self.activation, sums * multiplier) / np.float32(after.scale), after)
+            y = (c - after.zero).astype(np.float32) * np.float32(after.scale)
+        return y
+
+
+def _coded(multiples: NDArray[np.floating], codes: CodesAttr) -> Integers:
+    return np.clip(np.rint(multiples) + codes.zero, codes.least, codes.greatest).astype(np.int64)
+
+
+def _activated(activation: ActivationAttr | None, values: Floats) -> Floats:
+    return values if activation is None else np.asarray(activate(activation, values), dtype=np.float32)
+
+
+def inputs(rows: int, features: int) -> Floats:
+    return np.random.default_rng((rows, features)).standard_normal((rows, features), dtype=np.float32)
+
+
+@each_form
+@pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
+def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: ActivationAttr | None) -> None:
+    layers = Layers([37, 50, 19], CODES, activation)
+    x = inputs(79, 37)
+    expected = layers.expected(x)
+    module = function([f32_tensor((DYNAMIC, 37))], layers.emit)
+    net = native(module, target, 1)
+    for rows in (0, 1, 2, 3, 7, 8, 64, 79):
+        assert np.array_equal(net.run(None, {"x0": x[:rows]})[0], expected[:rows])
+    assert np.array_equal(layers.interpreted(x), expected)
+
+
+@each_form
+def test_results_that_are_not_rounded_are_exact(target: CpuTarget) -> None:
+    layers = Layers([130, 33], CODES[:1])
+    assert np.array_equal(layers.run(x := inputs(9, 130), target), layers.expected(x))
+
+
+def test_an_activation_between_layers_is_within_a_step() -> None:
+    layers = Layers([64, 48, 17], CODES, TANH)
+    error = np.abs(layers.run(x := inputs(20, 64), host_target()) - layers.expected(x))
+    assert error.max() <= np.float32(1.01) * CODES[2].scale
+    assert np.mean(error > 0) < 0.01
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 130),
+    st.integers(1, 130),
+    st.sampled_from([("u8", 0), ("u8", 127), ("u8", 255), ("s8", -128), ("s8", 0), ("s8", 127)]),
+    st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+)
+def test_sizes_zeros_and_densities(features: int, outputs: int, kind: tuple[str, int], density: float) -> None:
+    codes = [CodesAttr.of(kind[0], 0.05, kind[1]), CodesAttr.of("s8", 0.5, 3)]
+    layers = Layers([features, outputs], codes, None, density)
+    for target in (host_target(), CpuTarget.avx2(), CpuTarget.generic()):
+        assert np.array_equal(layers.run(x := inputs(11, features), target), layers.expected(x))
+
+
+def test_values_out_of_bounds_ties_and_not_numbers_become_codes() -> None:
+    codes = [CodesAttr.of("u8", 0.5, 10), CodesAttr.of("u8", 1.0, 0)]
+    layers = Layers([16, 16], codes, None, 0.0)
+    layers.weights[0][:] = 2 * np.eye(16, dtype=np.int64)
+    layers.biases[0][:] = 0
+    layers.multipliers[0][:] = 0.25
+    special = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e30,
+        -1e30,
+        0.25,
+        0.75,
+        1.25,
+        -0.25,
+        -0.75,
+        122.5,
+        122.75,
+        123.0,
+        -5.0,
+        -5.25,
+        0.0,
+    ]
+    x = np.array([special], dtype=np.float32)
+    nearest = np.rint(np.clip(np.nan_to_num(x, nan=-np.inf, posinf=np.inf, neginf=-np.inf) / 0.5, -10, 245))
+    expected = np.clip(np.rint(nearest * 2 * 0.25), 0, 255)
+    assert np.array_equal(layers.run(x, host_target()), expected)
+
+
+@pytest.mark.slow
+def test_sums_wrap_around_as_integers_do() -> None:
+    codes = [CodesAttr.of("u8", 1.0, 0)]
+    layers = Layers([40_000, 2], codes, None, 0.0)
+    layers.weights[0][:] = 255
+    x = np.full((1, 40_000), 255, dtype=np.float32)
+    assert np.array_equal(layers.run(x, host_target()), layers.expected(x))
+    assert layers.expected(x).max() < 0
+
+
+def test_threads_change_nothing() -> None:
+    layers = Layers([96, 80, 16], CODES)
+    assert np.array_equal(layers.run(x := inputs(150, 96), host_target(), 2), layers.expected(x))

@@ -1,0 +1,29 @@
+"""Stubs of the part of onnxruntime's quantizer that tests use."""
+
+from enum import Enum
+from os import PathLike
+
+import numpy as np
+from numpy.typing import NDArray
+
+class QuantType(Enum):
+    QInt8 = ...
+    QUInt8 = ...
+
+class QuantFormat(Enum):
+    QDQ = ...
+    QOperator = ...
+
+class CalibrationDataReader:
+    def get_next(self) -> dict[str, NDArray[np.float32]] | None: ...
+
+def quantize_static(
+    model_input: str | PathLike[str],
+    model_output: str | PathLike[str],
+    calibration_data_reader: CalibrationDataReader,
+    quant_format: QuantFormat = ...,
+    *,
+    per_channel: bool = ...,
+    activation_type: QuantType = ...,
+    weight_type: QuantType = ...,
+) -> None: ...
