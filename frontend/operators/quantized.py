@@ -71,7 +71,11 @@ def convert_product(conversion: Conversion) -> Sequence[SSAValue]:
 
 
 def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return the layer of the Mul behind MatMulInteger, Add and Cast; nothing for another Mul."""
+    """Return the layer of the Mul behind MatMulInteger, Add and Cast; nothing for another Mul.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
     cast = conversion.input(0)
     scale = conversion.constant(1)
     if cast is None or scale is None or not made_by(cast, "Cast"):
@@ -138,7 +142,11 @@ def convert_codes(_: Conversion) -> Sequence[SSAValue]:
 
 
 def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return the layer of a MatMulIntegerToFloat whose input is quantized by one scale that is given."""
+    """Return the layer of a MatMulIntegerToFloat whose input is quantized by one scale that is given.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
     x, w, x_scale, w_scale, x_zero, w_zero, bias = [*conversion.node.inputs, *[None] * 7][:7]
     if x is None or w is None:
         raise NotCovered("it has no weight")

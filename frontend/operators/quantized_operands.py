@@ -65,7 +65,11 @@ def codes_attribute(
 
 
 def dequantized_weight(conversion: Conversion, value: onnx_ir.Value, *, transposed: bool) -> IntegerWeight | None:
-    """Return the weight that a DequantizeLinear of a constant yields; None for anything but a matrix."""
+    """Return the weight that a DequantizeLinear of a constant yields; None for anything but a matrix.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
     node = producer_of(value)
     block = node.attributes.get("block_size")
     if block is not None and block.as_int():
@@ -106,7 +110,11 @@ def weight_of(
 
 
 def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes, weight: IntegerWeight) -> Addend:
-    """Return what Gemm adds: a constant, or one of integers dequantized."""
+    """Return what Gemm adds: a constant, or one of integers dequantized.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
     if value is None:
         return Addend()
     floats = array_of(conversion, value)
