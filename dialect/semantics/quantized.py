@@ -1,4 +1,4 @@
-"""What quantized layers compute, on numpy arrays: sums of integers, all else in float32 whatever the input's dtype."""
+"""Semantics of quantized layers, on numpy arrays: sums of integers, all else in float32 whatever the dtype of x."""
 
 import numpy as np
 

@@ -37,7 +37,7 @@ class IntegerWeight(NamedTuple):
 
 
 class Addend(NamedTuple):
-    """What is added to sums [N] as integers, or to results as floats."""
+    """Addend of sums [N] as integers, or to results as floats."""
 
     integers: Integers | None = None
     floats: Floats | None = None

@@ -39,7 +39,7 @@ LEAST_SUMS: Final = 4
 
 @dataclass(frozen=True)
 class LayerEnd:
-    """What becomes of the sums.
+    """The end of a layer: what becomes of the sums.
 
     `codes` are bytes, `rounded` floats that codes stand for, `values` floats. Where there is an activation, the values
     behind it are divided by the scale before they are rounded.
