@@ -32,13 +32,18 @@ NO_CODE: Final = "redpebble has no code for this operator"
 def print_gain(result: Optimized) -> None:
     """Show what an optimized model is predicted to gain, and what stays with onnxruntime and why."""
     width = min(console.width, TEXT_WIDTH)
-    lines = lines_of("; ".join(headline(result)), width)
+    lines = lines_of(gain_sentence(result), width)
     if result.placement is not None:
         lines += left_alone(result.placement, width)
     if result.networks and result.obstacle:
         lines += lines_of(f"standard operators alone: {result.obstacle}", width)
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def gain_sentence(result: Optimized) -> str:
+    """Return the first sentence about an optimized model."""
+    return "; ".join(headline(result))
 
 
 def headline(result: Optimized) -> list[str]:

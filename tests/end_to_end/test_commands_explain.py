@@ -233,7 +233,12 @@ def test_models_that_are_covered_in_part_are_explained_and_scheduled(
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "axis"))
     model = tmp_path / "partly.onnx"
     model.write_bytes(proto.SerializeToString())
-    assert exit_code(monkeypatch, "explain", model, "--memory", 16, "--seconds", 0) == 0
-    assert "2 graphs of neurons; no connections are: " in capsys.readouterr().out
+    report = tmp_path / "x.html"
+    assert exit_code(monkeypatch, "explain", model, "--memory", 16, "--seconds", 0, "--report", report) == 0
+    out, page = capsys.readouterr().out, _Page()
+    assert "2 graphs of neurons; no connections are: " in out
+    page.feed(report.read_text())
+    (sentence,) = re.findall(r"^.* of multiply-adds taken\b.*|^nothing gains.*", out, re.MULTILINE)
+    assert sentence[1:].rstrip() in page.text.replace("\N{NO-BREAK SPACE}", " ")
     assert exit_code(monkeypatch, "schedule", model, "--memory", 16, "--seconds", 0, "--save", tmp_path / "o.npz") == 0
     assert "2 graphs of neurons" in capsys.readouterr().out

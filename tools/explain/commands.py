@@ -30,7 +30,7 @@ from redpebble.tools.explain.search_watch import end_where_asked, watched_search
 from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
 from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.explain.written_story import story_of, write_story
-from redpebble.tools.headline import print_gain
+from redpebble.tools.headline import gain_sentence, print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
@@ -67,16 +67,19 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     module = build(model, options, until="simplify", foreign="keep")
     layers = native_report(module, options)
     print_layers(layers, moved=True)
+    gain = ""
     if last_stage(module):
         # what `compile` does not take as a whole runs inside of onnxruntime
-        print_gain(optimize(model))
+        optimized = optimize(model)
+        print_gain(optimized)
+        gain = gain_sentence(optimized)
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
         explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
     if explanation.network is not None:
         console.print(order_table(explanation.network, request))
     if report is not None:
-        write_story(report, story_of(model, explanation, options))
+        write_story(report, story_of(model, explanation, options, gain))
     end_where_asked(watch, "shown is what was found so far")
 
 

@@ -74,6 +74,8 @@ class Story:
     layer_times: Mapping[int, Sequence[LayerTime]]
     """Times of the linear layers by batch, in the order of execution."""
     explanation: Explanation
+    gain: str = ""
+    """Gain of the model inside onnxruntime, the sentence that the terminal shows; empty for one that is native."""
 
     @property
     def levels(self) -> Sequence[Level]:

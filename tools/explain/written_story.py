@@ -16,8 +16,8 @@ from redpebble.tools.json_reports import write_report
 from redpebble.tuning.calibration import cpu_model
 
 
-def story_of(model: Path, explanation: Explanation, options: Options) -> Story:
-    """Return the story of a model whose orders are explained and whose layers are reported.
+def story_of(model: Path, explanation: Explanation, options: Options, gain: str = "") -> Story:
+    """Return the story of a model whose orders are explained and whose layers are reported; `gain` begins it.
 
     Raises:
         ModelError: the model is unreadable.
@@ -33,6 +33,7 @@ def story_of(model: Path, explanation: Explanation, options: Options) -> Story:
             for batch, rows in lowering.rows.items()
         },
         explanation=explanation,
+        gain=gain,
     )
 
 

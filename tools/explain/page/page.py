@@ -76,7 +76,7 @@ def _head(story: Story) -> str:
     shown = [*(_speed_card(story, batch) for batch in BATCHES), *_size_cards(story)]
     bounds = "".join(of_batch(batch, f"<p>{escape(_bound(story, batch))}</p>") for batch in BATCHES)
     return (
-        f'<div id="speed"><h1>{escape(story.name)}</h1><p class="lead">{escape(_headline(story))}</p>{cards(shown)}'
+        f'<div id="speed"><h1>{escape(story.name)}</h1>{_leads(story)}{cards(shown)}'
         f"</div>{section('bound', 'What bounds it', '', bounds + _next(story))}"
     )
 
@@ -84,6 +84,12 @@ def _head(story: Story) -> str:
 def _speedup(story: Story, batch: int) -> float:
     before, after = (story.levels[place].total(batch).predicted_us for place in (0, -1))
     return before / after if after else 1.0
+
+
+def _leads(story: Story) -> str:
+    """Return what the model gains as a whole, where parts of it stay with onnxruntime, and what its layers gain."""
+    whole = [f"{story.gain[0].upper()}{story.gain[1:]}."] if story.gain else []
+    return "".join(f'<p class="lead">{escape(sentence)}</p>' for sentence in (*whole, _headline(story)))
 
 
 def _headline(story: Story) -> str:
