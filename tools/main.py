@@ -41,6 +41,7 @@ from redpebble.tools.cli_options import (
 from redpebble.tools.distributed_cli import partition, run, simulate
 from redpebble.tools.explain_cli import explain, schedule
 from redpebble.tools.option_texts import numbers, shapes, sizes, words
+from redpebble.tools.pruning.cli import prune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -112,6 +113,9 @@ def optimize(
     check_runs: Annotated[int, typer.Option("--check", metavar="N", help="Compare with the original N times.")] = 0,
     rtol: Rtol = 1e-4,
     atol: Atol = 1e-5,
+    rows: Annotated[
+        int, typer.Option(help="Rows that layers get at once, where it is known: sparse layers are chosen for these.")
+    ] = 0,
     skip_passes: SkipPasses = "",
     input_shape: InputShapes = None,
     dim: Dims = None,
@@ -147,7 +151,7 @@ def optimize(
     files = OutputFiles(output, save_as_external_data, report, library)
     networks = target is not OptimizeTarget.PORTABLE
     request = OptimizeRequest(
-        model, Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks), files
+        model, Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows), files
     )
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
     raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)
@@ -303,7 +307,7 @@ def zoo(
     write_zoo_model(spec, output, seed)
 
 
-for _command in (explain, schedule, partition, run, simulate):
+for _command in (prune, explain, schedule, partition, run, simulate):
     app.command()(_command)
 app.add_typer(cache_app, name="cache")
 

@@ -35,7 +35,7 @@ class InputChoice:
         if self.file is None:
             return None
         names = [value.name or "" for value in model.graph.inputs if value.name not in model.graph.initializers]
-        arrays = _arrays(self.file)
+        arrays = arrays_of(self.file)
         if sorted(arrays) != sorted(names):
             held = ", ".join(sorted(arrays)) or "none"
             raise ValueError(f"{self.file} holds {held}, accepted is an .npz with {', '.join(names)}")
@@ -59,7 +59,7 @@ class InputChoice:
             yield batch, self.random(model, batch, np.random.default_rng(seed))
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of an .npz by name, none of another kind of file.
 
     Raises:

@@ -17,11 +17,12 @@
 A network is one of the clusters of `redpebble.passes.analysis.clusters`: as large as possible, without a path that
 leaves it and comes back, all of its ops row by row on the same rows, or attentions between such rows. It must hold a
 layer for which `pebble-choose-kernels` chose sparse kernels for every tile width: then it is predicted to be faster
-whatever the batch. Layers with dense kernels stay with the runtime, which is as good at them, except for those that
-cost less than leaving the network and coming back.
+whatever the batch. Where `rows` says how many rows matter, sparse kernels for these are enough. Layers with dense
+kernels stay with the runtime, which is as good at them, except for those that cost less than leaving the network and
+coming back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -32,7 +33,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
@@ -51,6 +52,7 @@ from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
+from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
 SMALL_DENSE: Final = 4096
@@ -63,19 +65,26 @@ class FormSparseNetworks(ModulePass):
 
     name = "pebble-form-sparse-networks"
 
+    rows: int = 0
+    """The rows that layers get at once, 0 for any number of them."""
+
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.rows < 0:
+            raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
         with moving_ops(self.name, op) as functions:
             for func in functions:
-                _form_networks(func)
+                _form_networks(func, self.rows)
 
 
-def _form_networks(func: FuncOp) -> None:
+def _form_networks(func: FuncOp, row_count: int) -> None:
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
-    counts = {op: count for op in ops if (count := _count(op, rows)) is not None}
+    gaining = {op for op in ops if _gains(op, row_count)}
+    counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
     def network(members: Sequence[Operation]) -> list[Operation] | None:
-        return [_network(members, rows)] if any(map(_is_gain, members)) else None
+        inside = gaining.intersection(members)
+        return [_network(members, rows, inside)] if inside else None
 
     outline(func.body.block, _clusters(ops, counts, rows), network)
 
@@ -107,7 +116,7 @@ def _result_shapes(
         ]
 
 
-def _count(op: Operation, rows: Rows) -> Size | None:
+def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
     """Return the number of rows of an op that a sparse network may hold, else None."""
     if isinstance(op, ForeignOp | SparseNetworkOp) or not op.results:
         return None
@@ -117,16 +126,18 @@ def _count(op: Operation, rows: Rows) -> Size | None:
         return rows.count(op.x)
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
-    if isinstance(op, LinearOp) and not _has_sparse_kernels(op) and _size(op) > SMALL_DENSE:
+    if isinstance(op, LinearOp) and op not in gaining and _size(op) > SMALL_DENSE:
         return None
     return rows.rowwise_count(op)
 
 
-def _has_sparse_kernels(op: LinearOp) -> bool:
-    """Return whether a layer runs by its connections alone, whatever the width of the tile."""
+def _has_sparse_kernels(op: LinearOp, rows: int) -> bool:
+    """Return whether a layer runs by its connections alone, for so many rows, or whatever the width of the tile."""
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
-    return not any(is_dense(family) for family in op.kernel.choices.values())
+    us = op.kernel.predicted.by_width | op.kernel.measured.by_width
+    families = families_at(op.kernel.choices, us, rows) if rows and us else op.kernel.choices.values()
+    return not any(map(is_dense, families))
 
 
 def _size(op: LinearOp) -> int:
@@ -150,9 +161,9 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
     return clusters_of(ops, {op: count for op, count in counts.items() if op not in mixed})
 
 
-def _is_gain(op: Operation) -> bool:
+def _gains(op: Operation, rows: int) -> bool:
     # quantized layers that gain nothing were left to the runtime
-    return isinstance(op, QuantizedLayersOp) or (isinstance(op, LinearOp) and _has_sparse_kernels(op))
+    return isinstance(op, QuantizedLayersOp) or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
@@ -160,7 +171,7 @@ def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
     return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in apart}) == 1
 
 
-def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:
+def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> SparseNetworkOp:
     """Return a sparse network that computes `ops`; users of their results now read its."""
     inputs, outputs = boundary_of(ops)
     body = SparseNetworkOp.body_for(inputs)
@@ -169,7 +180,7 @@ def _network(ops: Sequence[Operation], rows: Rows) -> SparseNetworkOp:
         body.block.add_op(op.clone(value_mapper=inner))
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = SparseNetworkOp(inputs, _dims(inputs, rows), [output.type for output in outputs], body)
-    network.reason = StringAttr(_reason(ops))
+    network.reason = StringAttr(_reason(ops, gaining))
     first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp))
     set_provenance(network, node_name(first), [value_name(output) for output in outputs])
     for output, result in zip(outputs, network.outputs, strict=True):
@@ -189,11 +200,11 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
     return [[names.get(size, str(size)) for size in rows.shapes[value]] for value in inputs]
 
 
-def _reason(ops: Sequence[Operation]) -> str:
+def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     linear = [op for op in ops if isinstance(op, LinearOp)]
     quantized = [layer.weight for op in ops if isinstance(op, QuantizedLayersOp) for layer in op.layers]
     weights = [*(op.weight for op in linear), *quantized]
-    sparse = sum(map(_has_sparse_kernels, linear)) + len(quantized)
+    sparse = len(gaining.intersection(linear)) + len(quantized)
     connections = sum(connection_count(weight) for value in weights if (weight := weight_of(value)) is not None)
     share = connections / max(1, sum(prod(shape_of(value)) for value in weights))
     return f"{sparse} of {len(weights)} weights sparse, {share:.3f} of the work"

@@ -150,7 +150,7 @@ def _weight(linear: LinearOp) -> Weight:
 
 def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine) -> KernelAttr:
     """Return the fastest families by width, with their times and the reason."""
-    chosen = _fastest(times)
+    chosen = fastest_families(times)
     starts = {
         width: family
         for before, (width, family) in zip(("", *chosen.values()), chosen.items(), strict=False)
@@ -168,7 +168,7 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
     return kernel.with_blocks({name: count for name, count in block_counts(layer).items() if name in starts.values()})
 
 
-def _fastest(times: LayerTimes) -> dict[int, str]:
+def fastest_families(times: LayerTimes) -> dict[int, str]:
     """Return the family for each width, the widest first, as most of a large batch runs there."""
     chosen: dict[int, str] = {}
     for width in reversed(WIDTHS):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redpebble.ort.provider.register import unregister as unregister
     from redpebble.ort.session import get_library_path as get_library_path
     from redpebble.ort.session import session as session
+    from redpebble.pruning.prune import prune as prune
     from redpebble.runtime.network import Network as Network
     from redpebble.tuning.machines import calibrate as calibrate
 
@@ -39,6 +40,7 @@ __all__ = [
     "compile",
     "get_library_path",
     "optimize",
+    "prune",
     "register",
     "session",
     "unregister",
@@ -55,6 +57,7 @@ _HOMES = {
     "compile": "redpebble.compiler",
     "get_library_path": "redpebble.ort.session",
     "optimize": "redpebble.compiler",
+    "prune": "redpebble.pruning.prune",
     "register": "redpebble.ort.provider.register",
     "session": "redpebble.ort.session",
     "unregister": "redpebble.ort.provider.register",

@@ -37,6 +37,7 @@ from redpebble.frontend.reading.model_source import read_model
 from redpebble.kernels.machine import Machine
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
+from redpebble.model_rows import stated_rows
 from redpebble.options import Options
 from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import build, check_skipped, run_stages
@@ -239,21 +240,26 @@ class Optimized:
 
 
 def optimize(
-    source: Source, *, target: Literal["portable", "ort"] = "ort", skip_passes: tuple[str, ...] = ()
+    source: Source,
+    *,
+    target: Literal["portable", "ort"] = "ort",
+    skip_passes: tuple[str, ...] = (),
+    rows: int = 0,
 ) -> Optimized:
     """Return the model after the passes that any runtime gains from; what is not covered stays as it is.
 
     Layers with sparse weights are nodes of our own, each with a function of standard ops for runtimes in which our
     library is not registered. For the target `portable` there are none: layers are computed in groups where they fall
-    into parts without connections between them.
+    into parts without connections between them. `rows` is how many rows layers get at once, where that is known: a
+    layer that is fastest sparse for these may be no faster for others. 0 is what the model states, or any number.
 
     Raises:
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
-        ValueError: a pass to be skipped does not exist, or the target.
+        ValueError: a pass to be skipped does not exist, or the target; or rows are negative.
     """
     if target not in ("portable", "ort"):
         raise ValueError(f"target is {target!r}, accepted are 'portable' and 'ort'")
-    return optimized(source, Options("optimize", skip_passes=skip_passes, sparse_networks=target == "ort"))
+    return optimized(source, Options("optimize", skip_passes=skip_passes, sparse_networks=target == "ort", rows=rows))
 
 
 OnNetwork = Callable[[str, ModuleOp], None]
@@ -361,7 +367,9 @@ def extracted(
         imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False)
         obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
         module, before = imported.module, imported.module.clone()
-        run_stages(module, replace(options, sparse_networks=options.sparse_networks and not obstacle), until="extract")
+        rows = options.rows or stated_rows(imported.model)
+        networks = options.sparse_networks and not obstacle
+        run_stages(module, replace(options, sparse_networks=networks, rows=rows), until="extract")
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:
             return Extracted(imported, before, obstacle)

@@ -38,6 +38,8 @@ class Options:
     schedule_seconds: float = 0.0
     sparse_networks: bool = True
     """Whether an ONNX model gets nodes of ours for its sparse layers."""
+    rows: int = 0
+    """The rows that layers get at once, by which sparse layers are chosen; 0: what the model states, or any number."""
     order: "ScheduleConnections | None" = None
     """The order of the connections in graphs of neurons, for native code that follows it."""
     on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
@@ -45,6 +47,8 @@ class Options:
 
     def __post_init__(self) -> None:
         checked_threads(self.threads)
+        if self.rows < 0:
+            raise ValueError(f"rows is {self.rows}, expected 0 or more")
         for name, seconds in (("reorder", self.reorder_seconds), ("schedule", self.schedule_seconds)):
             if not 0 <= seconds < float("inf"):
                 raise ValueError(f"{name}_seconds is {seconds}, expected 0 or more")

@@ -138,7 +138,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
     Stage(
         "extract",
         # it decides from the kernels chosen, and only moves what the others left
-        (lambda options: FormSparseNetworks() if options.sparse_networks else None,),
+        (lambda options: FormSparseNetworks(options.rows) if options.sparse_networks else None,),
         goals=("optimize",),
         needed_for=("optimize",),
     ),

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import redpebble
@@ -16,6 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reports.md"
 LINES = {
     "optimize": "optimize m.onnx o.onnx",
     "compile": "compile m.onnx",
+    "prune": "prune wide.onnx o.onnx --data d.npz --sparsity 0.9 --rows 8",
     "check": "check m.onnx --runs 1 --batch 1",
     "bench": "bench m.onnx --seconds 0 --batch 1",
     "tune": "tune --show",
@@ -46,6 +48,8 @@ def test_every_command_writes_json_with_the_documented_keys(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
     zoo.save(zoo.build("ffnn(depth=1,width=8,density=0.5)"), tmp_path / "m.onnx")
+    zoo.save(zoo.build("ffnn(depth=1,width=72,density=1.0)"), tmp_path / "wide.onnx")
+    np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).random((80, 72), dtype=np.float32))
     keys = documented()
     for name, line in LINES.items():
         assert exit_code(monkeypatch, *line.split(), "--report", "r.json") == 0

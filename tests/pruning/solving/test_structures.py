@@ -59,7 +59,7 @@ def test_grouped_n_of_m_uses_each_choice_as_often_as_any_other_and_no_way_is_bet
     ways += [sum(scores[a, n] for n, a in enumerate(way)) for way in ((2, 0, 1), (2, 1, 0))]
     assert scores[:3][mask].sum() == pytest.approx(max(ways))
     many = mask_of("grouped:2:4:4", scores_of(32, 48), 1.0)
-    choices = [np.array([n in chosen for n in range(4)]) for chosen in combinations(range(4), 2)]
+    choices = [np.array([n in chosen for n in range(4)], dtype=np.bool_) for chosen in combinations(range(4), 2)]
     for block in many.reshape(8, 4, 2, 24).transpose(0, 2, 3, 1).reshape(16, 24, 4):
         assert [int((block == choice).all(axis=1).sum()) for choice in choices] == [4] * 6
 
@@ -83,7 +83,7 @@ def _groups_of(mask: Mask, height: int) -> list[Mask]:
             if len(group) < height and np.all(together <= 4):
                 group.append(other)
         left -= set(group)
-        groups.append(np.isin(np.arange(mask.shape[1]), group))
+        groups.append(np.array([n in group for n in range(mask.shape[1])], dtype=np.bool_))
     return groups
 
 

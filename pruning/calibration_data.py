@@ -1,0 +1,72 @@
+"""Inputs that a model is pruned for: from an .npz, or from any iterable, as batches that fit the model."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+Value = NDArray[Any]
+Feeds = Mapping[str, Value]
+
+BATCH: Final = 64
+"""Samples of arrays that run at once."""
+
+
+def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[Feeds]:
+    """Return the batches of data for the inputs of a graph.
+
+    One mapping, as of an .npz, has all samples along the first axes, and is cut; of an iterable each is a batch.
+
+    Raises:
+        ValueError: there are none, or names, shapes, types or values do not fit.
+    """
+    constants = {one.name for one in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    match feeds:
+        case Mapping():
+            whole = cast("Feeds", feeds)
+            _check(inputs, whole)
+            batches = _cut(inputs, whole)
+        case _:
+            batches = list(feeds)
+            for batch in batches:
+                _check(inputs, batch)
+    if not batches or not all(value.size for batch in batches for value in batch.values()):
+        raise ValueError("the data has no samples, accepted are some hundred")
+    return batches
+
+
+def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:
+    firsts = [value.type.tensor_type.shape.dim[:1] for value in inputs]
+    fixed = {first[0].dim_value for first in firsts if first and first[0].HasField("dim_value")}
+    counts = {len(value) if value.ndim else 0 for value in feeds.values()}
+    if len(counts) > 1 or len(fixed) > 1:
+        return [feeds]
+    size, (count,) = (fixed.pop() if fixed else BATCH), counts
+    whole = count - count % size if fixed else count
+    starts = range(0, max(whole, 1), max(size, 1))
+    return [{name: value[start : start + size] for name, value in feeds.items()} for start in starts]
+
+
+def _check(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> None:
+    names = [value.name for value in inputs]
+    if sorted(feeds) != sorted(names):
+        held = ", ".join(sorted(feeds)) or "none"
+        raise ValueError(f"the data holds {held}, accepted are arrays for {', '.join(names)}")
+    for described in inputs:
+        value, kind = feeds[described.name], described.type.tensor_type
+        expected = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        if value.dtype != expected:
+            raise ValueError(f"input {described.name!r} of the data is {value.dtype}, accepted is {expected}")
+        dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+        # samples along the first axis may be any number
+        fits = len(dims) == value.ndim and all(
+            dim in (None, size) for dim, size in zip(dims[1:], value.shape[1:], strict=True)
+        )
+        if kind.HasField("shape") and not fits:
+            accepted = ", ".join("any" if dim is None else str(dim) for dim in dims)
+            raise ValueError(f"input {described.name!r} of the data has shape {value.shape}, accepted is ({accepted})")
+        if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
+            raise ValueError(f"input {described.name!r} of the data has NaN or infinity, accepted are finite values")

@@ -1,0 +1,47 @@
+"""Sums over the inputs of a layer that least squares need, batch by batch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.traces import Trace
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LayerInputs:
+    """Mean products of the inputs X [rows, inputs] that a layer has now, and of the dense model's Y."""
+
+    hessian: Array
+    """X^T X / rows."""
+    crossed: Array | None
+    """X^T Y / rows; None where X is Y."""
+    rows: int
+
+
+def layer_inputs(layer: PrunableLayer, trace: Trace, dense: Trace | None) -> LayerInputs:
+    """Return the sums of a layer of the next segment; `dense` is the run of the dense model, None where it is the same.
+
+    Raises:
+        ValueError: a value is NaN or infinite.
+    """
+    hessian, count = _mean((x, x) for x in trace.rows(layer))
+    if not np.isfinite(hessian).all():
+        raise ValueError(f"layer {layer.name} gets NaN or infinity from the data, accepted are finite values")
+    if dense is None:
+        return LayerInputs(hessian, None, count)
+    return LayerInputs(hessian, _mean(zip(trace.rows(layer), dense.rows(layer), strict=True))[0], count)
+
+
+def _mean(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, int]:
+    total, count = np.zeros((0, 0), dtype=np.float32), 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for left, right in pairs:
+            product = left.T @ right
+            total = product if count == 0 else total + product
+            count += len(left)
+    return total / np.float32(max(1, count)), count

@@ -1,0 +1,235 @@
+"""`redpebble.prune`: from a dense model and some inputs to a sparse one that is faster, the page to read first here.
+
+```
+source_model    the model with its constants folded, its layers and their weights        source_model.py, layers.py
+segments        the model cut at its layers, and runs of it on all data                   segments.py, traces.py
+sensitivities   what the model loses for each density of each layer                       sensitivities.py
+budgets         the densities that lose least in a time, or are fastest for a loss        budgets.py, allocation.py
+solve_layers    layer after layer pruned and refitted for what comes in now               solve_layers.py, solving/
+timing          the original and the pruned model in onnxruntime, in turn                 timing.py
+```
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.frontend.errors import within_limits
+from redpebble.frontend.import_model import Source
+from redpebble.kernels.machine import Machine
+from redpebble.model_rows import state_rows
+from redpebble.pruning.allocation import Option
+from redpebble.pruning.budgets import Allocation, densities_of, options_of, within_loss, within_time
+from redpebble.pruning.calibration_data import batches_of
+from redpebble.pruning.layer_prices import LayerPrices
+from redpebble.pruning.losses import Loss, variance_lost
+from redpebble.pruning.options import Goal, PruneOptions
+from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport
+from redpebble.pruning.segments import SegmentedModel
+from redpebble.pruning.sensitivities import LossCurve, Probe, loss_curves
+from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
+from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
+from redpebble.pruning.solving.structures import Structure
+from redpebble.pruning.source_model import SourceModel
+from redpebble.pruning.timing import MeasuredTimes, feeds_with_rows, measured_times
+from redpebble.pruning.traces import Trace
+
+Array = NDArray[np.float32]
+Feeds = Mapping[str, NDArray[Any]]
+Watch = Callable[[str, int, int], None]
+"""Called with what is done, how many parts of it are, and how many there are."""
+
+LOSS_ROUNDS: Final = 3
+"""Times that all layers are solved until a loss is kept: losses of layers do not quite add up."""
+
+
+def prune(
+    source: Source,
+    feeds: Feeds | Iterable[Feeds],
+    *,
+    speedup: float | None = None,
+    time: float | None = None,
+    sparsity: float | None = None,
+    loss: float | None = None,
+    rows: int = 128,
+    threads: int = 1,
+    structure: str | Structure = "equal",
+    method: str | Method = "admm",
+    keep: Iterable[str] = (),
+    seed: int = 0,
+    finetune: float = 0.0,
+) -> Pruned:
+    """Return a model with sparse weights that is close to the dense one on the data; `redpebble.session` runs it fast.
+
+    Exactly one goal is given: `speedup` over the original and `time` in milliseconds by onnxruntime's clock, `sparsity`
+    of each layer, or the share of the outputs' variance that is the `loss`. Times are for `rows` rows of the layers
+    (samples, or all tokens of a call) on so many threads. `keep` names nodes that stay dense. `finetune` is a number of
+    seconds to train what is left on the data, for chains of layers.
+
+    Raises:
+        ModelError: the model is unreadable, or has no layer to prune.
+        ValueError: the goal is none or out of reach, or something of the data or the options does not fit.
+    """
+    goal = Goal.of(speedup, time, sparsity, loss)
+    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep), seed, finetune)
+    return pruned(source, feeds, options)
+
+
+def pruned(
+    source: Source,
+    feeds: Feeds | Iterable[Feeds],
+    options: PruneOptions,
+    watch: Watch | None = None,
+    loss: Loss = variance_lost,
+) -> Pruned:
+    """Return what `prune` does, by options; `loss` may be any distance of outputs from those of the dense model.
+
+    Raises:
+        ModelError: as `prune`.
+        ValueError: as `prune`.
+    """
+    with within_limits():
+        model = SourceModel.read(source, options.keep)
+        batches = batches_of(model.proto.graph, feeds)
+        return _Pruning(model, batches, options, watch or _unwatched, loss).run()
+
+
+def _unwatched(*_: object) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class _Solved:
+    layers: Mapping[str, SolvedLayer]
+    loss: float
+
+
+class _Pruning:
+    """One model on its way."""
+
+    def __init__(
+        self, model: SourceModel, batches: list[Feeds], options: PruneOptions, watch: Watch, loss: Loss
+    ) -> None:
+        self.model, self.batches, self.options = model, batches, options
+        self.watch, self.loss = watch, loss
+        self.segmented = SegmentedModel.of(model.proto, model.layers, options.threads)
+        self.prices = LayerPrices(model.layers, options.rows, options.threads, Machine())
+        self.options_by_layer: dict[str, list[Option]] = {}
+        self.timed_feeds = feeds_with_rows(model.proto.graph, batches[0], self._rows_of_first(), options.rows)
+
+    def run(self) -> Pruned:
+        allocation = self._allocation()
+        solved = self._solved(allocation)
+        if self.options.goal.measure == "loss":
+            allocation, solved = self._until_loss(allocation, solved)
+        weights = {name: one.weight for name, one in solved.layers.items()}
+        model = self.model.with_weights(weights)
+        state_rows(model, self.options.rows)
+        self.watch("measuring", 0, 1)
+        times = measured_times(self.model.original, model, self.timed_feeds, self.options.threads)
+        layers = tuple(self._report_of(name, allocation, solved) for name in self.model.dense)
+        rest = allocation.rest_us or max(0.0, times.pruned_us - sum(layer.predicted_us for layer in layers))
+        return Pruned(model, PruneReport(layers, solved.loss, self.options.rows, self.options.threads, times, rest))
+
+    def _rows_of_first(self) -> int:
+        trace = Trace.start(self.segmented, self.batches[:1])
+        trace.advance(self.model.dense)
+        return len(next(trace.rows(self.segmented.segments[1].layers[0])))
+
+    def _allocation(self) -> Allocation:
+        goal, structure = self.options.goal, self.options.chosen_structure
+        if goal.measure == "sparsity":
+            density = 1 - goal.value if structure.density is None else structure.density
+            if abs(density - (1 - goal.value)) > 1e-6:
+                raise ValueError(f"sparsity is {goal.value}, accepted is {1 - density:g}, that of the structure")
+            uniform = {one.name: LossCurve((density,), (0.0,)) for one in self.model.layers}
+            options = {one.name: options_of(one, uniform[one.name], self.prices)[1] for one in self.model.layers}
+            return Allocation(options, 0.0)
+        curves = self._curves()
+        options = {one.name: options_of(one, curves.get(one.name), self.prices) for one in self.model.layers}
+        if goal.measure == "loss":
+            self.options_by_layer = options
+            return within_loss(options, goal.value)
+
+        def wanted_us(times: MeasuredTimes | None) -> float:
+            if goal.measure == "time":
+                return 1000 * goal.value
+            original = sum(some[0].us for some in options.values()) if times is None else times.original_us
+            return original / goal.value
+
+        return within_time(options, wanted_us, self._rehearse)
+
+    def _curves(self) -> dict[str, LossCurve]:
+        structure = self.options.chosen_structure
+        probe = Probe(
+            self.options.chosen_method,
+            structure,
+            self.loss,
+            lambda layer: densities_of(layer, structure, self.prices),
+        )
+        found: dict[str, LossCurve] = {}
+        trace = Trace.start(self.segmented, self.batches)
+        for number, (layer, curve) in enumerate(loss_curves(trace, self.model.dense, probe), 1):
+            found[layer.name] = curve
+            self.watch("measuring what each layer loses", number, len(self.model.layers))
+        return found
+
+    def _rehearse(self, densities: Mapping[str, float]) -> MeasuredTimes:
+        """Return the times with as many connections as these densities leave: which ones hardly matters."""
+        self.watch("rehearsing", 0, 1)
+        structure, magnitude = self.options.chosen_structure, METHODS["magnitude"]
+        weights: dict[str, Array] = {
+            name: magnitude.solve(self.model.dense[name], np.zeros((0, 0), np.float32), Sparsity(structure, density))
+            for name, density in densities.items()
+            if density < 1
+        }
+        model = self.model.with_weights(weights)
+        state_rows(model, self.options.rows)
+        return measured_times(self.model.original, model, self.timed_feeds, self.options.threads)
+
+    def _solved(self, allocation: Allocation) -> _Solved:
+        solver = LayerSolver(
+            Trace.start(self.segmented, self.batches),
+            self.model.dense,
+            self.options.chosen_method,
+            self.options.chosen_structure,
+        )
+        layers: dict[str, SolvedLayer] = {}
+        total = sum(density < 1 for density in allocation.densities.values())
+        for one in solver.solve(allocation.densities):
+            layers[one.layer.name] = one
+            self.watch("pruning", len(layers), total)
+        return _Solved(layers, self.loss(*solver.outputs()))
+
+    def _until_loss(self, allocation: Allocation, solved: _Solved) -> tuple[Allocation, _Solved]:
+        """Return what keeps the loss, as close to it as a few rounds come."""
+        goal, asked = self.options.goal.value, self.options.goal.value
+        best = (allocation, solved) if solved.loss <= goal else None
+        for _ in range(LOSS_ROUNDS):
+            if 0.9 * goal <= solved.loss <= goal:
+                break
+            asked *= 0.97 * goal / max(solved.loss, 0.1 * goal)
+            allocation = within_loss(self.options_by_layer, asked)
+            solved = self._solved(allocation)
+            if solved.loss <= goal and (best is None or allocation.layers_us < best[0].layers_us):
+                best = (allocation, solved)
+        if best is None:
+            dense = {name: options[0] for name, options in self.options_by_layer.items()}
+            best = (replace(allocation, options=dense), _Solved({}, 0.0))
+        return best
+
+    def _report_of(self, name: str, allocation: Allocation, solved: _Solved) -> PrunedLayer:
+        layer = next(one for one in self.model.layers if one.name == name)
+        weight = solved.layers[name].weight if name in solved.layers else self.model.dense[name]
+        return PrunedLayer(
+            name,
+            layer.inputs,
+            layer.outputs,
+            int(np.count_nonzero(weight)),
+            solved.layers[name].loss if name in solved.layers else 0.0,
+            self.prices.dense_us(layer),
+            allocation.options[name].us,
+        )

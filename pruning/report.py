@@ -1,0 +1,95 @@
+"""A pruned model and its report: layers, loss, times, and quality for each parameter."""
+
+import os
+from dataclasses import dataclass
+
+import onnx_ir
+
+from redpebble.export.save_model import save_model
+from redpebble.pruning.timing import MeasuredTimes
+
+
+@dataclass(frozen=True)
+class PrunedLayer:
+    """One layer: its density, the share of its outputs that it loses alone, and its predicted microseconds."""
+
+    name: str
+    inputs: int
+    outputs: int
+    connections: int
+    loss: float
+    dense_us: float
+    predicted_us: float
+
+    @property
+    def density(self) -> float:
+        """The share of weights that are left."""
+        return self.connections / (self.inputs * self.outputs)
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """A pruned model: `rows` is what layers got when times were measured."""
+
+    layers: tuple[PrunedLayer, ...]
+    loss: float
+    """See `redpebble.pruning.losses`, on the data."""
+    rows: int
+    threads: int
+    measured: MeasuredTimes
+    rest_us: float
+    """Microseconds of all that is no layer, found by a rehearsal with as many connections in other places."""
+
+    @property
+    def parameters(self) -> int:
+        """The weights of all layers in the dense model."""
+        return sum(layer.inputs * layer.outputs for layer in self.layers)
+
+    @property
+    def connections(self) -> int:
+        """The weights that are left."""
+        return sum(layer.connections for layer in self.layers)
+
+    @property
+    def density(self) -> float:
+        """The share of weights that are left."""
+        return self.connections / self.parameters
+
+    @property
+    def predicted_us(self) -> float:
+        """The predicted microseconds of a call."""
+        return self.rest_us + sum(layer.predicted_us for layer in self.layers)
+
+    @property
+    def parameter_efficiency(self) -> float:
+        """Share of the outputs' variance that is explained, for each million of connections (Hoefler et al. 2021)."""
+        return max(0.0, 1.0 - self.loss) / (self.connections / 1e6)
+
+    def __str__(self) -> str:
+        """Return the sentence that says it."""
+        return (
+            f"{self.measured.speedup:.2f}x as fast ({self.measured.original_us / 1000:.3g} -> "
+            f"{self.measured.pruned_us / 1000:.3g} ms for {self.rows} rows), "
+            f"{self.density:.1%} of {self.parameters} weights left, {self.loss:.2%} of the outputs' variance lost"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Pruned:
+    """A pruned model with its report."""
+
+    model: onnx_ir.Model
+    report: PruneReport
+
+    def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
+        """Write the model to `path`, as `redpebble.optimize(..).save` does.
+
+        Raises:
+            OSError: the file cannot be written.
+            ValueError: weights of more than 2 GB without a data file.
+        """
+        save_model(self.model, path, external_data=external_data)
+
+    def __repr__(self) -> str:
+        """Return a line."""
+        return f"<Pruned: {self.report}>"

@@ -1,0 +1,118 @@
+"""Losses of the model for each density of each layer, if no other layer is pruned.
+
+The loss of a layer's own outputs is known for all densities from its Hessian. Two runs of the rest of the model, at a
+high and at a low density, say what share of it arrives at the outputs; in between that share is interpolated.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.pruning.hessians import layer_inputs
+from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.losses import Loss
+from redpebble.pruning.solving.methods import Method, Sparsity
+from redpebble.pruning.solving.refit import damped, loss_of, refitted
+from redpebble.pruning.solving.structures import Structure
+from redpebble.pruning.traces import Trace, Weights
+
+Array = NDArray[np.float32]
+
+PROBES: Final = (0.4, 0.12)
+"""Densities, about, at which the rest of the model runs."""
+
+PROBE_ROWS: Final = 2048
+"""Rows of the first layer that run through the rest of the model: two runs a layer are most of the time."""
+
+QUICK_STEPS: Final = 4
+
+SOLVED: Final = 6
+"""Densities of a layer that are solved for."""
+
+LEAST: Final = 1e-12
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """Losses of the model by density of one layer, densities descending."""
+
+    densities: tuple[float, ...]
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A way to prune, and to tell what it costs: sensitivities are measured with it."""
+
+    method: Method
+    structure: Structure
+    loss: Loss
+    densities_of: Callable[[PrunableLayer], Sequence[float]]
+    """The densities that a layer may have, descending."""
+
+
+def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[PrunableLayer, LossCurve]]:
+    """Yield each layer with its losses, in the order of the model; `trace` is at the start."""
+    few = trace.branch(_probe_count(trace))
+    expected = few.branch().finish(weights)
+    while not few.is_over:
+        for layer in trace.model.segments[few.done].layers:
+            densities = probe.densities_of(layer)
+            if densities:
+                hessian = layer_inputs(layer, few, None).hessian
+                known = _some(densities)
+                pruned = dict(_quickly_pruned(weights[layer.name], hessian, known, probe))
+                own = {one: max(loss_of(weights[layer.name], pruned[one], hessian), LEAST) for one in known}
+                shares = {
+                    density: probe.loss(few.branch().finish({**weights, layer.name: pruned[density]}), expected)
+                    / own[density]
+                    for density in _nearest(known)
+                }
+                losses = _interpolated(densities, own) * _interpolated(densities, shares)
+                yield layer, LossCurve(tuple(densities), tuple(losses))
+        few.advance(weights)
+
+
+def _probe_count(trace: Trace) -> int:
+    """Return the batches that have enough rows, about: whole numbers are a row each, other values are features."""
+    rows = np.cumsum(
+        [
+            max(value.size // (value.shape[-1] if value.dtype.kind == "f" else 1) for value in batch.values())
+            for batch in trace.batches
+        ]
+    )
+    return int(np.searchsorted(rows, PROBE_ROWS)) + 1
+
+
+def _quickly_pruned(
+    weight: Array, hessian: Array, densities: Sequence[float], probe: Probe
+) -> Iterator[tuple[float, Array]]:
+    diagonal = np.diag(np.linalg.inv(damped(hessian)))[:, np.newaxis] if probe.method.refits else np.zeros((1, 1))
+    for density in densities:
+        sparsity = Sparsity(probe.structure, density)
+        if not probe.method.refits:
+            yield density, probe.method.solve(weight, hessian, sparsity)
+            continue
+        mask = sparsity.mask(np.square(weight) * np.reciprocal(diagonal))
+        yield density, refitted(weight, hessian, mask, QUICK_STEPS)
+
+
+def _some(densities: Sequence[float]) -> list[float]:
+    """Return a few of the densities, first and last among them: the rest is interpolated."""
+    chosen = np.linspace(0, len(densities) - 1, min(len(densities), SOLVED)).round()
+    return [densities[int(index)] for index in chosen]
+
+
+def _nearest(densities: Sequence[float]) -> list[float]:
+    """Return the densities among those given that are nearest to the probes, each once."""
+    return list(dict.fromkeys(min(densities, key=lambda one: abs(np.log(one / probe))) for probe in PROBES))
+
+
+def _interpolated(densities: Sequence[float], values: Mapping[float, float]) -> NDArray[np.float64]:
+    """Return positive values for all densities: geometric between those known, and like them beyond."""
+    known = sorted(values)
+    logs = np.log(np.maximum([values[density] for density in known], LEAST))
+    return np.exp(np.interp(np.log(densities), np.log(known), logs))

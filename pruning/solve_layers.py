@@ -1,0 +1,78 @@
+"""Layer after layer is pruned, each for the inputs that the layers before it now give, against the dense outputs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.pruning.hessians import LayerInputs, layer_inputs
+from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.segments import Value
+from redpebble.pruning.solving.methods import Method, Sparsity
+from redpebble.pruning.solving.refit import loss_of, moved_target
+from redpebble.pruning.solving.structures import Structure
+from redpebble.pruning.traces import Trace, Weights
+
+Array = NDArray[np.float32]
+Outputs = list[dict[str, Value]]
+
+
+@dataclass(frozen=True)
+class SolvedLayer:
+    """A pruned weight [inputs, outputs], and the share of the square of its layer's outputs that it loses alone."""
+
+    layer: PrunableLayer
+    weight: Array
+    loss: float
+
+
+@dataclass
+class LayerSolver:
+    """The two runs, of the dense model and of the pruned one, and the weights found until now."""
+
+    trace: Trace
+    dense: Weights
+    method: Method
+    structure: Structure
+
+    def __post_init__(self) -> None:
+        self.weights: dict[str, Array] = dict(self.dense)
+        self.original: Trace | None = None
+        """The run of the dense model; None as long as nothing is pruned."""
+
+    def solve(self, densities: Mapping[str, float]) -> Iterator[SolvedLayer]:
+        """Yield the layers that have a density below 1, pruned; afterwards both runs are over.
+
+        Raises:
+            ValueError: a layer gets too few rows, or NaN or infinity.
+        """
+        while not self.trace.is_over:
+            layers = [one for one in self.trace.model.segments[self.trace.done].layers if densities[one.name] < 1]
+            yield from self._stage(layers, densities)
+            if layers and self.original is None:
+                self.original = self.trace.branch()
+            if self.original is not None:
+                self.original.advance(self.dense)
+            self.trace.advance(self.weights)
+
+    def outputs(self) -> tuple[Outputs, Outputs]:
+        """Return the outputs of the pruned and of the dense model, once all is solved."""
+        found = self.trace.finish(self.weights)
+        return found, found if self.original is None else self.original.finish(self.dense)
+
+    def _stage(self, layers: Sequence[PrunableLayer], densities: Mapping[str, float]) -> Iterator[SolvedLayer]:
+        known: dict[str, LayerInputs] = {}
+        for layer in layers:
+            if layer.x not in known:
+                known[layer.x] = layer_inputs(layer, self.trace, self.original if self.method.refits else None)
+            inputs, weight = known[layer.x], self.dense[layer.name]
+            if self.method.reads_data and 2 * inputs.rows < layer.inputs:
+                least = -(-layer.inputs // 2)
+                raise ValueError(
+                    f"layer {layer.name} has {layer.inputs} inputs and {inputs.rows} rows of data, accepted are {least}"
+                )
+            target = weight if inputs.crossed is None else moved_target(weight, inputs.hessian, inputs.crossed)
+            pruned = self.method.solve(target, inputs.hessian, Sparsity(self.structure, densities[layer.name]))
+            self.weights[layer.name] = pruned
+            yield SolvedLayer(layer, pruned, loss_of(target, pruned, inputs.hessian))

@@ -1,0 +1,69 @@
+"""Times of a model in onnxruntime, the original and one with sparse layers in turn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import onnx_ir
+from numpy.typing import NDArray
+
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.ort.session import session
+from redpebble.verification.oracle import Oracle, session_options
+
+Value = NDArray[Any]
+Feeds = Mapping[str, Value]
+
+BUDGET: Final = Budget(1.0, least_rounds=5, most_rounds=300)
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Microseconds of a call, by the fastest rounds."""
+
+    original_us: float
+    pruned_us: float
+
+    @property
+    def speedup(self) -> float:
+        """Times as fast as the original."""
+        return self.original_us / self.pruned_us
+
+
+def measured_times(original: onnx_ir.Model, pruned: onnx_ir.Model, feeds: Feeds, threads: int) -> MeasuredTimes:
+    """Return the times of two models in the same rounds.
+
+    Raises:
+        OracleError: onnxruntime refuses a model or the inputs.
+    """
+    before, after = Oracle(original, threads), Oracle.of(partial(session, pruned, session_options(threads)))
+    calls = {"original": partial(before.run, feeds), "pruned": partial(after.run, feeds)}
+    found = interleave(calls, BUDGET)
+    return MeasuredTimes(found["original"].min_us, found["pruned"].min_us)
+
+
+def feeds_with_rows(graph: onnx.GraphProto, batch: Feeds, batch_rows: int, rows: int) -> Feeds:
+    """Return inputs by which layers get about so many rows, given a batch by which they get `batch_rows`.
+
+    Samples are repeated or left out, and where a single one makes too many rows, its free axes are cut.
+    """
+    dims = {value.name: value.type.tensor_type.shape.dim for value in graph.input}
+    if any(not one or one[0].HasField("dim_value") for name, one in dims.items() if name in batch):
+        return batch
+    samples = min(len(value) for value in batch.values())
+    of_each = max(1, round(batch_rows / samples))
+    count = max(1, round(rows / of_each))
+    taken = {name: np.resize(value, (count, *value.shape[1:])) for name, value in batch.items()}
+    if rows >= of_each:
+        return taken
+    share = rows / of_each
+    return {name: _cut(value, dims[name], share) for name, value in taken.items()}
+
+
+def _cut(value: Value, dims: Sequence[onnx.TensorShapeProto.Dimension], share: float) -> Value:
+    free = [axis > 0 and not dim.HasField("dim_value") for axis, dim in enumerate(dims)]
+    sizes = (max(1, round(size * share)) if free[axis] else size for axis, size in enumerate(value.shape))
+    return np.ascontiguousarray(value[tuple(slice(0, size) for size in sizes)])

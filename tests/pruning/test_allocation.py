@@ -1,0 +1,87 @@
+"""Densities within a time lose least of all that there are, and no layer gets one at which it would stay dense."""
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+import pytest
+
+from redpebble.kernels.machine import Machine
+from redpebble.pruning.allocation import Option, allocated
+from redpebble.pruning.budgets import densities_of, options_of, within_loss, within_time
+from redpebble.pruning.layer_prices import LayerPrices
+from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.sensitivities import LossCurve
+from redpebble.pruning.solving.structures import structure_of
+from redpebble.pruning.timing import MeasuredTimes
+
+
+def random_options(seed: int) -> list[list[Option]]:
+    rng = np.random.default_rng(seed)
+    return [[Option(1.0, 90.0, 0.0), *(Option(0.1, *rng.uniform(5, 80, 2)) for _ in range(3))] for _ in range(5)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_densities_lose_less_in_the_same_time(seed: int) -> None:
+    layers, budget = random_options(seed), 220.0
+    ways = [way for way in product(*layers) if sum(option.us for option in way) <= budget]
+    found = allocated(layers, budget)
+    assert found is not None
+    assert sum(option.us for option in found) <= budget
+    # steps of the time waste a little of it
+    nearly = [way for way in ways if sum(option.us for option in way) <= budget * (1 - len(layers) / 4000)]
+    assert sum(option.loss for option in found) <= min(sum(option.loss for option in way) for way in nearly)
+
+
+def test_what_nothing_is_fast_enough_for_has_no_densities() -> None:
+    assert allocated([[Option(1.0, 90.0, 0.0), Option(0.1, 40.0, 1.0)]] * 3, 119.0) is None
+    assert allocated([[Option(1.0, 90.0, 0.0), Option(0.1, 40.0, 1.0)]] * 3, 120.0) is not None
+
+
+def layer_of(inputs: int, outputs: int) -> PrunableLayer:
+    return PrunableLayer("one", 0, "x", "w", False, inputs, outputs)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 128])
+def test_densities_at_which_the_chooser_stays_dense_are_no_options(rows: int) -> None:
+    layer = layer_of(768, 768)
+    prices = LayerPrices([layer], rows, 1, Machine())
+    densities = densities_of(layer, structure_of("equal"), prices)
+    assert densities == sorted(densities, reverse=True)
+    assert 0.1 in densities
+    assert prices.sparse_us(layer, 0.98) is None
+    times = [prices.sparse_us(layer, one) or np.inf for one in densities]
+    assert max(times) < prices.dense_us(layer)
+    options = options_of(layer, LossCurve(tuple(densities), tuple(1 - one for one in densities)), prices)
+    assert options[0] == Option(1.0, prices.dense_us(layer), 0.0)
+    assert [option.us for option in options[1:]] == times
+
+
+def test_a_structure_with_one_density_has_that_option_alone() -> None:
+    layer = layer_of(768, 768)
+    assert densities_of(layer, structure_of("1:8"), LayerPrices([layer], 1, 1, Machine())) == [0.125]
+
+
+LAYERS = {name: [Option(1.0, 100.0, 0.0), Option(0.5, 60.0, 0.1), Option(0.1, 20.0, 0.4)] for name in "abc"}
+
+
+def test_a_budget_is_what_is_left_of_the_time_beside_layers() -> None:
+    rest, tried = 40.0, list[float]()
+
+    def rehearse(densities: Mapping[str, float]) -> MeasuredTimes:
+        us = [next(one.us for one in some if one.density == densities[name]) for name, some in LAYERS.items()]
+        tried.append(rest + sum(us))
+        return MeasuredTimes(400.0, tried[-1])
+
+    found = within_time(LAYERS, lambda times: 300.0 / 1.5 if times is None else times.original_us / 1.5, rehearse)
+    assert found.rest_us == rest
+    assert tried[-1] == pytest.approx(rest + found.layers_us)
+    assert found.layers_us + rest <= 400 / 1.5
+    with pytest.raises(ValueError, match=r"0\.08 ms is out of reach, accepted is 0\.1 ms \(4\.00x as fast\) or more"):
+        within_time(LAYERS, lambda _: 80.0, rehearse)
+
+
+def test_within_a_loss_is_the_shortest_time() -> None:
+    assert within_loss(LAYERS, 0.25).layers_us == 220
+    assert within_loss(LAYERS, 0.31).layers_us == 180
+    assert within_loss(LAYERS, 0.0).layers_us == 300

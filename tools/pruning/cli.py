@@ -1,0 +1,47 @@
+"""The command line of `prune`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from redpebble.tools.cli_options import ModelPath, ReportPath, Seed, new_model
+
+
+def prune(
+    model: ModelPath,
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT.onnx", help="Where the pruned model goes.", callback=new_model)
+    ],
+    data: Annotated[Path, typer.Option(metavar="DATA.npz", help="Some hundred inputs, an array for each by its name.")],
+    speedup: Annotated[float | None, typer.Option(metavar="X", help="So many times as fast as now.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="3ms", help="So long for a call, in ms or us.")] = None,
+    sparsity: Annotated[float | None, typer.Option(metavar="S", help="So many zeros in each layer, 0 to 1.")] = None,
+    loss: Annotated[
+        float | None, typer.Option(metavar="L", help="So much of the outputs' variance may be lost, 0 to 1.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows that layers get at once: samples, or all tokens of a call.")] = 128,
+    threads: Annotated[int, typer.Option(help="Threads that the model will run on.")] = 1,
+    structure: Annotated[
+        str,
+        typer.Option(help="Where zeros may be: equal, free, n:32, 2:4, 64:2:8, grouped:2:4:8, rows:4, blocks:4."),
+    ] = "equal",
+    method: Annotated[str, typer.Option(help="admm, sparsegpt, obs, wanda or magnitude.")] = "admm",
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="A layer that stays dense; may be given again.")
+    ] = None,
+    seed: Seed = 0,
+    report: ReportPath = None,
+) -> None:
+    """Make a dense model sparse, and fast where redpebble runs it: within a time, a loss, or to a sparsity.
+
+    One of --speedup, --time, --sparsity and --loss is the goal. Layers are pruned one after the other, each refitted to
+    the outputs that the dense model has on the data; where the goal is a time or a loss, each gets the density at which
+    the model loses least. Times are onnxruntime's, for the given rows and threads.
+    """
+    from redpebble.pruning.options import Goal, PruneOptions
+    from redpebble.tools.pruning.command import milliseconds, prune_and_print
+
+    goal = Goal.of(speedup, None if time is None else milliseconds(time), sparsity, loss)
+    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep or ()), seed)
+    prune_and_print(model, data, output, options, report)

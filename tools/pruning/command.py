@@ -1,0 +1,103 @@
+"""The command `prune`: reads data, shows what is done, writes the model last."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from redpebble.bench.results.console import console
+from redpebble.pruning.options import PruneOptions
+from redpebble.pruning.prune import Watch, pruned
+from redpebble.pruning.report import Pruned, PruneReport
+from redpebble.tools.json_reports import write_report
+from redpebble.verification.input_choice import arrays_of
+
+UNITS: Final = {"ms": 1.0, "us": 1e-3, "s": 1e3}
+
+
+def milliseconds(text: str) -> float:
+    """Return the milliseconds of a time such as `3ms` or `250us`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    for unit, factor in UNITS.items():
+        number = text.strip().removesuffix(unit)
+        if number != text.strip():
+            try:
+                return factor * float(number)
+            except ValueError:
+                continue
+    raise ValueError(f"time is {text!r}, accepted is one such as 3ms, 250us or 0.1s")
+
+
+def prune_and_print(model: Path, data: Path, output: Path, options: PruneOptions, report: Path | None) -> None:
+    """Prune a model, show its layers, and write it.
+
+    Raises:
+        ModelError: the model is unreadable, or has no layer to prune.
+        ValueError: the data or the options do not fit.
+        OSError: a file cannot be read or written.
+    """
+    feeds = arrays_of(data)
+    with _progress() as watch:
+        result = pruned(model, feeds, options, watch)
+    result.save(output)
+    console.print(_table(result.report))
+    console.print(str(result.report), highlight=False)
+    console.print(f"fast as redpebble.session({output.name!r}), or after redpebble optimize", highlight=False)
+    write_report(report, "prune", _content(result))
+
+
+@contextmanager
+def _progress() -> Generator[Watch]:
+    """Show a bar for what is done at the moment, with the time that is left; nothing in a file or a pipe."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    disable = not console.is_terminal or console.quiet
+    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
+        tasks = {"": progress.add_task("reading", total=None)}
+
+        def watch(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                for task in tasks.values():
+                    progress.update(task, visible=False)
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total, visible=True)
+
+        yield watch
+
+
+def _table(report: PruneReport) -> Table:
+    table = Table("layer", "inputs", "outputs", "density", "loss alone", "dense us", "predicted us")
+    for layer in report.layers:
+        table.add_row(
+            layer.name,
+            str(layer.inputs),
+            str(layer.outputs),
+            f"{layer.density:.1%}",
+            f"{layer.loss:.2%}",
+            f"{layer.dense_us:.4g}",
+            f"{layer.predicted_us:.4g}",
+        )
+    return table
+
+
+def _content(result: Pruned) -> dict[str, object]:
+    report = result.report
+    return {
+        "layers": [asdict(layer) | {"density": layer.density} for layer in report.layers],
+        "loss": report.loss,
+        "rows": report.rows,
+        "threads": report.threads,
+        "original_us": report.measured.original_us,
+        "pruned_us": report.measured.pruned_us,
+        "speedup": report.measured.speedup,
+        "predicted_us": report.predicted_us,
+        "parameters": report.parameters,
+        "connections": report.connections,
+        "parameter_efficiency": report.parameter_efficiency,
+    }
