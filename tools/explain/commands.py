@@ -65,14 +65,12 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if report is not None and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
     module = build(model, options, until="simplify", foreign="keep")
+    optimized = optimize(model)
+    print_gain(optimized)
     layers = native_report(module, options)
     print_layers(layers, moved=True)
-    gain = ""
-    if last_stage(module):
-        # what `compile` does not take as a whole runs inside of onnxruntime
-        optimized = optimize(model)
-        print_gain(optimized)
-        gain = gain_sentence(optimized)
+    # what `compile` does not take as a whole runs inside of onnxruntime
+    gain = gain_sentence(optimized) if last_stage(module) else ""
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
         explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
