@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.reports.layer_report import Report
+from redpebble.dialect.semantics.prologue import Prologue
 from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.lowering.cpu_target import CpuTarget
@@ -107,3 +108,5 @@ class Program:
     report: Report
     zeroed: tuple[int, ...] = ()
     """Outputs whose memory has to hold zeros before a call: rows that come to nothing are not written."""
+    prologue: Prologue | None = None
+    """The steps from the inputs of the model to `inputs`; None where these are the same."""

@@ -21,6 +21,9 @@ from redpebble.runtime.threads import checked_threads
 Floats = NDArray[np.float32]
 Shapes = tuple[tuple[int, ...], ...]
 
+TYPE_NAMES: Final = {"float32": "float", "float64": "double"}
+"""ONNX's names of types where they are not numpy's."""
+
 MOST_SHAPES: Final = 32
 """Shapes for which a network stays prepared; more are forgotten, the oldest first, so that memory does not grow."""
 
@@ -55,7 +58,9 @@ class Network:
         self._loaded = load_network(program, image, IN_PROCESS)
         self.program = program = self._loaded.program
         self.threads = threads
-        self._input_names = tuple(tensor.name for tensor in program.inputs)
+        self._prologue = program.prologue
+        declared = program.inputs if self._prologue is None else self._prologue.inputs
+        self._input_names = tuple(value.name for value in declared)
         self._prepared: dict[int, dict[Shapes, _Prepared]] = {threads: {}}
         self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
 
@@ -66,7 +71,12 @@ class Network:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs, as `InferenceSession.get_inputs` does."""
-        return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.inputs]
+        if self._prologue is None:
+            return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.inputs]
+        return [
+            NodeArg(value.name, f"tensor({TYPE_NAMES.get(value.dtype, value.dtype)})", _dimensions(value.shape))
+            for value in self._prologue.inputs
+        ]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
@@ -76,15 +86,15 @@ class Network:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a compiled network cannot be pickled: compile the model in each process, or read it there")
 
-    def __call__(self, *inputs: Floats, threads: int | None = None) -> Floats | list[Floats]:
+    def __call__(self, *inputs: NDArray[np.generic], threads: int | None = None) -> Floats | list[Floats]:
         """Run on inputs in their order; return the output, or the list of them where there are several.
 
         Raises:
             ValueError: a dtype or shape does not fit, or `threads` is more than the network was compiled for.
         """
-        if len(inputs) != len(self.program.inputs):
-            raise ValueError(f"{len(inputs)} inputs, expected {len(self.program.inputs)}")
-        arrays = [_checked(tensor.name, x) for tensor, x in zip(self.program.inputs, inputs, strict=True)]
+        if len(inputs) != len(self._input_names):
+            raise ValueError(f"{len(inputs)} inputs, expected {len(self._input_names)}")
+        arrays = self._arrays(dict(zip(self._input_names, inputs, strict=True)))
         outputs = self._run(arrays, threads)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -99,12 +109,11 @@ class Network:
         Raises:
             ValueError: a name, dtype or shape does not fit; the message says what is expected.
         """
-        names = self._input_names
         try:
-            inputs = [_checked(name, feeds[name]) for name in names]
+            inputs = self._arrays(feeds)
         except KeyError:
-            inputs = []
-        if not len(feeds) == len(names) == len(inputs):
+            self._refuse_names(feeds)
+        if len(feeds) != len(self._input_names):
             self._refuse_names(feeds)
         outputs = self._run(inputs, threads)
         if not output_names:
@@ -133,12 +142,25 @@ class Network:
         """
         if set(feeds) != set(self._input_names):
             self._refuse_names(feeds)
+        if self._prologue is not None:
+            raise ValueError("the network computes what it reads from its inputs, accepted are calls of run")
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         prepared = self._prepare(count, tuple(x.shape for x in inputs))
         arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)
         check_apart(self.program, inputs, arrays)
         zeroed = [arrays[output] for output in self.program.zeroed]
         return BoundCall(new_call(self._loaded, prepared.symbols, self._pool(count)), inputs, arrays, zeroed)
+
+    def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Floats]:
+        """Return the arrays that native code reads.
+
+        Raises:
+            KeyError: an input is missing.
+            ValueError: a dtype or shape does not fit.
+        """
+        if self._prologue is None:
+            return [_checked(name, feeds[name]) for name in self._input_names]
+        return self._prologue.run(feeds)
 
     def _run(self, inputs: list[Floats], threads: int | None) -> list[Floats]:
         count = self.threads if threads is None else self._thread_count(threads)
@@ -182,7 +204,7 @@ class Network:
         pool = self._pools.get(threads)
         return pool if pool is not None else self._pools.setdefault(threads, ThreadPool(threads))
 
-    def _refuse_names(self, feeds: Mapping[str, object]) -> None:
+    def _refuse_names(self, feeds: Mapping[str, object]) -> NoReturn:
         """Say which input is unknown or missing.
 
         Raises:

@@ -12,7 +12,7 @@ import os
 import platform
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from io import RawIOBase
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.reports.layer_report import LayerReport, Report
+from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.errors import RedpebbleError
 from redpebble.lowering.cpu_target import CpuTarget
@@ -61,6 +62,10 @@ class Artefact(NamedTuple):
     program: Program
     image: bytes
 
+    def with_prologue(self, prologue: Prologue | None) -> "Artefact":
+        """Return the same behind a prologue."""
+        return self._replace(program=replace(self.program, prologue=prologue))
+
 
 def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> None:
     """Write `artefact` to `path`, with some bytes beside it; its folder is made where it is missing."""
@@ -71,7 +76,9 @@ def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> N
 
 def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
     """Return the parts of a file of native code, which follow each other."""
-    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *artefact.program.constants]
+    prologue = artefact.program.prologue
+    tables = [] if prologue is None else [np.ascontiguousarray(table) for table in prologue.constants.values()]
+    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *tables, *artefact.program.constants]
     header = json.dumps(_header(artefact, sections) | {"attachment": len(attachment)}).encode()
     header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)
     parts = [header]
@@ -177,8 +184,10 @@ class Sealed:
         target = CpuTarget(**header["target"])
         if missing := missing_features(target):
             raise ArtefactError(f"{self.name} needs {', '.join(missing)}, which this machine lacks")
-        image, *constants = _arrays(self.sections, header["sections"])
-        return Artefact(_program(header, target, constants), image.tobytes())
+        image, *arrays = _arrays(self.sections, header["sections"])
+        names: list[str] = header["prologue"]["constants"] if header["prologue"] is not None else []
+        artefact = Artefact(_program(header, target, arrays[len(names) :]), image.tobytes())
+        return artefact.with_prologue(_prologue(header["prologue"], arrays[: len(names)]))
 
 
 def machine() -> str:
@@ -206,7 +215,30 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
         "report": vars(program.report) | {"layers": [vars(layer) for layer in program.report]},
         "zeroed": program.zeroed,
+        "prologue": None if program.prologue is None else _prologue_json(program.prologue),
     }
+
+
+def _prologue_json(prologue: Prologue) -> Json:
+    """Return a prologue without its constants, which are sections."""
+    return {
+        "inputs": [[value.name, value.dtype, [_size_json(size) for size in value.shape]] for value in prologue.inputs],
+        "steps": [step._asdict() for step in prologue.steps],
+        "results": prologue.results,
+        "constants": list(prologue.constants),
+    }
+
+
+def _prologue(header: Json, constants: list[NDArray[np.generic]]) -> Prologue | None:
+    if header is None:
+        return None
+    inputs = (PrologueInput(name, dtype, tuple(map(_size, shape))) for name, dtype, shape in header["inputs"])
+    steps = (
+        PrologueStep(**step | {"inputs": tuple(step["inputs"]), "outputs": tuple(step["outputs"])})
+        for step in header["steps"]
+    )
+    named = dict(zip(header["constants"], constants, strict=True))
+    return Prologue(tuple(inputs), tuple(steps), tuple(header["results"]), named)
 
 
 def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic]]) -> Program:

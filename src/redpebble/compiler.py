@@ -38,9 +38,10 @@ from redpebble.kernels.machine import Machine
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.model_rows import stated_rows
+from redpebble.native_build import native_build
 from redpebble.options import Options
 from redpebble.passes.rewriting.network_module import network_module
-from redpebble.pipeline import build, check_skipped, run_stages
+from redpebble.pipeline import check_skipped, run_stages
 from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
 from redpebble.predicted_gain import PredictedGain, predicted_gain
 from redpebble.runtime.code_memory import code_memory
@@ -127,7 +128,8 @@ def native_code(
     else:
         begun = time.perf_counter()
         with within_limits(), rare_collections():
-            artefact = machine_code(build(source, tuned), cpu, folder)
+            built = native_build(source, tuned)
+            artefact = machine_code(built.module, cpu, folder).with_prologue(built.prologue)
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and key:
             store(folder, key, artefact)

@@ -1,0 +1,80 @@
+"""The prologue of a network: what it computes from its inputs before the first layer, by numpy.
+
+Ids become rows of tables, a mask of ones and zeros becomes numbers that hide keys, and lengths become positions. It is
+some ten steps on small arrays; what takes time comes behind it, as native code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from redpebble.dialect.semantics.array_operators import OPERATORS
+from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
+
+Array = NDArray[Any]
+
+
+class PrologueInput(NamedTuple):
+    """An input of the model: its name, the name of its dtype, and its sizes."""
+
+    name: str
+    dtype: str
+    shape: SymbolicShape
+
+
+class PrologueStep(NamedTuple):
+    """A node: its name in the model, its operator, what it reads ("" for what is left out) and yields."""
+
+    node: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """Steps in the order in which they run, and the names of what the native code reads: one for each of its inputs."""
+
+    inputs: tuple[PrologueInput, ...]
+    steps: tuple[PrologueStep, ...]
+    results: tuple[str, ...]
+    constants: Mapping[str, Array] = field(repr=False)
+
+    def run(self, feeds: Mapping[str, ArrayLike]) -> list[NDArray[np.float32]]:
+        """Return the arrays that the native code reads.
+
+        Raises:
+            ValueError: an input has another dtype or shape, or a node does not accept what it gets.
+        """
+        values: dict[str, Array | None] = {**self.constants, "": None}
+        given = [checked(value, feeds[value.name]) for value in self.inputs]
+        bind_symbols({value.name: value.shape for value in self.inputs}, [array.shape for array in given])
+        values.update((value.name, array) for value, array in zip(self.inputs, given, strict=True))
+        for step in self.steps:
+            try:
+                found = OPERATORS[step.operator](step.attributes, *(values[name] for name in step.inputs))
+            except (ValueError, IndexError, TypeError, OverflowError) as error:
+                raise ValueError(f"node {step.node!r}: operator {step.operator}: {error}") from error
+            if isinstance(found, np.ndarray):
+                values[step.outputs[0]] = found
+            else:
+                values.update(zip(step.outputs, found, strict=True))
+        return [np.asarray(values[name], dtype=np.float32, order="C") for name in self.results]
+
+
+def checked(value: PrologueInput, array: ArrayLike) -> Array:
+    """Return the array of an input.
+
+    Raises:
+        ValueError: it has another dtype.
+    """
+    known: Array = np.asarray(array)
+    if not isinstance(array, np.ndarray):
+        return known.astype(value.dtype)
+    if known.dtype != value.dtype:
+        raise ValueError(f"input {value.name!r} has dtype {known.dtype}, expected {value.dtype}")
+    return known

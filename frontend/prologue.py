@@ -1,0 +1,254 @@
+"""Cuts the prologue off a module: nodes that the dialect has no ops for, where no layer comes before any of them.
+
+```mlir
+%e = pebble.foreign "ai.onnx::Gather" at 0 reads %ids as ["ids"] : ...     a step of the prologue
+%y = pebble.linear %e, %w : ...                                            reads an argument in its place
+```
+"""
+
+from collections.abc import Iterator, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import onnx_ir
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.elementwise import AddOp, DivOp, MulOp, SubOp
+from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
+from redpebble.dialect.provenance import node_name, texts_of, value_name
+from redpebble.dialect.semantics.array_operators import OPERATORS
+from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
+from redpebble.dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
+from redpebble.dialect.tensors import is_f32_tensor
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.folding.known_constants import constant_array
+from redpebble.frontend.import_model import Imported
+
+DTYPES: Final = MappingProxyType(
+    {
+        "tensor(float)": "float32",
+        "tensor(double)": "float64",
+        "tensor(int64)": "int64",
+        "tensor(int32)": "int32",
+        "tensor(bool)": "bool",
+    }
+)
+"""Names of numpy's dtypes by ONNX's names of types."""
+
+ARITHMETIC: Final[dict[type[Operation], str]] = {AddOp: "Add", SubOp: "Sub", MulOp: "Mul", DivOp: "Div"}
+
+Array = NDArray[Any]
+
+
+def cut_prologue(imported: Imported) -> Prologue | None:
+    """Return the prologue of a module, whose function begins behind it from then on; None where it needs none.
+
+    Raises:
+        UnsupportedModelError: a node cannot be part of it.
+    """
+    func = next(op for op in imported.module.body.block.ops if isinstance(op, FuncOp))
+    before = _before(func)
+    if not before:
+        return None
+    cut = _Cut(imported, func, before)
+    return cut.prologue()
+
+
+def _before(func: FuncOp) -> list[Operation]:
+    """Return the nodes of ONNX in a function and all that they read, in order."""
+    wanted: set[Operation] = set()
+    for op in reversed(list(func.body.block.ops)):
+        if isinstance(op, ForeignOp) or op in wanted:
+            wanted.add(op)
+            wanted.update(value.owner for value in op.operands if isinstance(value.owner, Operation))
+    return [op for op in func.body.block.ops if op in wanted]
+
+
+class _Cut:
+    """A function, and its ops that become the prologue."""
+
+    def __init__(self, imported: Imported, func: FuncOp, before: Sequence[Operation]) -> None:
+        self.func, self.before = func, before
+        self.nodes = list(imported.model.graph)
+        self.version = imported.model.ir_version
+        self.constants: dict[str, Array] = {}
+        self.names: dict[SSAValue, str] = {}
+        self.reasons = imported.reasons
+
+    def prologue(self) -> Prologue:
+        """Return the prologue, and cut it off."""
+        block, attributes = self.func.body.block, _argument_attributes(self.func)
+        inputs = tuple(_input(value, entry) for value, entry in zip(block.args, attributes, strict=True))
+        self.names.update((value, entry.name) for value, entry in zip(block.args, inputs, strict=True))
+        steps = tuple(step for op in self.before for step in self._steps(op))
+        crossing = list(self._crossing())
+        arguments = [value for value in block.args if self._is_read(value)]
+        results = tuple(self.names[value] for value in (*arguments, *crossing))
+        self._detach(crossing, attributes)
+        return Prologue(inputs, steps, results, self.constants)
+
+    def _is_read(self, value: SSAValue) -> bool:
+        return any(use.operation not in self.before for use in value.uses)
+
+    def _crossing(self) -> Iterator[SSAValue]:
+        """Yield what later ops read, constants left out.
+
+        Raises:
+            UnsupportedModelError: it is returned, or no float tensor.
+        """
+        for op in self.before:
+            for value in op.results:
+                readers = [use.operation for use in value.uses if use.operation not in self.before]
+                if not readers or isinstance(op, ConstantOp):
+                    continue
+                if any(isinstance(reader, ReturnOp) for reader in readers) or not is_f32_tensor(value.type):
+                    raise self._refusal(op)
+                yield value
+
+    def _refusal(self, op: Operation) -> UnsupportedModelError:
+        """Return the error for an op that the prologue cannot hold."""
+        if isinstance(op, ForeignOp):
+            node = self.nodes[op.position.value.data]
+            reason = self.reasons.get(op.position.value.data, "")
+            return UnsupportedModelError(f"node {node.name!r}: operator {op.operator.data.split('::')[-1]}: {reason}")
+        return UnsupportedModelError(f"node {node_name(op)!r} comes before a node that is not covered")
+
+    def _steps(self, op: Operation) -> Iterator[PrologueStep]:
+        """Yield what an op is in the prologue.
+
+        Raises:
+            UnsupportedModelError: it cannot be part of it.
+        """
+        outputs = tuple(self.names.setdefault(value, self._new_name(value)) for value in op.results)
+        match op:
+            case ForeignOp():
+                yield self._node(op, outputs)
+            case ConstantOp():
+                self.constants[outputs[0]] = op.array
+            case ReshapeOp():
+                yield self._step(op, "ReshapeTo", {"target": list(op.target.values)}, outputs)
+            case TransposeOp():
+                yield self._step(op, "Transpose", {"perm": list(op.order)}, outputs)
+            case AddOp() | SubOp() | MulOp() | DivOp():
+                yield self._step(op, ARITHMETIC[type(op)], {}, outputs)
+            case _:
+                raise self._refusal(op)
+
+    def _new_name(self, value: SSAValue) -> str:
+        name = value_name(value)
+        return name if name and name not in self.names.values() else f"%{len(self.names)}"
+
+    def _step(self, op: Operation, name: str, attributes: dict[str, Any], outputs: tuple[str, ...]) -> PrologueStep:
+        inputs = tuple(self.names[value] for value in op.operands)
+        return PrologueStep(node_name(op), name, inputs, outputs, attributes)
+
+    def _node(self, op: ForeignOp, outputs: tuple[str, ...]) -> PrologueStep:
+        node, domain = self.nodes[op.position.value.data], op.operator.data.split("::")[0]
+        if domain != "ai.onnx" or node.op_type not in OPERATORS:
+            raise self._refusal(op)
+        reads = {name.data: value for name, value in zip(op.names, op.reads, strict=True)}
+        inputs: list[str] = []
+        for value in node.inputs:
+            if value is None or value.name in reads:
+                inputs.append("" if value is None else self.names[reads[value.name or ""]])
+                continue
+            array = constant_array(value, self.version)
+            if array is None:
+                raise self._refusal(op)
+            self.constants[f"={value.name}"] = array
+            inputs.append(f"={value.name}")
+        attributes = {"outputs": len(outputs)} if node.op_type == "Split" else {}
+        for name, attribute in node.attributes.items():
+            attributes |= _attribute(node, name, attribute)
+        return PrologueStep(node.name or "", node.op_type, tuple(inputs), outputs, attributes)
+
+    def _detach(self, crossing: Sequence[SSAValue], attributes: Sequence[DictionaryAttr]) -> None:
+        """Let the function begin with what crosses, and without the arguments that nothing reads any more."""
+        block = self.func.body.block
+        kept = [(value, entry) for value, entry in zip(block.args, attributes, strict=True) if self._is_read(value)]
+        entries = [entry for _, entry in kept]
+        for value in crossing:
+            argument = block.insert_arg(value.type, len(block.args))
+            value.replace_uses_with_if(argument, lambda use: use.operation not in self.before)
+            argument.name_hint = value.name_hint
+            entries.append(DictionaryAttr({NAME: StringAttr(self.names[value]), DIMS: _dims(value)}))
+        for op in reversed(self.before):
+            if not any(result.uses.get_length() for result in op.results):
+                op.detach()
+                op.erase()
+        first = len(attributes)
+        for value in list(block.args[:first]):
+            if not value.uses.get_length():
+                block.erase_arg(value)
+        self.func.function_type = FunctionType.from_lists(
+            [value.type for value in block.args], list(self.func.function_type.outputs)
+        )
+        self.func.arg_attrs = ArrayAttr(entries)
+
+
+def _argument_attributes(func: FuncOp) -> list[DictionaryAttr]:
+    known = list(func.arg_attrs) if func.arg_attrs is not None else []
+    return known or [DictionaryAttr({}) for _ in func.args]
+
+
+def _input(value: SSAValue, attributes: DictionaryAttr) -> PrologueInput:
+    """Return the input of the model that an argument is.
+
+    Raises:
+        UnsupportedModelError: it holds something else than numbers.
+    """
+    name = attributes.data.get(NAME)
+    text = name.data if isinstance(name, StringAttr) else ""
+    kind = value.type.description.data if isinstance(value.type, ForeignType) else "tensor(float)"
+    if kind not in DTYPES:
+        accepted = ", ".join(DTYPES)
+        raise UnsupportedModelError(f"input {text}: {kind} is not covered, accepted are {accepted}")
+    return PrologueInput(text, DTYPES[kind], _sizes(text, texts_of(attributes.data.get(DIMS))))
+
+
+def _sizes(name: str, words: Sequence[str]) -> SymbolicShape:
+    return tuple(
+        Size.known(int(word)) if word.isdecimal() else Size.symbol(word or f"{name}.{axis}")
+        for axis, word in enumerate(words)
+    )
+
+
+def _dims(value: SSAValue) -> Attribute:
+    """Return the names of sizes that a node of ONNX carries for one of its results, else none."""
+    op = value.owner
+    known = op.attributes.get(DIMS) if isinstance(op, ForeignOp) else None
+    entries = list(known.data) if isa(known, ArrayAttr[Attribute]) else []
+    index = value.index if isinstance(value, OpResult) else 0
+    return entries[index] if index < len(entries) else ArrayAttr([])
+
+
+def _attribute(node: onnx_ir.Node, name: str, attribute: onnx_ir.Attr) -> dict[str, Any]:
+    """Return an attribute as json holds it; a dtype by its name.
+
+    Raises:
+        UnsupportedModelError: it is something else.
+    """
+    if node.op_type == "Cast" and name == "to":
+        return {"to": onnx_ir.DataType(attribute.as_int()).numpy().name}
+    match attribute.type:
+        case onnx_ir.AttributeType.INT:
+            return {name: attribute.as_int()}
+        case onnx_ir.AttributeType.FLOAT:
+            return {name: attribute.as_float()}
+        case onnx_ir.AttributeType.INTS:
+            return {name: [int(one) for one in attribute.as_ints()]}
+        case onnx_ir.AttributeType.STRING:
+            return {name: attribute.as_string()}
+        case onnx_ir.AttributeType.TENSOR:
+            array = attribute.as_tensor().numpy()
+            if array.size == 1:
+                return {name: array.reshape(-1)[0].item(), "dtype": array.dtype.name}
+        case _:
+            pass
+    raise UnsupportedModelError(f"node {node.name!r}: attribute {name} of {node.op_type} is not covered here")

@@ -1,0 +1,43 @@
+"""The module that native code is made of, and the prologue in front of it where a model begins with integers."""
+
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.dialect.semantics.prologue import Prologue
+from redpebble.frontend.errors import UnsupportedModelError, within_limits
+from redpebble.frontend.import_model import Source, import_model
+from redpebble.frontend.prologue import cut_prologue
+from redpebble.options import Options
+from redpebble.pipeline import build, run_stages
+
+
+class NativeBuild(NamedTuple):
+    """A module behind the last stage, and what has to be computed before its function."""
+
+    module: ModuleOp
+    prologue: Prologue | None = None
+
+
+def native_build(source: Source, options: Options) -> NativeBuild:
+    """Return the module of a model; nodes that no op stands for are a prologue where they come before all layers.
+
+    Raises:
+        ModelError: the model is unreadable, or something in it is not covered.
+        ValueError: a pass to be skipped does not exist.
+    """
+    try:
+        return NativeBuild(build(source, options))
+    except UnsupportedModelError as error:
+        refusal = error
+    with within_limits():
+        imported = import_model(source, foreign="keep", whole=frozenset())
+        try:
+            prologue = cut_prologue(imported)
+        except UnsupportedModelError as error:
+            # what keeps a model with other inputs than floats from running is what cannot be part of the prologue
+            raise (error if str(refusal).startswith("input ") else refusal) from None
+        if prologue is None:
+            raise refusal
+        run_stages(imported.module, options)
+    return NativeBuild(imported.module, prologue)

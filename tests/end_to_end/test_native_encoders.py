@@ -1,0 +1,89 @@
+"""Encoders as native code: ids and masks become floats in a prologue, all else is one network."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import redpebble
+from redpebble.models.exports.stored import random_feeds, stored_export
+from redpebble.runtime.network import Network
+
+ENCODERS = (
+    "bert.dynamo",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("bert.classic", "distilbert.classic", "distilbert.dynamo")
+    ),
+)
+
+
+@cache
+def network(name: str) -> Network:
+    return redpebble.compile(stored_export(name, 0.9), threads=2, cache=False)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_with_ids_and_masks_is_native(name: str) -> None:
+    proto = stored_export(name, 0.9)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert [value.type for value in network(name).get_inputs()] == [value.type for value in session.get_inputs()]
+    for batch, sequence in ((1, 1), (2, 7), (3, 33)):
+        feeds = random_feeds(proto, {"batch": batch, "sequence": sequence})
+        feeds["attention_mask"][-1, sequence // 2 + 1 :] = 0
+        for expected, found in zip(session.run(None, feeds), network(name).run(None, feeds), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_it_comes_from_the_cache(tmp_path: Path) -> None:
+    proto = small()
+    feeds = {"ids": np.array([[3, -1]], np.int64), "shift": np.array(1.5, np.float32)}
+    first = redpebble.compile(proto, cache=tmp_path).run(None, feeds)
+    again = redpebble.compile(proto, cache=tmp_path)
+    np.testing.assert_array_equal(again.run(None, feeds)[0], first[0])
+    np.testing.assert_array_equal(again(feeds["ids"], feeds["shift"]), first[0])
+
+
+def small() -> bytes:
+    """A table of 5 rows, a shift, and a layer."""
+    rng = np.random.default_rng(0)
+    table, weight = rng.random((5, 8), np.float32), rng.random((8, 4), np.float32)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"], name="lookup"),
+        helper.make_node("Add", ["rows", "shift"], ["shifted"]),
+        helper.make_node("MatMul", ["shifted", "weight"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", 2]),
+            helper.make_tensor_value_info("shift", TensorProto.FLOAT, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2, 4])],
+        [
+            helper.make_tensor(name, TensorProto.FLOAT, a.shape, a.tobytes(), raw=True)
+            for name, a in (("table", table), ("weight", weight))
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 9
+    return model.SerializeToString()
+
+
+def test_what_does_not_fit_is_said() -> None:
+    net = redpebble.compile(small(), cache=False)
+    shift = np.zeros((), np.float32)
+    with pytest.raises(ValueError, match="node 'lookup': operator Gather: index 5 is out of bounds"):
+        net.run(None, {"ids": np.array([[5, 0]], np.int64), "shift": shift})
+    with pytest.raises(ValueError, match="input 'ids' has dtype int32, expected int64"):
+        net.run(None, {"ids": np.array([[1, 0]], np.int32), "shift": shift})
+    with pytest.raises(ValueError, match="input 'ids' has size 3 along axis 1, expected 2"):
+        net.run(None, {"ids": np.zeros((1, 3), np.int64), "shift": shift})
+    with pytest.raises(ValueError, match="input 'shift' is missing"):
+        net.run(None, {"ids": np.zeros((1, 2), np.int64)})
+    with pytest.raises(ValueError, match="computes what it reads from its inputs, accepted are calls of run"):
+        net.bind({"ids": np.zeros((1, 2), np.float32), "shift": shift})
