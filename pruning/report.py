@@ -70,7 +70,7 @@ class PruneReport:
         return (
             f"{self.measured.speedup:.2f}x as fast ({self.measured.original_us / 1000:.3g} -> "
             f"{self.measured.pruned_us / 1000:.3g} ms for {self.rows} rows), "
-            f"{self.density:.1%} of {self.parameters} weights left, {self.loss:.2%} of the outputs' variance lost"
+            f"{self.density:.1%} of {self.parameters:,} weights left, {self.loss:.2%} of the outputs' variance lost"
         )
 
 

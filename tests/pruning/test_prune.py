@@ -57,7 +57,7 @@ def test_the_report_says_what_the_outputs_lose(fifth: Pruned, model: ir.Model, d
     assert fifth.report.loss == pytest.approx(lost, rel=1e-3)
     assert 0 < lost < 0.1
     assert fifth.report.parameter_efficiency == pytest.approx((1 - lost) / (2 * 24 * 96 / 1e6), rel=1e-3)
-    assert "25.0% of 18432 weights left" in repr(fifth)
+    assert "25.0% of 18,432 weights left" in repr(fifth)
 
 
 def test_it_loses_less_than_zeros_alone_and_than_layers_that_know_nothing_of_each_other(

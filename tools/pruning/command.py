@@ -47,8 +47,8 @@ def prune_and_print(model: Path, data: Path, output: Path, options: PruneOptions
     with _progress() as watch:
         result = pruned(model, feeds, options, watch)
     result.save(output)
-    console.print(_table(result.report))
     console.print(str(result.report), highlight=False)
+    console.print(_table(result.report))
     console.print(f"fast as redpebble.session({output.name!r}), or after redpebble optimize", highlight=False)
     write_report(report, "prune", _content(result))
 
@@ -72,16 +72,19 @@ def _progress() -> Generator[Watch]:
 
 
 def _table(report: PruneReport) -> Table:
-    table = Table("layer", "inputs", "outputs", "density", "loss alone", "dense us", "predicted us")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("layer", overflow="fold")
+    for header in ("inputs", "outputs", "density", "loss alone", "dense us", "predicted us"):
+        table.add_column(header, justify="right", no_wrap=True)
     for layer in report.layers:
         table.add_row(
             layer.name,
-            str(layer.inputs),
-            str(layer.outputs),
-            f"{layer.density:.1%}",
+            f"{layer.inputs:,}",
+            f"{layer.outputs:,}",
+            f"{layer.density:.3f}",
             f"{layer.loss:.2%}",
-            f"{layer.dense_us:.4g}",
-            f"{layer.predicted_us:.4g}",
+            f"{layer.dense_us:.3g}",
+            f"{layer.predicted_us:.3g}",
         )
     return table
 
