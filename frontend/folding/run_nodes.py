@@ -10,7 +10,7 @@ import onnx_ir
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from redpebble.frontend.folding.inferred_values import may_follow_values
+from redpebble.frontend.folding.inferred_values import inferred
 from redpebble.frontend.limits import allowance
 
 SMALL = 1024
@@ -145,9 +145,9 @@ class _Part:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of what the part reads, and of what it computes as far as they are known before it runs."""
-        inferred = onnx.shape_inference.infer_shapes(self.model, data_prop=may_follow_values(self.model.graph)).graph
-        shapes = {tensor.name: tuple(tensor.dims) for tensor in self.model.graph.initializer}
-        for info in (*inferred.input, *inferred.value_info, *inferred.output):
+        graph = inferred(self.model).graph
+        shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        for info in (*graph.input, *graph.value_info, *graph.output):
             dims = info.type.tensor_type.shape.dim
             if info.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
                 shapes[info.name] = tuple(dim.dim_value for dim in dims)

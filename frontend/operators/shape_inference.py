@@ -8,7 +8,7 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import InvalidModelError
-from redpebble.frontend.folding.inferred_values import LONGEST, may_follow_values
+from redpebble.frontend.folding.inferred_values import LONGEST, inferred
 from redpebble.frontend.operators.stated_sizes import add_stated_sizes
 from redpebble.frontend.operators.table import CONVERTERS
 from redpebble.frontend.reading.function_calls import DEEPEST, MOST_NODES, call_tree
@@ -37,9 +37,8 @@ def check_operators(model: onnx_ir.Model) -> None:
     """
     skeleton = _skeleton(model)
     _forget_statements(skeleton.graph)
-    follow = may_follow_values(skeleton.graph)
     try:
-        onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=True, data_prop=follow)
+        inferred(skeleton, checked=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         fault = FAULT.search(str(error))
         if fault is None or ("", fault["operator"]) not in CONVERTERS:
@@ -70,18 +69,17 @@ def infer_types(model: onnx_ir.Model, *, trusted: bool = True) -> Mapping[str, I
     skeleton = _skeleton(model)
     if not trusted:
         _forget_statements(skeleton.graph)
-    inferred = _inferred(skeleton)
-    while add_stated_sizes(inferred.graph):
-        inferred = _inferred(inferred)
-    infos = (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
+    found = _inferred(skeleton)
+    while add_stated_sizes(found.graph):
+        found = _inferred(found)
+    infos = (*found.graph.value_info, *found.graph.output, *found.graph.input)
     values = [onnx_ir.serde.deserialize_value_info_proto(info, None) for info in infos if not has_map(info.type)]
     return {value.name or "": Inferred(value.type, value.shape) for value in values}
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    follow = may_follow_values(model.graph)
     try:
-        return onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=follow)
+        return inferred(model)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return model
 

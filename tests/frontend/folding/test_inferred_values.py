@@ -1,21 +1,77 @@
-"""Lists that ONNX's inference may follow: none for which it would take all memory."""
+"""Lists that ONNX's inference may follow: none for which it would take all memory, also in sum."""
 
+from collections.abc import Sequence
+
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from redpebble.frontend.folding.inferred_values import LONGEST, LONGEST_BIAS, may_follow_values
+from redpebble.frontend.folding.inferred_values import MOST_ENTRIES, may_follow_values
 
 
-@pytest.mark.parametrize(("kind", "longest"), [(TensorProto.INT64, LONGEST), (TensorProto.FLOAT, LONGEST_BIAS)])
-def test_lists_that_a_model_is_given_are_followed_up_to_their_limit(kind: int, longest: int) -> None:
-    for length, follows in ((longest, True), (longest + 1, False), (1 << 40, False)):
-        nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT64)]
-        ports = [helper.make_tensor_value_info(name, kind, [length]) for name in ("x", "y")]
-        assert may_follow_values(helper.make_graph(nodes, "g", ports[:1], ports[1:])) == follows
+def follows(nodes: Sequence[onnx.NodeProto], shape: Sequence[int | str], kind: int = TensorProto.INT64) -> bool:
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("c0", kind, shape)], [])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return may_follow_values(onnx.shape_inference.infer_shapes(model, data_prop=False).graph)
+
+
+def cast(name: str, count: int = 1) -> list[onnx.NodeProto]:
+    names = [name, *(f"cast{i}" for i in range(count))]
+    return [helper.make_node("Cast", [names[i]], [names[i + 1]], to=TensorProto.INT64) for i in range(count)]
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT64, TensorProto.FLOAT])
+def test_lists_that_a_model_is_given_are_followed_up_to_their_limit(kind: int) -> None:
+    for length, expected in ((MOST_ENTRIES // 2, True), (MOST_ENTRIES, False), (1 << 40, False)):
+        assert follows(cast("c0"), [length], kind) == expected
+    assert follows(cast("c0"), [MOST_ENTRIES, 1], kind), "no list"
+
+
+def test_all_lists_together_are_followed_up_to_their_limit() -> None:
+    for count, expected in ((31, True), (32, False)):
+        assert follows(cast("c0", count), [MOST_ENTRIES // 64 + 1]) == expected
 
 
 def test_lists_that_double_are_followed_up_to_their_limit() -> None:
-    for steps, follows in ((15, True), (17, False)):
+    for steps, expected in ((15, True), (23, False)):
         nodes = [helper.make_node("Concat", [f"c{i}"] * 2, [f"c{i + 1}"], axis=0) for i in range(steps)]
-        begin = helper.make_tensor_value_info("c0", TensorProto.INT64, [2])
-        assert may_follow_values(helper.make_graph(nodes, "g", [begin], [])) == follows
+        assert follows(nodes, [2]) == expected
+
+
+MAKERS = {
+    "Reshape": helper.make_node("Reshape", ["c0", "n"], ["long"]),
+    "Expand": helper.make_node("Expand", ["one", "n"], ["long"]),
+    "Tile": helper.make_node("Tile", ["one", "n"], ["long"]),
+    "ConstantOfShape": helper.make_node("ConstantOfShape", ["n"], ["long"]),
+    "Range": helper.make_node("Range", ["zero", "scalar", "step"], ["long"]),
+    "Squeeze": helper.make_node("Squeeze", ["wide", "none"], ["long"]),
+}
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_list_that_becomes_long_inside_the_graph_is_not_followed(maker: str, *, computed: bool) -> None:
+    """Also where its length is the product of two numbers, which inference alone finds."""
+    for length, expected in ((1 << 9, True), (1 << 15, False)):
+        factors = [[length], [length]] if computed else [[length**2], [1]]
+        nodes = [
+            *(
+                helper.make_node("Constant", [], [name], value_ints=ints)
+                for name, ints in zip("ab", factors, strict=True)
+            ),
+            *(
+                helper.make_node("Constant", [], [name], value_int=number)
+                for name, number in (("zero", 0), ("step", 1))
+            ),
+            helper.make_node("Constant", [], ["one"], value_ints=[1]),
+            helper.make_node("Constant", [], ["none"], value_ints=[0]),
+            helper.make_node("Mul", ["a", "b"], ["n"])
+            if computed
+            else helper.make_node("Constant", [], ["n"], value_ints=factors[0]),
+            helper.make_node("Squeeze", ["n"], ["scalar"]),
+            helper.make_node("Concat", ["one", "n"], ["shape"], axis=0),
+            helper.make_node("Expand", ["one", "shape"], ["wide"]),
+            MAKERS[maker],
+            *cast("long"),
+        ]
+        assert follows(nodes, ["k", 4]) == expected
