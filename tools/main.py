@@ -344,12 +344,20 @@ def _general_first(words: Sequence[str]) -> list[str]:
     return sorted(words, key=lambda word: word not in ANYWHERE)
 
 
+def _silence_readers() -> None:
+    """Keep what libraries say of a model that they read out of the way of the one line that we say; -v shows it."""
+    for name in ("onnx", "onnx_ir", "onnxscript"):
+        warnings.filterwarnings("ignore", module=rf"{name}\b")
+        logging.getLogger(name).addHandler(logging.NullHandler())
+
+
 def main() -> None:
     """Run the command line; what is wrong with the input is one line on standard error."""
     handlers = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _say
+            _silence_readers()
             raise SystemExit(app(_general_first(sys.argv[1:]), standalone_mode=False) or 0)
     except Exception as error:
         if isinstance(error, UsageFault):

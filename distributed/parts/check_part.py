@@ -15,6 +15,9 @@ from redpebble.distributed.parts.steps import Buffer, Call, Indices, Receive, Se
 
 KINDS: Final = ("blocks", "zeros", "input", "output")
 
+MOST_VALUES: Final = 1 << 26
+"""Values that have numbers, which become tags of messages."""
+
 MOST_FEATURES: Final = 1 << 27
 """Features of a buffer, which is made for every slot."""
 
@@ -49,6 +52,7 @@ def check_part(part: Part, plan: PlanFile) -> None:
 
 def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
     buffer = _buffer(where, part.buffers, step.buffer)
+    _expect(_is_below(step.tag, MOST_VALUES), f"{where} exchanges value {step.tag!r}")
     _expect(buffer.port < 0, f"{where} exchanges buffer {step.buffer}, which is no block")
     for route in step.routes:
         other = _is_below(route.rank, part.part_count) and route.rank != part.rank

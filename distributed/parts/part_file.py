@@ -7,9 +7,10 @@ of the whole file is in the plan. Arrays are mapped, not read: a rank touches wh
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -22,6 +23,9 @@ from redpebble.lowering.llvm.builder import ALIGNMENT
 MAGIC: Final = b"pebblepart\x00\x01"
 PARTS_VERSION: Final = 3
 """Version of part files and of plan.json; raised whenever either changes its meaning."""
+
+EXCHANGES: Final[Mapping[str, type[Send | Receive]]] = MappingProxyType({"send": Send, "receive": Receive})
+"""Steps that are no calls, by the word in the file."""
 
 Array = NDArray[np.generic]
 
@@ -158,7 +162,9 @@ def _step(entry: Json, arrays: Sequence[Array]) -> Step:
         return Call(rest[0], tuple(BufferRow(*operand) for operand in rest[1]))
     tag, buffer, routes = rest
     read = tuple(Route(rank, _indices(arrays, number)) for rank, number in routes)
-    return Send(tag, buffer, read) if word == "send" else Receive(tag, buffer, read)
+    if word not in EXCHANGES:
+        raise ValueError(f"a step is {word!r}, accepted are call, {', '.join(EXCHANGES)}")
+    return EXCHANGES[word](tag, buffer, read)
 
 
 def _indices(arrays: Sequence[Array], number: int) -> Indices:

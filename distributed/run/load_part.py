@@ -9,6 +9,7 @@ from redpebble.distributed.parts.check_part import check_part
 from redpebble.distributed.parts.part_file import Part, part_in
 from redpebble.distributed.parts.plan_file import PlanFile, read_plan
 from redpebble.distributed.run.agreement import agree, agree_on
+from redpebble.distributed.run.exchanges import check_exchanges
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -37,6 +38,7 @@ def load_part(comm: "Intracomm", folder: Path) -> LoadedPart:
     agree(comm, error)
     agree_on(comm, digest[:12], f"the plan in {folder}")
     assert loaded is not None
+    check_exchanges(comm, loaded.part)
     return loaded
 
 

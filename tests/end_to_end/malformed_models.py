@@ -91,6 +91,21 @@ def _cut_weights(folder: Path) -> Path:
     return written(folder, external("weights.bin"))
 
 
+def _unknown_key() -> onnx.ModelProto:
+    """A key that onnx warns of."""
+    proto = external("nowhere.bin")
+    proto.graph.initializer[0].external_data[0].key = "y"
+    return proto
+
+
+def _nameless() -> onnx.ModelProto:
+    """Ports that onnx-ir logs of."""
+    proto = model()
+    proto.graph.input[0].name = ""
+    proto.graph.output[0].name = ""
+    return proto
+
+
 INVALID: Final = MappingProxyType[str, Maker](
     {
         "truncated": lambda folder: written(folder, model().SerializeToString()[:-20]),
@@ -106,6 +121,8 @@ INVALID: Final = MappingProxyType[str, Maker](
         "weights outside": _leaving,
         "weights at an absolute path": _absolute,
         "weights behind a link": _linked,
+        "weights with an unknown key": lambda folder: written(folder, _unknown_key()),
+        "ports without names": lambda folder: written(folder, _nameless()),
     }
 )
 """What nothing can be made of."""

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from redpebble.distributed.parts.part_file import PARTS_VERSION
+from redpebble.distributed.parts.part_file import PARTS_VERSION, read_part, write_part
+from redpebble.distributed.parts.steps import Receive, Send
 from redpebble.distributed.run.array_files import OutputFile
 from redpebble.models.zoo import build
 from tests.distributed.launching import MPIEXEC, REDPEBBLE, Case, mpiexec, write_case
@@ -79,6 +81,16 @@ def broken(case: Path, folder: Path, how: str) -> Path:
             data = first.read_bytes()
             first.write_bytes(second.read_bytes())
             second.write_bytes(data)
+        case "endless":
+            part = read_part(second)
+            steps = [
+                Receive(step.tag, step.buffer, step.routes) if isinstance(step, Send) else step for step in part.steps
+            ]
+            digest = write_part(parts / "new", replace(part, steps=tuple(steps)))
+            (parts / "new").replace(second)  # which is mapped
+            plan = json.loads((parts / "plan.json").read_text())
+            plan["parts"][1]["sha256"] = digest
+            (parts / "plan.json").write_text(json.dumps(plan))
         case "no plan":
             (parts / "plan.json").unlink()
         case "plan of another format":
@@ -95,6 +107,7 @@ def test_damaged_parts_are_refused(case: Path, tmp_path: Path) -> None:
 
 
 REFUSALS = {
+    "endless": "rank 0 sends 11 rows of value 0 to rank 1, which expects 9",
     "cut short": "part-0001.pebble, is damaged or of another plan",
     "missing": "part-0001.pebble, cannot be read: no such file",
     "no json": "plan.json is no plan of parts, or damaged",
