@@ -4,10 +4,11 @@ import hashlib
 import mmap
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import onnxruntime
 
@@ -206,10 +207,20 @@ def _session_of(
     else:
         with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             count = _operator_count(content)
-    library = get_library_path(count)
-    set_compiler(partial(compile_network, threads=threads_of(options)), count)
-    options.register_custom_ops_library(library)
+    known = _registered().get(options)
+    if known is None:
+        options.register_custom_ops_library(get_library_path(count))
+        _registered()[options] = known = count
+    elif known < count:
+        LOG.warning("options of a smaller model are used again: networks from number %d on are not compiled", known)
+    set_compiler(partial(compile_network, threads=threads_of(options)), known)
     return onnxruntime.InferenceSession(source, options, providers=providers)
+
+
+@cache
+def _registered() -> MutableMapping[onnxruntime.SessionOptions, int]:
+    """Return the operators of the library that options have: onnxruntime refuses a second one, and does not tell."""
+    return WeakKeyDictionary()
 
 
 def _operator_count(content: bytes | mmap.mmap) -> int:

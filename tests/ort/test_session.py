@@ -84,9 +84,14 @@ def test_a_session_of_an_optimized_file_runs_our_kernels(
     original: ir.Model, optimized: ir.Model, tmp_path: Path
 ) -> None:
     save_model(optimized, tmp_path / "m.onnx")
-    session = redpebble.session(tmp_path / "m.onnx", keeping_what_was_loaded(tmp_path))
+    options = keeping_what_was_loaded(tmp_path)
+    session = redpebble.session(tmp_path / "m.onnx", options)
     assert_native(tmp_path)
     assert_agrees(session, original)
+    (tmp_path / "loaded.onnx").unlink()
+    again = redpebble.session(tmp_path / "m.onnx", options)
+    assert_native(tmp_path)
+    assert_agrees(again, original)
 
 
 @pytest.mark.parametrize("kind", ["path", "bytes", "proto", "model"])
