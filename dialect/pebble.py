@@ -14,11 +14,14 @@ from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
+from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.image_network import ImageNetworkOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
 from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -58,12 +61,17 @@ Pebble = Dialect(
         ReduceMeanOp,
         AttentionOp,
         PastAttentionOp,
+        Conv2dOp,
+        Depthwise2dOp,
+        Pool2dOp,
+        Resize2dOp,
         ReshapeOp,
         TransposeOp,
         ConcatOp,
         SplitOp,
         NetworkOp,
         TileOp,
+        ImageNetworkOp,
         YieldOp,
         SparseNetworkOp,
         GroupedLayersOp,
@@ -86,6 +94,7 @@ Pebble = Dialect(
         InstanceBoundAttr,
         PartitionAttr,
         TargetShapeAttr,
+        WindowAttr,
         PanelsAttr,
         FactAttr,
         DepthFirstOrderAttr,

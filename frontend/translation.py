@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.provenance import name_in_text, set_provenance, value_name
@@ -73,6 +74,7 @@ class _Translation:
         self._model = model
         self._keep_foreign = keep_foreign
         self._whole = whole
+        self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(model)
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
         self._masks = add_score_masks(model) if keep_foreign else {}
@@ -148,6 +150,12 @@ class _Translation:
         ops, name = conversion.ops, conversion.node.name or ""
         moves = len(ops) > 1 and any(isinstance(op, MOVING) and not _keeps_features(op) for op in ops)
         attends = any(isinstance(op, Attention) for op in ops)
+        if self._keep_foreign and any(isinstance(op, ImageLayerOp) for op in ops):
+            # what is only moved to another layout and back gains nothing: it is imported again, as it was
+            if not self._has_sparse_convolution or self._whole is None or name in self._whole or not name:
+                raise NotCovered("no sparse convolution gains enough by it")
+            self._expanded.add(name)
+            return
         if not self._keep_foreign or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)
@@ -269,6 +277,13 @@ def _keeps_features(op: Operation) -> bool:
 def _has_sparse_layer(ops: Sequence[Operation]) -> bool:
     weights = (op.weight.owner for op in ops if isinstance(op, LinearOp))
     return any(_density(weight) < SPARSE for weight in weights if isinstance(weight, ConstantOp | SparseConstantOp))
+
+
+def has_sparse_convolution(model: onnx_ir.Model) -> bool:
+    """Return whether a convolution of the main graph has a constant weight that is mostly zeros."""
+    weights = (node.inputs[1] for node in model.graph if node.op_type == "Conv" and len(node.inputs) > 1)
+    arrays = (constant_array(weight, model.ir_version) for weight in weights if weight is not None)
+    return any(array is not None and np.count_nonzero(array) < SPARSE * array.size for array in arrays)
 
 
 def _density(weight: ConstantOp | SparseConstantOp) -> float:

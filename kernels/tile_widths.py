@@ -6,6 +6,9 @@ from typing import Final, NamedTuple
 WIDTHS: Final = (1, 8, 16, 32, 48, 64)
 """Tile widths in batch columns for which there are kernels of all kinds."""
 
+PIXELS: Final = WIDTHS[-1]
+"""Pixels of a tile of an image: its batch columns."""
+
 REPLACING: Final = 48
 """The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
 

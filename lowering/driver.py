@@ -12,6 +12,7 @@ from xdsl.utils.hints import isa
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
+from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
@@ -28,6 +29,7 @@ from redpebble.lowering.attention.step import (
     sizes_taken_as_equal,
 )
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
 from redpebble.lowering.program import EqualSizes, Program, Step, Temporary, Tensor, TiledRows
@@ -125,6 +127,9 @@ class Lowering:
             if isinstance(op, TileOp):
                 self._emit_tiles(builder, args, op)
                 return
+            if isinstance(op, ImageNetworkOp):
+                self._emit_images(builder, args, op)
+                return
             buffers, constants, sizes, scratch, *rows = args
             pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
             if isinstance(op, Attention):
@@ -141,6 +146,9 @@ class Lowering:
             case TileOp():
                 rows = product(self.shapes[op.inputs[0]][:-1])
                 return Step(symbol, rows, TiledRows(tile_times(op), same_from(op), self._emit_shared_step(index, op)))
+            case ImageNetworkOp():
+                shared = self._emit_shared_images(index, op)
+                return Step(symbol, self.shapes[op.inputs[0]][0], image_tiles(op, shared))
             case Attention():
                 self.scratch_bytes = max(self.scratch_bytes, attention_scratch_bytes(op))
                 return Step(symbol, attention_rows(op, self.sizes), attention_tiles())
@@ -172,6 +180,26 @@ class Lowering:
         sharing = Sharing(*shared) if shared else None
         used = emit_tile_loop(self.code, builder, op, step, sharing)
         self.scratch_bytes = max(self.scratch_bytes, used)
+
+    def _emit_shared_images(self, index: int, op: ImageNetworkOp) -> str | None:
+        """Emit the function in which threads do an image together."""
+        if op.threads.value.data == 1:
+            return None
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            self._emit_images(builder, args, op)
+
+        symbol = f"shared{index}"
+        self.code.function(symbol, SHARED_ARGUMENTS, body, exported=True)
+        return symbol
+
+    def _emit_images(self, builder: ir.IRBuilder, args: Sequence[ir.Value], op: ImageNetworkOp) -> None:
+        """Emit the images of a step; more arguments than a step has are those of a shared one."""
+        buffers, constants, _, scratch, begin, end, *shared = args
+        pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+        sharing = Sharing(*shared) if shared else None
+        step = ImageStep(self.code, builder, op, (self.constants, constants), pointers, scratch, sharing)
+        self.scratch_bytes = max(self.scratch_bytes, step.emit(begin, end))
 
     def _zeroed(self, ops: Sequence[Operation]) -> Iterator[int]:
         """Yield the outputs that tiles write whose dead rows are dropped."""

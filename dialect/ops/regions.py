@@ -11,13 +11,13 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.tensors import DENSE_TENSOR
 
-YIELDING = ("pebble.tile", "pebble.sparse_network")
+YIELDING = ("pebble.tile", "pebble.image_network", "pebble.sparse_network")
 """The ops whose bodies end in a yield."""
 
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The results of a tile, or of a sparse network.
+    """The results of a tile, or of a network.
 
     ```mlir
     pebble.yield %y : tensor<?x10xf32>

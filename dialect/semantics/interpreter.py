@@ -18,6 +18,7 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
@@ -109,7 +110,7 @@ class _Evaluation:
                 return [op.weight.to_dense().astype(self.dtype)]
             case TileOp():
                 return self._tile(op, operands)
-            case SparseNetworkOp():
+            case SparseNetworkOp() | ImageNetworkOp():
                 return self.run(op.body.block, operands)
             case _:
                 results = _reference_of(op)(op, *operands)

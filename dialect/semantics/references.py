@@ -10,6 +10,7 @@ from redpebble.dialect.attributes.activations import Floats, activate
 from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
 from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -22,6 +23,7 @@ from redpebble.dialect.ops.layers import (
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resize2d
 from redpebble.dialect.semantics.network import run_network
 from redpebble.dialect.semantics.quantized import run_quantized_layers
 from redpebble.dialect.tensors import shape_of
@@ -162,6 +164,10 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         ReduceMeanOp: _reduce_mean,
         AttentionOp: _attention,
         PastAttentionOp: _attention,
+        Conv2dOp: conv2d,
+        Depthwise2dOp: depthwise2d,
+        Pool2dOp: pool2d,
+        Resize2dOp: resize2d,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

@@ -73,6 +73,10 @@ class NodeBuilder:
         """Return a constant of rank 0."""
         return self.initializers.literal(np.array(number, dtype=np.float32))
 
+    def floats(self, numbers: Sequence[float]) -> ir.Value:
+        """Return a constant vector of floats."""
+        return self.initializers.literal(np.array(numbers, dtype=np.float32))
+
     def integers(self, numbers: Sequence[int]) -> ir.Value:
         """Return a constant vector of int64, as axes and shapes are given."""
         return self.initializers.literal(np.array(numbers, dtype=np.int64))

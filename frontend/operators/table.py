@@ -6,6 +6,7 @@ from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.frontend.operators.conversion import Converter
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
 from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERTERS
+from redpebble.frontend.operators.images import IMAGE_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
@@ -24,6 +25,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         ("", "MatMul"): quantized_or(convert_matmul, convert_product),
         ("", "Mul"): quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled),
         **FUSED_ATTENTION_CONVERTERS,
+        **IMAGE_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
         **QUANTIZED_CONVERTERS,
@@ -33,7 +35,14 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
 """The empty domain is ai.onnx."""
 
 LAYERS: Final = frozenset(
-    {("", "Gemm"), ("", "MatMul"), ("", "MatMulInteger"), *FUSED_ATTENTION_CONVERTERS, *QUANTIZED_CONVERTERS}
+    {
+        ("", "Conv"),
+        ("", "Gemm"),
+        ("", "MatMul"),
+        ("", "MatMulInteger"),
+        *FUSED_ATTENTION_CONVERTERS,
+        *QUANTIZED_CONVERTERS,
+    }
 )
 """Operators that become layers or attention; the others alone gain nothing."""
 

@@ -191,10 +191,11 @@ def _emit_width(builder: ir.IRBuilder, rows: RowRange, end: ir.Value, call: _Til
         if sharing is not None:
             # the next tile uses the same scratch memory
             with builder.if_then(builder.icmp_signed("<", builder.add(row, count), end)):
-                _emit_barrier(builder, sharing.barrier, sharing.team)
+                emit_barrier(builder, sharing.barrier, sharing.team)
 
 
-def _emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, team: ir.Value) -> None:
+def emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, team: ir.Value) -> None:
+    """Emit the call that returns when all threads of a team have made it."""
     builder.call(FunctionAt(barrier, BARRIER), [team])
 
 
@@ -257,7 +258,7 @@ class _TileForm:
         own, barrier, team, first, end, *_ = args
         private = private_arguments(self.op, spans)
         share_count = self.op.schedule.shares.data
-        return ThreadTeam(share_count, first, end, own, private, lambda: _emit_barrier(builder, barrier, team))
+        return ThreadTeam(share_count, first, end, own, private, lambda: emit_barrier(builder, barrier, team))
 
     def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
         """Emit the rows in, every op, the rows out, and the barriers of a team; rows are `count` from `first` on."""

@@ -38,6 +38,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -52,11 +53,21 @@ from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
+from redpebble.passes.images.image_layers import (
+    behind_sparse,
+    dense_us,
+    image_counts,
+    is_sparse_convolution,
+    network_us,
+)
 from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
 SMALL_DENSE: Final = 4096
 """Weights of a dense layer that takes about as long as the call of a node."""
+
+LEAST_GAIN: Final = 1.15
+"""Times as fast as dense ones that convolutions are predicted to be, at least: they leave in another layout."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,8 @@ class FormSparseNetworks(ModulePass):
 
 
 def _form_networks(func: FuncOp, row_count: int) -> None:
+    if any(isinstance(op, Conv2dOp) for op in func.body.block.ops):
+        _form_image_networks(func)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     gaining = {op for op in ops if _gains(op, row_count)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
@@ -87,6 +100,19 @@ def _form_networks(func: FuncOp, row_count: int) -> None:
         return [_network(members, rows, inside)] if inside else None
 
     outline(func.body.block, _clusters(ops, counts, rows), network)
+
+
+def _form_image_networks(func: FuncOp) -> None:
+    """Move convolutions into sparse networks, with what runs on images beside them."""
+    ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
+    counts = behind_sparse(image_counts(ops, rows.shapes))
+
+    def network(members: Sequence[Operation]) -> list[Operation] | None:
+        sparse = set(filter(is_sparse_convolution, members))
+        is_gain = bool(sparse) and dense_us(members) > LEAST_GAIN * network_us(members)
+        return [_network(members, rows, sparse)] if is_gain else None
+
+    outline(func.body.block, clusters_of(ops, counts), network)
 
 
 def _shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
@@ -181,7 +207,7 @@ def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> S
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = SparseNetworkOp(inputs, _dims(inputs, rows), [output.type for output in outputs], body)
     network.reason = StringAttr(_reason(ops, gaining))
-    first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp))
+    first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp | Conv2dOp))
     set_provenance(network, node_name(first), [value_name(output) for output in outputs])
     for output, result in zip(outputs, network.outputs, strict=True):
         result.name_hint = output.name_hint
@@ -201,7 +227,7 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 
 
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
-    linear = [op for op in ops if isinstance(op, LinearOp)]
+    linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp)]
     quantized = [layer.weight for op in ops if isinstance(op, QuantizedLayersOp) for layer in op.layers]
     weights = [*(op.weight for op in linear), *quantized]
     sparse = len(gaining.intersection(linear)) + len(quantized)

@@ -33,6 +33,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
@@ -43,6 +44,7 @@ from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
 from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_layer
 from redpebble.passes.analysis.weights import Weight, density, weight_of
+from redpebble.passes.images.convolution_kernels import choose_for_convolutions
 from redpebble.sparse.csr import CscMatrix
 
 WORTH_PACKING: Final = 0.97
@@ -51,7 +53,7 @@ WORTH_PACKING: Final = 0.97
 
 @dataclass(frozen=True)
 class ChooseKernels(ModulePass):
-    """Write a kernel attribute on every linear layer."""
+    """Write a kernel attribute on every linear layer, and on every convolution, whose tiles are of 64 pixels."""
 
     name = "pebble-choose-kernels"
 
@@ -108,6 +110,7 @@ class ChooseKernels(ModulePass):
         try:
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of([linear.weight for linear in linears]), self.machine
+            choose_for_convolutions([conv for conv in op.walk() if isinstance(conv, Conv2dOp)], self.machine)
             measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}

@@ -1,4 +1,4 @@
-"""Choose how each linear layer's weight is stored: dense, or the connections alone.
+"""Choose how the weight of each linear layer and convolution is stored: dense, or the connections alone.
 
 ```mlir
 %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]> : tensor<3x2xf32>
@@ -24,6 +24,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import copy_provenance
 from redpebble.passes.analysis.finiteness import nonfinite_values
@@ -52,10 +53,10 @@ class Sparsify(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not 0.0 <= self.threshold <= 1.0:
             raise PassFailedException(f"{self.name}: threshold {self.threshold}, expected 0 to 1")
-        layers = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        layers = [layer for layer in op.walk() if isinstance(layer, LinearOp | Conv2dOp)]
         nonfinite = nonfinite_values(op)
-        whole = {linear.weight for linear in layers if linear.x in nonfinite}
-        for value in dict.fromkeys(linear.weight for linear in layers):
+        whole = {layer.weight for layer in layers if layer.x in nonfinite}
+        for value in dict.fromkeys(layer.weight for layer in layers):
             self._store(value, dense=self.densify or value in whole)
         erase_unused(op.body)
 
@@ -80,4 +81,4 @@ class Sparsify(ModulePass):
 
 
 def _is_weight(use: Use) -> bool:
-    return isinstance(use.operation, LinearOp) and use.index == WEIGHT_OPERAND
+    return isinstance(use.operation, LinearOp | Conv2dOp) and use.index == WEIGHT_OPERAND

@@ -17,6 +17,8 @@ from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Goal, Options
 from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.deployment.split_components import SplitComponents
+from redpebble.passes.images.form_image_networks import FormImageNetworks
+from redpebble.passes.images.fuse_convolutions import FuseConvolutions
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
@@ -75,6 +77,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             FoldBatchNorm(keep=True),  # into the linear layer beside it
             FuseLayers(),  # bias and activation: afterwards a neuron is one column and one number
             JoinQuantizedLayers(),  # bytes pass between them; an activation that no layer of floats took is theirs
+            FuseConvolutions(),  # the same for what follows a convolution, sums of branches too
             DropDeadNeurons(),  # needs neurons as columns; makes weights of later layers smaller
             MergeDuplicateNeurons(),  # dropping may have made columns equal
             CanonicalizePass(),  # constants nobody uses any more
@@ -114,6 +117,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         (
             FoldBatchNorm(),  # what stands beside no linear layer becomes a product and a sum
             CanonicalizePass(),
+            lambda options: FormImageNetworks(options.threads),  # convolutions, and what runs on images beside them
             FormTiles(),  # row-wise layers run together on each batch tile
             CanonicalizePass(),
             lambda options: ShareTiles(options.threads),  # threads without a tile of their own work on the same one

@@ -7,20 +7,12 @@ sides.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
 
 from redpebble.dialect.reports.network_report import NetworkReport
-from redpebble.kernels.families import is_dense
+from redpebble.kernels.dense_work import dense_us
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
-from redpebble.kernels.work import Layer
+from redpebble.kernels.tile_widths import time_of_rows
 from redpebble.placement import Placement
-
-TYPICAL: Final = 1024
-"""Inputs and outputs of the dense layer whose time is that of all dense work."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +37,9 @@ def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], mach
     if not networks or not placement.linear_taken or not all(network.predicted_us for network in networks):
         return None
     rows = placement.rows
-    dense = _dense_us(rows, machine)
+    dense = dense_us(rows, machine)
     times = [{int(width): time for width, time in network.predicted_us.items()} for network in networks]
     sparse = sum(time_of_rows(one, rows) for one in times)
     attention = dense * (placement.taken - placement.linear_taken)
     left = placement.multiply_adds - placement.taken
     return PredictedGain(rows, dense * placement.multiply_adds, sparse + attention, dense * left)
-
-
-def _dense_us(rows: int, machine: Machine) -> float:
-    """Return the microseconds of a multiply-add of a dense layer that gets so many rows."""
-    layer = Layer(TYPICAL, np.full(TYPICAL, TYPICAL, dtype=np.int64), stored="dense")
-    times = {
-        width: min(
-            predicted_us(name, layer, width, machine) for name in candidates(layer, width, machine) if is_dense(name)
-        )
-        for width in WIDTHS
-    }
-    return time_of_rows(times, rows) / (rows * TYPICAL * TYPICAL)

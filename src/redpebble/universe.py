@@ -21,6 +21,7 @@ PASSES = {
     ),
     "neuron_order": ("PermuteNeurons", "ReorderNeurons"),
     "kernels": ("DiscoverStructure", "ChooseKernels", "AnnotateIoBounds"),
+    "images": ("FuseConvolutions", "FormImageNetworks"),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
     "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),
     "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),

@@ -1,0 +1,125 @@
+"""The attribute that says which values of an image a convolution or a pooling reads for one of its results."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+Pair = tuple[int, int]
+"""A number for rows and one for columns."""
+
+
+class Tap(NamedTuple):
+    """A value of a window: its row and its column in the input, counted from the window's corner without pads."""
+
+    row: int
+    column: int
+
+
+@irdl_attr_definition
+class WindowAttr(ParametrizedAttribute):
+    """A window over images: result (i, j) reads rows i * stride - pad + tap * dilation, and columns likewise.
+
+    ```mlir
+    #pebble.window<[3, 3] strides [2, 2] dilations [1, 1] pads [1, 1, 1, 1]>
+    ```
+
+    `pads` are the values that are missing at the top, left, bottom and right.
+    """
+
+    name = "pebble.window"
+
+    kernel: ArrayAttr[IntAttr]
+    strides: ArrayAttr[IntAttr]
+    dilations: ArrayAttr[IntAttr]
+    pads: ArrayAttr[IntAttr]
+
+    @staticmethod
+    def of(
+        kernel: Sequence[int],
+        strides: Sequence[int] = (1, 1),
+        dilations: Sequence[int] = (1, 1),
+        pads: Sequence[int] = (0, 0, 0, 0),
+    ) -> "WindowAttr":
+        """Return the window with these numbers."""
+        return WindowAttr(*(_numbers(values) for values in (kernel, strides, dilations, pads)))
+
+    @property
+    def kernel_size(self) -> Pair:
+        """Taps along rows and along columns."""
+        return _pair(self.kernel)
+
+    @property
+    def stride(self) -> Pair:
+        """Rows and columns between the windows of neighbouring results."""
+        return _pair(self.strides)
+
+    @property
+    def pad_sizes(self) -> tuple[int, int, int, int]:
+        """Pads at the top, left, bottom and right."""
+        top, left, bottom, right = (pad.data for pad in self.pads)
+        return top, left, bottom, right
+
+    @property
+    def taps(self) -> list[Tap]:
+        """The taps row by row, in the order in which weights have them."""
+        (rows, columns), (down, across) = self.kernel_size, _pair(self.dilations)
+        top, left, *_ = self.pad_sizes
+        return [Tap(row * down - top, column * across - left) for row in range(rows) for column in range(columns)]
+
+    def result_size(self, height: int, width: int) -> Pair:
+        """Return height and width of the result for an image of `height` and `width`; 0 where no window fits."""
+        top, left, bottom, right = self.pad_sizes
+        padded = (height + top + bottom, width + left + right)
+        rows, columns = (
+            max(0, (size - (taps - 1) * dilation - 1) // stride + 1)
+            for size, taps, dilation, stride in zip(
+                padded, self.kernel_size, _pair(self.dilations), self.stride, strict=True
+            )
+        )
+        return rows, columns
+
+    def verify(self) -> None:
+        for word, values, count, least in (
+            ("kernel", self.kernel, 2, 1),
+            ("strides", self.strides, 2, 1),
+            ("dilations", self.dilations, 2, 1),
+            ("pads", self.pads, 4, 0),
+        ):
+            numbers = [value.data for value in values]
+            if len(numbers) != count or min(numbers) < least:
+                raise VerifyException(f"{word} {numbers}, expected {count} numbers of at least {least}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            parameters = [_parse_numbers(parser)]
+            for word in ("strides", "dilations", "pads"):
+                parser.parse_keyword(word)
+                parameters.append(_parse_numbers(parser))
+        return parameters
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            kernel, strides, dilations, pads = (
+                [value.data for value in values] for values in (self.kernel, self.strides, self.dilations, self.pads)
+            )
+            printer.print_string(f"{kernel} strides {strides} dilations {dilations} pads {pads}")
+
+
+def _numbers(values: Sequence[int]) -> ArrayAttr[IntAttr]:
+    return ArrayAttr([IntAttr(value) for value in values])
+
+
+def _pair(values: ArrayAttr[IntAttr]) -> Pair:
+    first, second = (value.data for value in values)
+    return first, second
+
+
+def _parse_numbers(parser: AttrParser) -> ArrayAttr[IntAttr]:
+    return _numbers(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer))

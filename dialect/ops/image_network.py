@@ -1,0 +1,84 @@
+"""The image network: layers on images that run one image after the other, on values that stay in scratch memory."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f64, i64
+from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.ops.axis_maps import RowMajor
+from redpebble.dialect.ops.images import ImageAxes
+from redpebble.dialect.ops.regions import boundary, verify_operands, verify_yield, yielded_by
+from redpebble.dialect.tensors import DENSE_TENSOR, shape_of, shape_text
+
+
+@irdl_op_definition
+class ImageNetworkOp(IRDLOperation):
+    """Layers on images; only constants are used from outside.
+
+    `threads` is how many may work on one image; `predicted_us` the microseconds of one image by one thread.
+
+    ```mlir
+    %y = pebble.image_network %x threads 1 predicted_us 1.0e+01 : (tensor<?x4x8x8xf32>) -> tensor<?x2x8x8xf32> {
+    ^bb0(%a : tensor<?x4x8x8xf32>):
+      %h = pebble.conv2d %a, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>
+        : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
+      pebble.yield %h : tensor<?x2x8x8xf32>
+    }
+    ```
+    """
+
+    name = "pebble.image_network"
+
+    inputs = var_operand_def(DENSE_TENSOR)
+    threads = prop_def(IntegerAttr.constr(i64))
+    predicted_us = prop_def(FloatAttr.constr(f64))
+    outputs = var_result_def(DENSE_TENSOR)
+    body = region_def("single_block")
+
+    traits = traits_def(Pure(), ImageAxes(), RowMajor())
+    assembly_format: ClassVar = (
+        "$inputs `threads` $threads `predicted_us` $predicted_us attr-dict `:` functional-type($inputs, $outputs) $body"
+    )
+
+    def __init__(
+        self, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Region, threads: int, predicted_us: float
+    ) -> None:
+        """Make an image network of a body that ends in a yield."""
+        super().__init__(
+            operands=[inputs],
+            result_types=[results],
+            properties={"threads": IntegerAttr(threads, i64), "predicted_us": FloatAttr(predicted_us, f64)},
+            regions=[body],
+        )
+
+    @property
+    def yielded(self) -> tuple[SSAValue, ...]:
+        """The values inside that become the results."""
+        return yielded_by(self.body)
+
+    def verify_(self) -> None:
+        verify_yield(self.body)
+        for word, outer, inner in (
+            ("argument", self.inputs, self.body.block.args),
+            ("result", self.outputs, self.yielded),
+        ):
+            for index, (outside, inside) in enumerate(boundary(word, outer, inner)):
+                if inside.type != outside.type:
+                    shapes = f"{shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"
+                    raise VerifyException(f"{word} {index} is {shapes}")
+        if self.threads.value.data < 1:
+            raise VerifyException(f"{self.threads.value.data} threads, expected one or more")
+        for op in self.body.block.ops:
+            verify_operands(op, self.body.block)

@@ -1,0 +1,242 @@
+"""Layers on images [N, C, H, W]: convolutions, pooling, resizing."""
+
+from typing import ClassVar, Literal
+
+from typing_extensions import override
+from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.window import WindowAttr
+from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, own_axes
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, Shape, f32_tensor, shape_of, shape_text
+
+IMAGE_RANK = 4
+
+Pooling = Literal["max", "average", "average_with_pads"]
+POOLINGS: tuple[Pooling, ...] = ("max", "average", "average_with_pads")
+
+
+class ImageAxes(HasAxisMap):
+    """Images stay apart; channels, rows and columns have an order that the op relies on.
+
+    Operands of rank 4 are images, all others parameters.
+    """
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        images = [len(shape_of(operand)) == IMAGE_RANK for operand in op.operands]
+        operands = [own_axes(operand, f"x{index}.") for index, operand in enumerate(op.operands)]
+        results = [own_axes(result, f"y{index}.") for index, result in enumerate(op.results)]
+        data = tuple(("n", *axes[1:]) if is_image else axes for axes, is_image in zip(operands, images, strict=True))
+        written = tuple(("n", *axes[1:]) for axes in results)
+        names = {name for axes in (*data, *written) for name in axes}
+        parameters = frozenset(index for index, is_image in enumerate(images) if not is_image)
+        return AxisMap(data, written, fixed=frozenset(names - {"n"}), parameters=parameters)
+
+
+@irdl_op_definition
+class Conv2dOp(IRDLOperation):
+    """activation(sum over taps and channels of x weight + bias + residual): x [N, C, H, W], result [N, O, H', W'].
+
+    The weight is a matrix [C kh kw, O], with an input for each channel and, for each of these, each tap of the window
+    row by row; groups are zeros in it. So a convolution is a linear layer over pixels. `kernel` has the times of a
+    tile of pixels, `dense_us` that of a whole image by a dense product.
+
+    ```mlir
+    %y = pebble.conv2d %x, %w bias %b : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>
+        : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
+    ```
+    """
+
+    name = "pebble.conv2d"
+
+    x = operand_def(DENSE_TENSOR)
+    weight = operand_def(F32_TENSOR)
+    bias = opt_operand_def(DENSE_TENSOR)
+    residual = opt_operand_def(DENSE_TENSOR)
+    window = prop_def(WindowAttr)
+    activation = opt_prop_def(ActivationAttr)
+    kernel = opt_prop_def(KernelAttr)
+    dense_us = opt_prop_def(FloatAttr.constr(f64))
+    result = result_def(DENSE_TENSOR)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure(), ImageAxes())
+    assembly_format: ClassVar = (
+        "$x `,` $weight (`bias` $bias^ `:` type($bias))? (`residual` $residual^ `:` type($residual))? "
+        "`window` $window (`activation` $activation^)? (`kernel` $kernel^)? (`dense_us` $dense_us^)? attr-dict "
+        "`:` `(` type($x) `,` type($weight) `)` `->` type($result)"
+    )
+
+    def __init__(
+        self,
+        x: SSAValue,
+        weight: SSAValue,
+        bias: SSAValue | None,
+        window: WindowAttr,
+        residual: SSAValue | None = None,
+    ) -> None:
+        samples, _, height, width = shape_of(x)
+        shape = (samples, shape_of(weight)[1], *window.result_size(height, width))
+        super().__init__(
+            operands=[x, weight, bias, residual], properties={"window": window}, result_types=[f32_tensor(shape)]
+        )
+
+    def verify_(self) -> None:
+        shape, weight = shape_of(self.x), shape_of(self.weight)
+        _verify_image(shape)
+        rows, columns = self.window.kernel_size
+        if len(weight) != 2 or DYNAMIC in weight or weight[0] != shape[1] * rows * columns:
+            raise VerifyException(f"weight {shape_text(weight)}, expected {shape[1] * rows * columns} inputs")
+        if self.bias is not None and shape_of(self.bias) != weight[1:]:
+            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {weight[1]}")
+        expected = (shape[0], weight[1], *self.window.result_size(*shape[2:]))
+        _verify_result(self.result, expected)
+        if self.residual is not None and shape_of(self.residual)[1:] != expected[1:]:
+            raise VerifyException(f"residual {shape_text(shape_of(self.residual))}, expected {shape_text(expected)}")
+
+
+@irdl_op_definition
+class Depthwise2dOp(IRDLOperation):
+    """A convolution of each channel by itself: x [N, C, H, W], weight [kh kw, C], result [N, C, H', W'].
+
+    ```mlir
+    %y = pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]>
+        : (tensor<?x4x8x8xf32>, tensor<9x4xf32>) -> tensor<?x4x8x8xf32>
+    ```
+    """
+
+    name = "pebble.depthwise2d"
+
+    x = operand_def(DENSE_TENSOR)
+    weight = operand_def(DENSE_TENSOR)
+    bias = opt_operand_def(DENSE_TENSOR)
+    window = prop_def(WindowAttr)
+    activation = opt_prop_def(ActivationAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ImageAxes())
+    assembly_format: ClassVar = (
+        "$x `,` $weight (`bias` $bias^)? `window` $window (`activation` $activation^)? attr-dict `:` "
+        "functional-type(operands, results)"
+    )
+
+    def __init__(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, window: WindowAttr) -> None:
+        samples, channels, height, width = shape_of(x)
+        shape = (samples, channels, *window.result_size(height, width))
+        super().__init__(operands=[x, weight, bias], properties={"window": window}, result_types=[f32_tensor(shape)])
+
+    def verify_(self) -> None:
+        shape, weight = shape_of(self.x), shape_of(self.weight)
+        _verify_image(shape)
+        rows, columns = self.window.kernel_size
+        if weight != (rows * columns, shape[1]):
+            raise VerifyException(f"weight {shape_text(weight)}, expected {rows * columns}x{shape[1]}")
+        if self.bias is not None and shape_of(self.bias) != weight[1:]:
+            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {weight[1]}")
+        _verify_result(self.result, (*shape[:2], *self.window.result_size(*shape[2:])))
+
+
+@irdl_op_definition
+class Pool2dOp(IRDLOperation):
+    """The largest value of each window, or the mean: of the values that are there, or with pads as zeros.
+
+    ```mlir
+    %y = pebble.pool2d "max" %x window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]>
+        : (tensor<?x4x8x8xf32>) -> tensor<?x4x4x4xf32>
+    ```
+    """
+
+    name = "pebble.pool2d"
+
+    x = operand_def(DENSE_TENSOR)
+    kind = prop_def(StringAttr)
+    window = prop_def(WindowAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ImageAxes())
+    assembly_format: ClassVar = "$kind $x `window` $window attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, kind: Pooling, window: WindowAttr) -> None:
+        samples, channels, height, width = shape_of(x)
+        shape = (samples, channels, *window.result_size(height, width))
+        super().__init__(
+            operands=[x],
+            properties={"kind": StringAttr(kind), "window": window},
+            result_types=[f32_tensor(shape)],
+        )
+
+    def verify_(self) -> None:
+        shape = shape_of(self.x)
+        _verify_image(shape)
+        if self.kind.data not in POOLINGS:
+            raise VerifyException(f"pooling {self.kind.data!r}, accepted are {', '.join(POOLINGS)}")
+        (rows, columns), (top, left, bottom, right) = self.window.kernel_size, self.window.pad_sizes
+        if max(top, bottom) >= rows or max(left, right) >= columns:
+            raise VerifyException(f"pads {[top, left, bottom, right]}, expected fewer than taps")
+        _verify_result(self.result, (*shape[:2], *self.window.result_size(*shape[2:])))
+
+
+@irdl_op_definition
+class Resize2dOp(IRDLOperation):
+    """Each pixel several times, along rows and columns: x [N, C, H, W], result [N, C, a H, b W].
+
+    ```mlir
+    %y = pebble.resize2d %x : (tensor<?x4x8x8xf32>) -> tensor<?x4x16x16xf32>
+    ```
+    """
+
+    name = "pebble.resize2d"
+
+    x = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ImageAxes())
+    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, factors: tuple[int, int]) -> None:
+        samples, channels, height, width = shape_of(x)
+        shape = (samples, channels, height * factors[0], width * factors[1])
+        super().__init__(operands=[x], result_types=[f32_tensor(shape)])
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """Times that a row, and a column, is there."""
+        before, after = shape_of(self.x), shape_of(self.result)
+        return after[2] // max(1, before[2]), after[3] // max(1, before[3])
+
+    def verify_(self) -> None:
+        shape, result = shape_of(self.x), shape_of(self.result)
+        _verify_image(shape)
+        down, across = self.factors
+        _verify_result(self.result, (*shape[:2], shape[2] * max(1, down), shape[3] * max(1, across)))
+        del result
+
+
+ImageLayerOp = Conv2dOp | Depthwise2dOp | Pool2dOp | Resize2dOp
+"""Ops that only images have."""
+
+
+def _verify_image(shape: Shape) -> None:
+    if len(shape) != IMAGE_RANK or DYNAMIC in shape[1:]:
+        raise VerifyException(f"input {shape_text(shape)}, expected rank 4 and known channels, height and width")
+
+
+def _verify_result(result: SSAValue, expected: Shape) -> None:
+    if shape_of(result) != expected:
+        raise VerifyException(f"result {shape_text(shape_of(result))}, expected {shape_text(expected)}")

@@ -1,0 +1,1 @@
+"""Code of image networks: pixels as the columns of tiles."""

@@ -1,0 +1,148 @@
+"""Planes of pixels: where the pixels of an image lie, so that a window's tap is the same distance for all of them.
+
+The rows of an image follow each other at a pitch, with room for the pads of windows between them: pixel (i, j) has the
+position i * pitch + j. Tiles are 64 positions each, feature-major [channels, 64]. A convolution of stride 1 reads
+position p + tap.row * pitch + tap.column for position p of its result, which has the same pitch. Positions that are no
+pixel hold zeros where a window may read them. For a stride s, the pixels of rows and columns a + s i and b + s j are a
+plane of their own, a phase, that has the pitch of the result.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.attributes.window import Pair, Tap, WindowAttr
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.tile_widths import PIXELS
+
+NO_PIXEL: Final = -1
+"""A position that is no pixel, in tables of positions."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Positions of an image of `height` rows of `width` pixels, at a distance of `pitch`."""
+
+    height: int
+    width: int
+    pitch: int
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return -(-self.height * self.pitch // PIXELS)
+
+    def pixels(self) -> NDArray[np.int64]:
+        """Return the number of the pixel at each position of all tiles, row by row; `NO_PIXEL` where there is none."""
+        row, column = np.divmod(np.arange(self.tiles * PIXELS), self.pitch)
+        is_pixel = (row < self.height) & (column < self.width)
+        return np.where(is_pixel, row * self.width + column, NO_PIXEL)
+
+    def positions(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the position of pixels [n], `NO_PIXEL` where the image has none."""
+        inside = (rows >= 0) & (rows < self.height) & (columns >= 0) & (columns < self.width)
+        return np.where(inside, rows * self.pitch + columns, NO_PIXEL)
+
+
+class PhaseTap(NamedTuple):
+    """A tap: the phase in which it reads, and how many rows and columns further."""
+
+    phase: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The phases that a window reads, each (row, column) of its first pixel, and its taps in them."""
+
+    stride: Pair
+    offsets: tuple[Pair, ...]
+    taps: tuple[PhaseTap, ...]
+
+    @staticmethod
+    def of(window: WindowAttr) -> "Phases":
+        """Return the phases of a window."""
+        down, across = window.stride
+        offsets: list[Pair] = []
+        taps: list[PhaseTap] = []
+        for tap in window.taps:
+            (row, first), (column, second) = divmod(tap.row, down), divmod(tap.column, across)
+            if (first, second) not in offsets:
+                offsets.append((first, second))
+            taps.append(PhaseTap(offsets.index((first, second)), row, column))
+        return Phases(window.stride, tuple(offsets), tuple(taps))
+
+    def size(self, height: int, width: int) -> Pair:
+        """Return the rows and columns of the largest phase of an image."""
+        (down, across), firsts = self.stride, self.offsets
+        return (
+            max(max(0, -(-(height - first) // down)) for first, _ in firsts),
+            max(max(0, -(-(width - first) // across)) for _, first in firsts),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is one phase, the image itself."""
+        return self.stride == (1, 1)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether a result reads one pixel of each channel."""
+        return self.taps == (PhaseTap(0, 0, 0),)
+
+
+WindowOp = Conv2dOp | Depthwise2dOp | Pool2dOp
+
+
+def reads_all(op: Operation) -> bool:
+    """Return whether an op is the mean of all pixels."""
+    if not isinstance(op, Pool2dOp) or op.kind.data == "max":
+        return False
+    return op.window.taps[0] == Tap(0, 0) and tuple(op.window.kernel_size) == shape_of(op.x)[2:]
+
+
+def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:
+    """Return the plane of each size of images among `values`: sizes that windows connect have one pitch."""
+    sizes = {_size(value) for value in values}
+    pitches = _Pitches({size: size for size in sizes}, {size: size[1] for size in sizes})
+    for op in ops:
+        if isinstance(op, WindowOp) and not reads_all(op):
+            pitches.connect(op)
+    return {size: Plane(*size, pitches.least[pitches.root(size)]) for size in sizes}
+
+
+@dataclass
+class _Pitches:
+    """Sizes that have one pitch, as trees, and the least pitch of each tree."""
+
+    parents: dict[Pair, Pair]
+    least: dict[Pair, int]
+
+    def root(self, size: Pair) -> Pair:
+        """Return the size that stands for all of its pitch."""
+        while self.parents[size] != size:
+            size = self.parents[size]
+        return size
+
+    def connect(self, op: WindowOp) -> None:
+        """Make room for the pads of a window, and let what it reads and writes have one pitch for stride 1."""
+        phases, before, after = Phases.of(op.window), _size(op.x), _size(op.result)
+        source = before[1] if phases.is_whole else phases.size(*before)[1]
+        columns = [tap.column for tap in phases.taps]
+        target = self.root(after)
+        if phases.is_whole and isinstance(op, Conv2dOp | Depthwise2dOp):
+            other = self.root(before)
+            self.parents[other] = target
+            self.least[target] = max(self.least[target], self.least[other])
+        self.least[target] = max(self.least[target], source, source - min(columns), after[1] + max(columns))
+
+
+def _size(value: SSAValue) -> Pair:
+    _, _, height, width = shape_of(value)
+    return height, width

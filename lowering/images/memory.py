@@ -1,0 +1,190 @@
+"""Memory plan of an image network: the planes of its values in scratch memory; what is dead makes room.
+
+The parts of a concat of channels lie in the whole, where nobody else has put them, and those of a split as well.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.attributes.window import Pair
+from redpebble.dialect.ops.image_network import ImageNetworkOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
+from redpebble.lowering.images.geometry import Phases, Plane, planes_of, reads_all
+from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
+
+GUARD_BYTES: Final = ALIGNMENT
+"""Bytes before and behind a buffer that may be read as part of a vector."""
+
+OUTPUT_ROOM: Final = 16
+"""Rows behind its outputs that a dense kernel may write."""
+
+ARRIVAL: Final = -1
+"""The step in which arguments come in."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A value in scratch memory: `channels` from `first` on, in tiles that hold `all_channels`."""
+
+    plane: Plane
+    start: int
+    """Bytes from the beginning of the scratch memory."""
+    channels: int
+    all_channels: int
+    first: int = 0
+
+    @property
+    def tile_floats(self) -> int:
+        """Floats between two tiles."""
+        return self.all_channels * PIXELS
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the buffer."""
+        return self.plane.tiles * self.tile_floats * FLOAT_BYTES + 2 * GUARD_BYTES
+
+
+@dataclass(frozen=True)
+class ImageMemory:
+    """The place of each value, of the phases that ops read, of what a thread works on, and the bytes of all."""
+
+    views: dict[SSAValue, View]
+    phases: dict[Operation, View]
+    own_bytes: int
+    total: int
+    zeroed: frozenset[SSAValue]
+    """Values whose positions without a pixel have to be zeros."""
+
+
+def ops_of(network: ImageNetworkOp) -> list[Operation]:
+    """Return the ops of a network without its end."""
+    return [op for op in network.body.block.ops if not isinstance(op, YieldOp)]
+
+
+def needs_phases(op: Operation) -> bool:
+    """Return whether an op reads copies of the pixels: those of a stride, or with other values for pads."""
+    if isinstance(op, Conv2dOp | Depthwise2dOp):
+        return not Phases.of(op.window).is_whole
+    return isinstance(op, Pool2dOp) and not reads_all(op)
+
+
+def plan_images(network: ImageNetworkOp) -> ImageMemory:
+    """Return the memory plan of a network."""
+    plan = _Plan(network)
+    return plan.finish()
+
+
+@dataclass
+class _Plan:
+    network: ImageNetworkOp
+    wholes: dict[SSAValue, tuple[SSAValue, int]] = field(default_factory=dict[SSAValue, tuple[SSAValue, int]])
+    """The value in whose buffer another one lies, and its first channel there."""
+
+    def __post_init__(self) -> None:
+        self.ops = ops_of(self.network)
+        self.arguments = list(self.network.body.block.args)
+        self.values = [*self.arguments, *(result for op in self.ops for result in op.results)]
+        self.planes = planes_of(self.ops, self.values)
+        self.written: dict[SSAValue, int] = dict.fromkeys(self.arguments, ARRIVAL)
+        self.read: dict[SSAValue, int] = dict.fromkeys(self.values, ARRIVAL)
+        for step, op in enumerate(self.ops):
+            self.written |= dict.fromkeys(op.results, step)
+            self.read |= dict.fromkeys([*op.operands, *op.results], step)
+        self.read |= dict.fromkeys(self.network.yielded, len(self.ops))
+        self._place()
+
+    def _place(self) -> None:
+        for op in self.ops:
+            if isinstance(op, ConcatOp):
+                first = 0
+                for part in op.parts:
+                    alone = list(op.parts).count(part) == 1 and part not in self.wholes and part in self.written
+                    if alone and not isinstance(part.owner, SplitOp):
+                        self.wholes[part] = (op.result, first)
+                    first += shape_of(part)[1]
+            if isinstance(op, SplitOp):
+                first = 0
+                for part in op.parts:
+                    self.wholes[part] = (op.x, first)
+                    first += shape_of(part)[1]
+
+    def finish(self) -> ImageMemory:
+        """Return the plan."""
+        own = _own_bytes(self.ops)
+        roots: dict[SSAValue, list[SSAValue]] = {}
+        for value in self.values:
+            roots.setdefault(self._root(value)[0], []).append(value)
+        shapes = {root: self._view(root, 0) for root in roots}
+        lives = [
+            Lifetime(
+                shapes[root].bytes,
+                min(self.written[value] for value in members),
+                max(self.read.get(value, ARRIVAL) for value in members),
+            )
+            for root, members in roots.items()
+        ]
+        copies = {op: _phase_view(op, self.planes[_size(op.results[0])]) for op in self.ops if needs_phases(op)}
+        lives += [Lifetime(view.bytes, self.ops.index(op), self.ops.index(op)) for op, view in copies.items()]
+        plan = plan_offsets(lives)
+        starts = [own + offset + GUARD_BYTES for offset in plan.offsets]
+        begin = dict(zip(roots, starts, strict=False))
+        views: dict[SSAValue, View] = {}
+        for value in self.values:
+            root, first = self._root(value)
+            views[value] = self._view(root, begin[root], value, first)
+        phases = {
+            op: View(view.plane, start, view.channels, view.all_channels)
+            for (op, view), start in zip(copies.items(), starts[len(roots) :], strict=True)
+        }
+        return ImageMemory(views, phases, own, own + plan.total, self._zeroed())
+
+    def _root(self, value: SSAValue) -> tuple[SSAValue, int]:
+        first = 0
+        while value in self.wholes:
+            value, more = self.wholes[value]
+            first += more
+        return value, first
+
+    def _view(self, root: SSAValue, start: int, value: SSAValue | None = None, first: int = 0) -> View:
+        value = root if value is None else value
+        return View(self.planes[_size(value)], start, shape_of(value)[1], shape_of(root)[1], first)
+
+    def _zeroed(self) -> frozenset[SSAValue]:
+        """Return the values that windows read beyond their pixels; what is joined or cut counts with all its parts."""
+        found: set[SSAValue] = set()
+        for op in reversed(self.ops):
+            if isinstance(op, Conv2dOp | Depthwise2dOp) and not needs_phases(op):
+                if not Phases.of(op.window).is_point:
+                    found.add(op.x)
+            elif reads_all(op):
+                found.add(op.operands[0])
+            elif isinstance(op, ConcatOp | SplitOp) and any(result in found for result in op.results):
+                found.update(op.operands)
+        return frozenset(found)
+
+
+def _own_bytes(ops: Sequence[Operation]) -> int:
+    """Return the bytes in which a thread puts the windows of a tile, and what a dense kernel makes of them."""
+    rows = [sum(shape_of(op.weight)) + OUTPUT_ROOM for op in ops if isinstance(op, Conv2dOp)]
+    return max(rows, default=0) * PIXELS * FLOAT_BYTES
+
+
+def _phase_view(op: Operation, result: Plane) -> View:
+    assert isinstance(op, Conv2dOp | Depthwise2dOp | Pool2dOp)
+    phases = Phases.of(op.window)
+    height, width = phases.size(*_size(op.x))
+    channels = shape_of(op.x)[1] * len(phases.offsets)
+    return View(Plane(height, width, result.pitch), 0, channels, channels)
+
+
+def _size(value: SSAValue) -> Pair:
+    _, _, height, width = shape_of(value)
+    return height, width

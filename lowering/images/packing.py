@@ -1,0 +1,129 @@
+"""Packed constants of image networks: tables of positions, and weights in the shares of threads."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.lowering.images.geometry import NO_PIXEL, Phases, Plane
+from redpebble.lowering.images.windows import OUTSIDE_FLOATS
+from redpebble.lowering.kernels.kernel_form import layer_weights
+from redpebble.lowering.kernels.table import kernel_at
+
+Indices = NDArray[np.int64]
+
+
+def incoming_pixels(plane: Plane, _: Operation | None) -> list[NDArray[np.int32]]:
+    """Return for each position the number of its pixel in an image."""
+    return [plane.pixels().astype(np.int32)]
+
+
+def outgoing_pixels(plane: Plane, tile_floats: int, _: Operation | None) -> list[NDArray[np.int32]]:
+    """Return for each pixel the distance in floats of its position from the first tile."""
+    rows, columns = np.divmod(np.arange(plane.height * plane.width), plane.width)
+    found = np.full(-(-len(rows) // PIXELS) * PIXELS, NO_PIXEL)
+    found[: len(rows)] = _distances(plane.positions(rows, columns), tile_floats)
+    return [found.astype(np.int32)]
+
+
+def _distances(positions: Indices, tile_floats: int) -> Indices:
+    """Return the floats from the first tile to positions; `NO_PIXEL` stays."""
+    tiles, rest = np.divmod(positions, PIXELS)
+    return np.where(positions == NO_PIXEL, NO_PIXEL, tiles * tile_floats + rest)
+
+
+def _rows_and_columns(plane: Plane) -> tuple[Indices, Indices]:
+    """Return the row and the column of each position; columns of pads are far outside."""
+    row, column = np.divmod(np.arange(plane.tiles * PIXELS), plane.pitch)
+    outside = (column >= plane.width) | (row >= plane.height)
+    far = 1 << 30
+    return np.where(outside, far, row), np.where(outside, far, column)
+
+
+def phase_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | None) -> list[NDArray[np.int32]]:
+    """Return for each phase, and each of its positions, where the pixel is in the source."""
+    assert isinstance(op, Conv2dOp | Depthwise2dOp | Pool2dOp)
+    phases = Phases.of(op.window)
+    rows, columns = _rows_and_columns(target)
+    (down, across), found = phases.stride, list[NDArray[np.int32]]()
+    for first, second in phases.offsets:
+        positions = plane.positions(rows * down + first, columns * across + second)
+        found.append(_distances(positions, tile_floats).astype(np.int32))
+    return found
+
+
+def resized_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | None) -> list[NDArray[np.int32]]:
+    """Return for each position where the pixel is that it repeats."""
+    assert isinstance(op, Resize2dOp)
+    rows, columns = _rows_and_columns(target)
+    down, across = op.factors
+    return [_distances(plane.positions(rows // down, columns // across), tile_floats).astype(np.int32)]
+
+
+def empty_positions(plane: Plane, _: Operation | None) -> list[NDArray[np.generic]]:
+    """Return where the positions of each tile begin that are no pixels, and these, counted in their tile."""
+    empty = np.flatnonzero(plane.pixels() == NO_PIXEL)
+    starts = np.searchsorted(empty, PIXELS * np.arange(plane.tiles + 1))
+    return [starts.astype(np.int64), np.append(empty % PIXELS, 0).astype(np.int32)]
+
+
+def outside_row(fill: float, _: Operation | None) -> list[NDArray[np.float32]]:
+    """Return the row outside of all tiles."""
+    return [np.full(OUTSIDE_FLOATS, fill, dtype=np.float32)]
+
+
+def channel_taps(op: Operation | None) -> list[NDArray[np.float32]]:
+    """Return the factors [channels, taps] of a depthwise convolution, and its bias.
+
+    Raises:
+        ValueError: one is no constant.
+    """
+    assert isinstance(op, Depthwise2dOp)
+    weight = constant_array(op.weight)
+    bias = np.zeros(shape_of(op.weight)[1], np.float32) if op.bias is None else constant_array(op.bias)
+    if weight is None or bias is None:
+        raise ValueError("a parameter of a depthwise convolution is no constant")
+    return [np.ascontiguousarray(weight.T), bias]
+
+
+def window_shares(plane: Plane, op: Operation | None) -> list[NDArray[np.float32]]:
+    """Return for each position of a mean the share that each value of its window has."""
+    assert isinstance(op, Pool2dOp)
+    _, _, height, width = shape_of(op.x)
+    rows, columns = _rows_and_columns(plane)
+    down, across = op.window.stride
+    counts = np.zeros(len(rows))
+    for tap in op.window.taps:
+        row, column = rows * down + tap.row, columns * across + tap.column
+        counts += (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    if op.kind.data == "average_with_pads":
+        counts[:] = len(op.window.taps)
+    return [(1.0 / np.maximum(1.0, counts)).astype(np.float32)]
+
+
+def packed_shares(borders: tuple[int, ...], op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the packed weights of a convolution, one share after the other.
+
+    Raises:
+        ValueError: the bias is no constant.
+    """
+    assert isinstance(op, Conv2dOp)
+    outputs = shape_of(op.weight)[1]
+    bias = np.zeros(outputs, dtype=np.float32) if op.bias is None else constant_array(op.bias)
+    if bias is None:
+        raise ValueError("bias is no constant")
+    kernel = kernel_at(op.kernel, PIXELS)
+    weights = layer_weights(op.weight, bias, kernel.blocks)
+    if len(borders) == 2:
+        return list(kernel.family.pack(weights))
+    return [array for first, end in pairwise(borders) for array in kernel.family.pack(weights.share(first, end))]
+
+
+def border_numbers(borders: tuple[int, ...], _: Operation | None) -> list[NDArray[np.int64]]:
+    """Return the borders of shares."""
+    return [np.array(borders, dtype=np.int64)]

@@ -1,0 +1,143 @@
+"""An image network as a step of a program: image after image, layer after layer, tile after tile.
+
+The rows of the step are images. One thread does an image alone; or threads do it together: each takes a range of the
+tiles of a layer, and of the shares of outputs where tiles are few, and all meet behind it.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from llvmlite import ir
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.image_network import ImageNetworkOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.lowering.images import packing
+from redpebble.lowering.images.convolutions import emit_convolution, emit_depthwise, emit_pooling
+from redpebble.lowering.images.geometry import reads_all
+from redpebble.lowering.images.image_code import ImageCode
+from redpebble.lowering.images.layers import emit_concat, emit_elementwise, emit_mean_of_all
+from redpebble.lowering.images.memory import ops_of, plan_images
+from redpebble.lowering.images.movement import moving
+from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
+from redpebble.lowering.llvm.builder import Code, counted_loop, float_at, i64
+from redpebble.lowering.llvm.call_tables import ConstantTable
+from redpebble.lowering.llvm.vectors import FLOAT
+from redpebble.lowering.program import TiledRows, TileTime
+from redpebble.lowering.tiles.tile_loop import Sharing
+
+SHARED_GAIN: Final = 0.95
+"""Share of the work of an image that threads can do at the same time."""
+
+
+def image_tiles(op: ImageNetworkOp, shared: str | None) -> TiledRows:
+    """Return how threads may cut images, and the function with which they do one together."""
+    serial, threads = max(1.0, op.predicted_us.value.data), op.threads.value.data
+    together = serial * (1 - SHARED_GAIN + SHARED_GAIN / threads) if shared is not None else None
+    return TiledRows((TileTime(1, 1, serial, together),), 1, shared)
+
+
+@dataclass(frozen=True)
+class ImageStep:
+    """The code of a step; `pointers` are the addresses of its operands and results, floats as ONNX has them."""
+
+    code: Code
+    builder: ir.IRBuilder
+    op: ImageNetworkOp
+    tables: tuple[ConstantTable, ir.Value]
+    """Packed constants, and the table of their addresses."""
+    pointers: dict[SSAValue, ir.Value]
+    scratch: ir.Value
+    sharing: Sharing | None = None
+
+    def emit(self, begin: ir.Value, end: ir.Value) -> int:
+        """Emit the images from `begin` to the one before `end`; return the bytes of scratch memory of a thread."""
+        memory, threads = plan_images(self.op), self.op.threads.value.data
+        image = ImageCode(self.code, self.builder, memory, self.scratch, *self.tables, threads, self.sharing)
+        with counted_loop(self.builder, self.builder.sub(end, begin)) as done:
+            _ImageCall(self, image, self.builder.add(begin, done)).emit()
+        return memory.total
+
+
+@dataclass(frozen=True)
+class _ImageCall:
+    """One image of a call, by its number."""
+
+    step: ImageStep
+    image: ImageCode
+    number: ir.Value
+
+    def emit(self) -> None:
+        """Emit the way in, all layers, and the way out."""
+        network, image = self.step.op, self.image
+        for outer, inner in zip(network.inputs, network.body.block.args, strict=True):
+            self._move_in(outer, inner)
+        image.meet()
+        for op in ops_of(network):
+            if _emit_layer(image, op):
+                image.meet()
+        for outer, inner in zip(network.outputs, network.yielded, strict=True):
+            self._move_out(inner, outer)
+        image.meet()
+
+    def _move_in(self, outer: SSAValue, inner: SSAValue) -> None:
+        view = self.image.memory.views[inner]
+        _, channels, height, width = shape_of(outer)
+        (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
+        size = i64(channels * height * width)
+        image = float_at(self.step.builder, self.step.pointers[outer], self.step.builder.mul(self.number, size))
+
+        def tile(number: ir.Value) -> None:
+            self.image.move(image, height * width, (self.image.tile(view, number), table, number), (channels, 0.0))
+
+        self.image.each(view.plane.tiles, tile)
+
+    def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
+        view, builder = self.image.memory.views[inner], self.step.builder
+        _, channels, height, width = shape_of(outer)
+        pack = partial(packing.outgoing_pixels, view.plane, view.tile_floats)
+        (table,) = self.image.arrays(("out", view.plane, view.tile_floats), pack)
+        pixels = height * width
+        image = float_at(builder, self.step.pointers[outer], builder.mul(self.number, i64(channels * pixels)))
+
+        def part(number: ir.Value) -> None:
+            first = builder.mul(number, i64(PIXELS))
+            left = builder.sub(i64(pixels), first)
+            count = builder.select(builder.icmp_signed("<", left, i64(PIXELS)), left, i64(PIXELS))
+            arguments = [self.image.tile(view, i64(0)), i64(PIXELS), float_at(builder, image, first), i64(pixels)]
+            arguments += [float_at(builder, table, first), count, i64(channels), ir.Constant(FLOAT, 0.0)]
+            builder.call(moving(self.image.code, whole=False), arguments)
+
+        self.image.each(-(-pixels // PIXELS), part)
+
+
+def _emit_layer(image: ImageCode, op: Operation) -> bool:
+    """Emit a layer; return whether there was anything to do."""
+    match op:
+        case Conv2dOp():
+            emit_convolution(image, op)
+        case Depthwise2dOp():
+            emit_depthwise(image, op)
+        case Pool2dOp() if reads_all(op):
+            emit_mean_of_all(image, op)
+        case Pool2dOp():
+            emit_pooling(image, op)
+        case Resize2dOp():
+            image.copy_pixels(op, packing.resized_pixels, op.x, image.memory.views[op.result])
+        case ActivateOp():
+            emit_elementwise(image, activate(image.code, op.activation, PIXELS), [op.x], op.result)
+        case BinaryOp():
+            function = binary(image.code, BinaryForm(op.name, "tile", "tile", PIXELS))
+            emit_elementwise(image, function, [op.left, op.right], op.result)
+        case ConcatOp():
+            return emit_concat(image, op)
+        case SplitOp():
+            return False
+        case _:
+            raise ValueError(f"{op.name} has no code inside a pebble.image_network")
+    return True

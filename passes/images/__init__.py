@@ -1,0 +1,1 @@
+"""Passes on convolutions and what runs on images beside them."""

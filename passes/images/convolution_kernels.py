@@ -1,0 +1,49 @@
+"""Kernels of convolutions: a convolution is a linear layer over pixels, 64 of them a tile."""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import FloatAttr, f64
+
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.dense_work import dense_us
+from redpebble.kernels.families import block_counts
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.analysis.weights import density, weight_of
+from redpebble.passes.images.image_layers import tiles_of
+
+
+def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) -> None:
+    """Write the family that is predicted to be the fastest on each convolution, and the time of a dense one.
+
+    Raises:
+        ValueError: a weight is no constant.
+    """
+    if not convolutions:
+        return
+    dense = dense_us(PIXELS, machine)
+    for conv in convolutions:
+        conv.kernel = _kernel(conv, machine)
+        _, outputs, height, width = shape_of(conv.result)
+        conv.dense_us = FloatAttr(shape_of(conv.weight)[0] * outputs * height * width * dense, f64)
+
+
+def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
+    weight = weight_of(conv.weight)
+    if weight is None:
+        raise ValueError("the weight of a convolution is no constant")
+    # weights of other layers are read between two images, not between two tiles
+    (layer,) = layers_of([conv.weight])
+    times = {family: predicted_us(family, layer, PIXELS, machine) for family in candidates(layer, PIXELS, machine)}
+    best = min(times, key=times.__getitem__)
+    others = {family: time for family, time in times.items() if family != best}
+    text = f"density {density(weight):.3f}, {tiles_of(conv.result)} tiles of pixels"
+    if others:
+        following = min(others, key=others.__getitem__)
+        text += f"; next {following} {others[following]:.3g} us"
+    kernel = KernelAttr.of(best, text, {PIXELS: times[best]})
+    return kernel.with_blocks({name: count for name, count in block_counts(layer).items() if name == best})

@@ -1,0 +1,105 @@
+"""Let convolutions take what follows them: batch norms, sums with an earlier value, activations.
+
+```mlir
+%a = pebble.conv2d %x, %w window <...> : ...
+%b = pebble.batch_norm %a scale %g bias %d mean %m variance %v epsilon 1.0e-05 : ...
+%c = pebble.add %b, %x : ...
+%y = pebble.activate <relu> %c : ...
+// ->
+%y = pebble.conv2d %x, %w_scaled bias %b_scaled residual %x window <...> activation <relu> : ...
+```
+
+What is taken has no other reader. A depthwise convolution takes no sum. Parameters that would overflow are not taken.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp
+from redpebble.dialect.ops.layers import BatchNormOp
+from redpebble.dialect.provenance import copy_provenance, take_value_names
+from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
+from redpebble.passes.analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
+from redpebble.passes.rewriting.erase_unused import erase_unused
+from redpebble.passes.rewriting.parameters import place_constant
+
+
+class FuseConvolutions(ModulePass):
+    """Fold batch norms, sums and activations into convolutions."""
+
+    name = "pebble-fuse-convolutions"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for found in [found for found in op.walk() if isinstance(found, Conv2dOp | Depthwise2dOp)]:
+            conv: Conv2dOp | Depthwise2dOp | None = found
+            while conv is not None:
+                conv = _with_reader(conv)
+        erase_unused(op.body)
+
+
+def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | None:
+    """Return a convolution that computes what its only reader did; None where it cannot."""
+    if conv.activation is not None:
+        return None
+    reader = conv.result.get_user_of_unique_use()
+    made = None
+    match reader:
+        case ActivateOp():
+            conv.activation = reader.activation
+            made = conv
+        case BatchNormOp():
+            made = _with_batch_norm(conv, reader)
+        case AddOp() if isinstance(conv, Conv2dOp):
+            made = _with_sum(conv, reader)
+        case _:
+            return None
+    if made is not None:
+        take_value_names(reader, made)
+        Rewriter.replace_op(reader, [], [made.result])
+    return made
+
+
+def _with_batch_norm(conv: Conv2dOp | Depthwise2dOp, reader: BatchNormOp) -> Conv2dOp | Depthwise2dOp | None:
+    affine, weight = affine_of_batch_norm(reader), weight_of(conv.weight)
+    bias = np.zeros(1) if conv.bias is None else constant_array(conv.bias)
+    if affine is None or weight is None or bias is None or (isinstance(conv, Conv2dOp) and conv.residual is not None):
+        return None
+    with np.errstate(all="ignore"):
+        scaled = scaled_outputs(weight, affine.scale)
+        shift = (bias * affine.scale + affine.shift).astype(np.float32)
+    if not (np.isfinite(entries_of(scaled)).all() and np.isfinite(shift).all()):
+        return None
+    parameters = (place_constant(constant_for(scaled), conv, conv.weight), ConstantOp(shift))
+    return _replaced(
+        conv, type(conv)(conv.x, parameters[0], place_constant(parameters[1], conv, conv.bias), conv.window)
+    )
+
+
+def _with_sum(conv: Conv2dOp, reader: AddOp) -> Conv2dOp | None:
+    residual = reader.right if reader.left is conv.result else reader.left
+    if conv.residual is not None or residual.type != conv.result.type or is_constant(residual):
+        return None
+    owner = residual.owner
+    if isinstance(owner, Operation) and (owner.parent is not conv.parent or not owner.is_before_in_block(conv)):
+        return None  # the later one of two convolutions takes the sum
+    return _replaced(conv, Conv2dOp(conv.x, conv.weight, conv.bias, conv.window, residual))
+
+
+ConvOp = TypeVar("ConvOp", bound=Conv2dOp | Depthwise2dOp)
+
+
+def _replaced(conv: ConvOp, made: ConvOp) -> ConvOp:
+    """Return `made`, which stands where `conv` stood."""
+    copy_provenance(conv, made)
+    Rewriter.replace_op(conv, made)
+    return made

@@ -1,0 +1,131 @@
+"""Ops that can run in an image network, the images that they have in common, and what they cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp, SubOp
+from redpebble.dialect.ops.images import IMAGE_RANK, Conv2dOp, Depthwise2dOp, ImageLayerOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.passes.analysis.clusters import boundary_of
+from redpebble.passes.analysis.rowwise import dynamic_operands
+
+IMAGES: Final = Size.symbol("%images")
+"""Tells rows that are images from others."""
+
+CHANNEL_AXIS: Final = 1
+
+COPIED_US: Final = 0.10e-3
+"""Microseconds of a value that is copied to where a window of another pixel reads it."""
+
+MOVED_US: Final = 1.0e-3
+"""Microseconds of a value that comes into an image network, leaves it, or goes to another plane."""
+
+TOUCHED_US: Final = 0.12e-3
+"""Microseconds of a value of elementwise work."""
+
+TAP_US: Final = 0.05e-3
+"""Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
+
+
+def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicShape]) -> dict[Operation, Size]:
+    """Return the images of each op that can run in an image network."""
+    counts: dict[Operation, Size] = {}
+    for op in ops:
+        values = [*dynamic_operands(op), *op.results]
+        if not _is_covered(op) or any(not _is_image(value) for value in values):
+            continue
+        sizes = {shapes[value][0] for value in values}
+        if len(sizes) == 1:
+            counts[op] = IMAGES * next(iter(sizes))
+    return counts
+
+
+def _is_image(value: SSAValue) -> bool:
+    shape = shape_of(value)
+    return len(shape) == IMAGE_RANK and DYNAMIC not in shape[1:] and 0 not in shape[1:]
+
+
+def _is_covered(op: Operation) -> bool:
+    match op:
+        case Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resize2dOp() | ActivateOp():
+            return True
+        case AddOp() | SubOp() | MulOp():
+            return op.left.type == op.right.type
+        case ConcatOp() | SplitOp():
+            return op.axis.value.data == CHANNEL_AXIS
+        case _:
+            return False
+
+
+def is_sparse_convolution(op: Operation) -> bool:
+    """Return whether an op is a convolution that runs by its connections alone."""
+    return isinstance(op, Conv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
+
+
+def behind_sparse(counts: Mapping[Operation, Size]) -> dict[Operation, Size]:
+    """Return the ops that sparse convolutions feed, dense convolutions left out: what is before them gains nothing."""
+    found: dict[Operation, Size] = {}
+    for op, count in counts.items():
+        is_fed = not isinstance(op, Conv2dOp) and any(operand.owner in found for operand in op.operands)
+        if is_fed or is_sparse_convolution(op):
+            found[op] = count
+    return found
+
+
+def pixels_of(value: SSAValue) -> int:
+    """Return the values of one image."""
+    _, channels, height, width = shape_of(value)
+    return channels * height * width
+
+
+def tiles_of(value: SSAValue) -> int:
+    """Return the tiles of pixels of an image, about: rows have room for a pad."""
+    _, _, height, width = shape_of(value)
+    return -(-height * (width + 1) // PIXELS)
+
+
+def network_us(ops: Sequence[Operation]) -> float:
+    """Return the microseconds that an image takes in an image network, its way in and out included."""
+    boundary = boundary_of(ops)
+    moved = sum(map(pixels_of, (*boundary.inputs, *boundary.outputs)))
+    return MOVED_US * moved + sum(map(layer_us, ops))
+
+
+def layer_us(op: Operation) -> float:
+    """Return the microseconds of a layer for an image."""
+    match op:
+        case Conv2dOp():
+            return _convolution_us(op)
+        case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != shape_of(op.x)[2:]:
+            moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
+            return moved + TAP_US * len(op.window.taps) * pixels_of(op.result)
+        case ConcatOp() | SplitOp():
+            return 0.0
+        case _:
+            return TOUCHED_US * sum(map(pixels_of, dynamic_operands(op)))
+
+
+def _convolution_us(op: Conv2dOp) -> float:
+    times = {} if op.kernel is None else op.kernel.predicted.by_width
+    inputs, tiles = shape_of(op.weight)[0], tiles_of(op.result)
+    copied = COPIED_US * inputs * PIXELS * tiles if len(op.window.taps) > 1 else 0.0
+    moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
+    added = TOUCHED_US * pixels_of(op.residual) if op.residual is not None else 0.0
+    return times.get(PIXELS, 0.0) * tiles + copied + moved + added
+
+
+def dense_us(ops: Sequence[Operation]) -> float:
+    """Return the microseconds that an image takes where nothing is sparse and nothing has to come in or out."""
+    total = 0.0
+    for op in ops:
+        if isinstance(op, Conv2dOp):
+            total += op.dense_us.value.data if op.dense_us is not None else 0.0
+        elif isinstance(op, ImageLayerOp):
+            total += layer_us(op)
+    return total

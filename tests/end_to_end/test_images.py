@@ -1,0 +1,135 @@
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import redpebble
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.options import Options
+from redpebble.pipeline import build
+from tests.ort.provider_models import plain_session
+from tests.support.image_models import ImageModel, bottleneck
+from tests.support.sparse_network_models import network_nodes
+
+Case = Callable[[], tuple[ImageModel, list[str]]]
+
+
+def windows() -> tuple[ImageModel, list[str]]:
+    """Windows of all kinds: odd sizes, strides, dilations, pads on one side, groups, larger than what is left."""
+    net = ImageModel((6, 9, 11))
+    a = net.conv("x", (8, 6, 1, 1))
+    b = net.node("Sigmoid", net.conv(a, (8, 2, 3, 3), group=4, pads=[1, 1, 1, 1]))
+    c = net.conv(b, (5, 8, 3, 5), dilations=[2, 1], pads=[2, 0, 1, 3], strides=[1, 2])
+    d = net.conv(b, (8, 1, 3, 3), group=8, strides=[2, 2], auto_pad="SAME_UPPER")
+    e = net.conv(b, (3, 8, 9, 1))
+    return net, [c, d, e, net.conv(d, (16, 1, 2, 2), group=8)]
+
+
+def planes() -> tuple[ImageModel, list[str]]:
+    """What changes planes or joins them: pooling with pads, resizing, concat of what others read, split, sums."""
+    net = ImageModel((4, 10, 7))
+    a = net.conv("x", (8, 4, 3, 3), pads=[1, 1, 1, 1])
+    pooled = net.node("MaxPool", a, kernel_shape=[5, 5], pads=[2, 2, 2, 2])
+    both = net.node("Concat", a, pooled, net.node("Mul", a, net.node("Sigmoid", a)), a, axis=1)
+    mean = net.node(
+        "AveragePool", net.conv(both, (6, 32, 3, 3)), kernel_shape=[2, 2], strides=[2, 2], pads=[0, 1, 0, 0]
+    )
+    net.tensors["factors"] = np.array([1, 1, 2, 3], np.float32)
+    ways = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return net, [net.node("Resize", mean, "", "factors", **ways), net.node("GlobalAveragePool", both)]
+
+
+def agree(model: onnx.ModelProto, net: ImageModel, target: CpuTarget | None, threads: int = 1) -> None:
+    compiled = redpebble.compile(model, target=target, threads=threads)
+    for batch in (0, 1, 2, 7):
+        feeds = net.images(batch)
+        results = compiled.run(None, feeds)
+        expected = plain_session(model, 1).run(None, feeds)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", [windows, planes])
+def test_layers_on_images_agree_with_onnxruntime(case: Case) -> None:
+    net, outputs = case()
+    agree(net.model(*outputs), net, CpuTarget.generic())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [None, CpuTarget.avx2()])
+@pytest.mark.parametrize("case", [windows, planes, lambda: bottleneck(32, 14)])
+def test_layers_on_images_agree_on_other_targets(case: Case, target: CpuTarget | None) -> None:
+    net, outputs = case()
+    agree(net.model(*outputs), net, target, threads=2)
+
+
+@pytest.mark.parametrize("case", [windows, planes])
+def test_the_meaning_of_layers_on_images_is_that_of_onnx(case: Case) -> None:
+    net, outputs = case()
+    model, feeds = net.model(*outputs), net.images(2)
+    module = build(model, Options(), until="choose")
+    results = interpret(module, {"x": feeds["x"].astype(np.float64)})
+    for result, wanted in zip(results, plain_session(model, 1).run(None, feeds), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_body_of_a_network_is_one_node_of_onnxruntime_and_its_stem_stays() -> None:
+    net, outputs = bottleneck(64, 14, density=0.1)
+    model = net.model(*outputs)
+    optimized = redpebble.optimize(model)
+    written = onnx_ir.to_proto(optimized.model)
+    assert len(network_nodes(written)) == 1
+    assert [node.op_type for node in written.graph.node if node.domain == ""] == ["Conv", "Relu", "Flatten", "MatMul"]
+    assert optimized.networks[0].reason.startswith("7 of 7 weights sparse")
+    for batch in (1, 7):
+        feeds = net.images(batch)
+        (expected,) = plain_session(model, 1).run(None, feeds)
+        native = redpebble.session(model)
+        for session in (plain_session(written, 1), native):  # the first one has the function of standard operators
+            np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_without_zeros_stays_as_it_is() -> None:
+    net, outputs = bottleneck(32, 6, density=1.0)
+    optimized = redpebble.optimize(net.model(*outputs))
+    assert not optimized.networks
+    assert sum(node.op_type == "Conv" for node in optimized.model.graph) == 8
+    assert optimized.left is not None
+    assert "no sparse convolution gains enough by it" in optimized.left.reasons.values()
+
+
+sizes = st.integers(1, 20)
+
+
+@st.composite
+def random_windows(draw: st.DrawFn) -> tuple[ImageModel, list[str]]:
+    net = ImageModel((draw(st.integers(1, 9)), draw(sizes), draw(sizes)), seed=draw(st.integers(0, 99)))
+    taps = [draw(st.integers(1, min(5, size))) for size in net.shape[1:]]
+    attributes = {
+        "strides": [draw(st.integers(1, 3)) for _ in taps],
+        "pads": [draw(st.integers(0, tap - 1)) for tap in (*taps, *taps)],
+    }
+    first = net.conv("x", (draw(st.integers(1, 9)), net.shape[0], 1, 1))
+    outputs = net.tensors["b0"].shape[0]
+    kind = draw(st.sampled_from(["Conv", "depthwise", "MaxPool", "AveragePool"]))
+    match kind:
+        case "Conv":
+            result = net.conv(first, (draw(st.integers(1, 9)), outputs, taps[0], taps[1]), **attributes)
+        case "depthwise":
+            result = net.conv(first, (outputs, 1, taps[0], taps[1]), group=outputs, **attributes)
+        case _:
+            result = net.node(kind, first, kernel_shape=taps, **attributes)
+    return net, [result, net.node("Relu", first)]
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(random_windows())
+def test_random_windows_agree_with_onnxruntime(case: tuple[ImageModel, list[str]]) -> None:
+    net, outputs = case
+    agree(net.model(*outputs), net, None)

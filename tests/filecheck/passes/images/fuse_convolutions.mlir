@@ -1,0 +1,30 @@
+// RUN: xdsl-opt %s -p pebble-fuse-convolutions --split-input-file | filecheck %s
+
+// A batch norm, a sum with an earlier value, an activation.
+// CHECK-LABEL: @all
+func.func @all(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<[[1.0, 0.0], [0.0, 3.0]]> : tensor<2x2xf32>
+  %one = pebble.constant dense<1.0> : tensor<2xf32>
+  %two = pebble.constant dense<2.0> : tensor<2xf32>
+  %h = pebble.conv2d %x, %w bias %one : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> {pebble.node = "c", pebble.values = ["h"]} : (tensor<?x2x4x4xf32>, tensor<2x2xf32>) -> tensor<?x2x4x4xf32>
+  %n = pebble.batch_norm %h scale %two bias %one mean %one variance %one epsilon 0.0 : (tensor<?x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+  %s = pebble.add %n, %x : (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  // CHECK: [[W:%.*]] = pebble.constant dense<{{.}}[2.000000e+00, 0.000000e+00], [0.000000e+00, 6.000000e+00]]>
+  // CHECK: [[B:%.*]] = pebble.constant dense<1.000000e+00> : tensor<2xf32>
+  // CHECK: %y = pebble.conv2d %x, [[W]] bias [[B]] : tensor<2xf32> residual %x : tensor<?x2x4x4xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> activation <relu> {pebble.node = "c", pebble.values = ["y"]}
+  // CHECK-NEXT: func.return %y
+  %y = pebble.activate <relu> %s {pebble.values = ["y"]} : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @depthwise
+func.func @depthwise(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<1.0> : tensor<9x2xf32>
+  %h = pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> : (tensor<?x2x4x4xf32>, tensor<9x2xf32>) -> tensor<?x2x4x4xf32>
+  // CHECK: pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> activation <relu>
+  // CHECK-NEXT: func.return
+  %y = pebble.activate <relu> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}
