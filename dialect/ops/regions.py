@@ -37,7 +37,7 @@ class YieldOp(IRDLOperation):
     def verify_(self) -> None:
         parent = self.parent_op()
         if parent is None or parent.name not in YIELDING:
-            raise VerifyException(f"expected inside a {' or '.join(YIELDING)}")
+            raise VerifyException(f"expected inside a {', '.join(YIELDING[:-1])} or {YIELDING[-1]}")
 
 
 def yielded_by(body: Region) -> tuple[SSAValue, ...]:
