@@ -17,6 +17,9 @@ LEAST_CODE: Final = {"u8": 0, "s8": -128}
 """Kind -> its least code; the greatest one is 255 more."""
 
 
+LEAST_SCALE: Final = float(np.finfo(np.float32).tiny)
+
+
 @irdl_attr_definition
 class CodesAttr(ParametrizedAttribute):
     """Codes of a tensor: `#pebble.codes<u8 scale 0.05 zero 128>`; code c stands for scale * (c - zero).
@@ -70,8 +73,8 @@ class CodesAttr(ParametrizedAttribute):
         kind, scale = self.kind.data, self.scale
         if kind not in LEAST_CODE:
             raise VerifyException(f"codes {kind}, accepted are {', '.join(LEAST_CODE)}")
-        if not (isfinite(scale) and scale > 0) or scale != float(np.float32(scale)):
-            raise VerifyException(f"scale {scale!r}, expected a positive float32")
+        if not (isfinite(scale) and scale >= LEAST_SCALE) or scale != float(np.float32(scale)):
+            raise VerifyException(f"scale {scale!r}, expected a positive float32 that is no denormal one")
         if not self.least <= self.zero <= self.greatest:
             raise VerifyException(f"zero {self.zero}, expected {self.least} to {self.greatest}")
 

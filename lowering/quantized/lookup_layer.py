@@ -30,7 +30,7 @@ from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.quantized.byte_lanes import ByteLanes
 from redpebble.lowering.quantized.rounding import Rounding
 
-ROW_COUNTS: Final = (8, 4, 2, 1)
+ROW_COUNTS: Final = (16, 8, 4, 2, 1)
 """Rows that a kernel does at once: their sums, and what a step reads, fit the registers."""
 
 LEAST_SUMS: Final = 4
@@ -80,12 +80,13 @@ class Strided(NamedTuple):
         return Strided(byte_at(builder, self.address, builder.mul(row, self.stride)), self.stride)
 
 
-def lookup_layer(code: Code, form: LookupForm, end: LayerEnd) -> ir.Function:
-    """Return `void (x, x stride, y, y stride, packed arrays..., rows)`, strides in bytes, rows of bytes in x."""
-    kernels = {count: _rows_kernel(code, form, end, count) for count in ROW_COUNTS}
+def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int) -> ir.Function:
+    """Return `void (x, y, y stride, packed arrays..., rows)`, rows of bytes in x, `stride` of them apart."""
+    most = ROW_COUNTS[0] if code.target.has_avx512 else ROW_COUNTS[1]
+    kernels = {count: _rows_kernel(code, form, end, (count, stride)) for count in ROW_COUNTS if count <= most}
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, packed, rows = Strided(*args[:2]), Strided(*args[2:4]), Packed(*args[4:-1]), args[-1]
+        x, y, packed, rows = Strided(args[0], i64(stride)), Strided(*args[1:3]), Packed(*args[3:-1]), args[-1]
         with counted_loop(builder, entry_of(builder, packed.chunks, 0, I64)) as chunk:
             borders = builder.gep(packed.chunks, [chunk], source_etype=I64)
             panels = [entry_of(builder, borders, index, I64) for index in (1, 2)]
@@ -95,28 +96,28 @@ def lookup_layer(code: Code, form: LookupForm, end: LayerEnd) -> ir.Function:
                 some = builder.mul(blocks, i64(count))
                 with counted_loop(builder, some, count) as row:
                     first = builder.add(done, row)
-                    here = (*x.row(builder, first), *y.row(builder, first))
+                    here = (x.row(builder, first).address, *y.row(builder, first))
                     builder.call(kernel, [*here, *packed, *panels])
                 done = builder.add(done, some)
 
-    key = f"quantized_{form.lanes}_{form.slots}_{end.key}"
-    return code.function(key, [POINTER, I64, POINTER, I64, *[POINTER] * len(Packed._fields), I64], body)
+    key = f"quantized_{form.lanes}_{form.slots}_{stride}_{end.key}"
+    return code.function(key, [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64], body)
 
 
-def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, count: int) -> ir.Function:
-    """Return `void (x, x stride, y, y stride, packed arrays..., first panel, last panel + 1)` for `count` rows."""
+def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: tuple[int, int]) -> ir.Function:
+    """Return `void (x, y, y stride, packed arrays..., first panel, last panel + 1)` for `rows`, number and distance."""
+    count, stride = rows
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, packed, (first, last) = Strided(*args[:2]), Strided(*args[2:4]), Packed(*args[4:-2]), args[-2:]
+        x, y, packed, (first, last) = args[0], Strided(*args[1:3]), Packed(*args[3:-2]), args[-2:]
         lanes = Lanes(builder, code.target, form.lanes)
-        rows = [x.row(builder, i64(row)).address for row in range(count)]
         with counted_loop(builder, builder.sub(last, first)) as done:
             panel = builder.add(first, done)
-            sums = _PanelSums(ByteLanes(builder, form), packed, rows).of(panel)
+            sums = _PanelSums(ByteLanes(builder, form), packed, x, [row * stride for row in range(count)]).of(panel)
             _PanelEnd(lanes, end, packed).emit(sums, y, builder.mul(panel, i64(form.lanes)))
 
-    arguments = [POINTER, I64, POINTER, I64, *[POINTER] * len(Packed._fields), I64, I64]
-    return code.function(f"quantized_{form.lanes}_{form.slots}_{end.key}_rows{count}", arguments, body)
+    arguments = [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64, I64]
+    return code.function(f"quantized_{form.lanes}_{form.slots}_{stride}_{end.key}_rows{count}", arguments, body)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,9 @@ class _PanelSums:
 
     bytes: ByteLanes
     packed: Packed
-    rows: Sequence[ir.Value]
+    x: ir.Value
+    rows: Sequence[int]
+    """Bytes from x to each row."""
 
     def of(self, panel: ir.Value) -> list[ir.Value]:
         """Return a vector of sums for each row."""
@@ -159,8 +162,9 @@ class _PanelSums:
         window = builder.sext(builder.load(_word_at(builder, self.packed.windows, step), typ=I32), I64)
         indices = lanes.indices(byte_at(builder, self.packed.indices, offset))
         weights = lanes.weights(byte_at(builder, self.packed.weights, offset))
+        inputs = byte_at(builder, self.x, window)
         return [
-            lanes.added(total, byte_at(builder, row, window), indices, weights)
+            lanes.added(total, byte_at(builder, inputs, i64(row)), indices, weights)
             for total, row in zip(sums, self.rows, strict=True)
         ]
 
@@ -200,7 +204,7 @@ class _PanelEnd:
     def _results(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         if self.end.kind == "values":
             return list(values)
-        rounding = Rounding(self.lanes, self.packed.bounds)
+        rounding = Rounding.read(self.lanes, self.packed.bounds)
         multiples = values if self.end.activation is None else [rounding.divided(value) for value in values]
         rounded = [rounding.rounded(value) for value in multiples]
         return [rounding.code(value) if self.end.kind == "codes" else rounding.value(value) for value in rounded]

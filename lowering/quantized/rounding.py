@@ -23,50 +23,89 @@ class CodeBounds(NamedTuple):
     low: float
     high: float
     scale: float
+    inverse: float
     unsigned_zero: int
 
     @staticmethod
     def of(codes: CodesAttr, *, positive: bool = False) -> "CodeBounds":
         """Return the bounds of code - zero; none below 0 where values are to be `positive`."""
         low = 0 if positive else codes.least - codes.zero
-        return CodeBounds(low, codes.greatest - codes.zero, codes.scale, codes.unsigned_zero)
+        inverse = float(np.float32(1) / np.float32(codes.scale))
+        return CodeBounds(low, codes.greatest - codes.zero, codes.scale, inverse, codes.unsigned_zero)
 
     def words(self) -> NDArray[np.int32]:
         """Return them as code reads them."""
-        floats = np.array([self.low, self.high, self.scale], dtype=np.float32)
+        floats = np.array([self.low, self.high, self.scale, self.inverse], dtype=np.float32)
         return np.append(floats.view(np.int32), np.int32(self.unsigned_zero)).astype(np.int32)
+
+
+WORDS: Final = len(CodeBounds._fields)
+
+UNSURE: Final = 0.4999
+"""Distance from the nearest integer, of a product with the inverse of the scale, up to which the quotient has the same.
+
+Product and quotient differ by less than 2^-22 of up to 256, that is 6.2e-5.
+"""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """The vectors that rounding needs, read from the words of `CodeBounds`."""
+    """The vectors that rounding needs."""
 
     lanes: Lanes
-    words: ir.Value
+    low: ir.Value
+    high: ir.Value
+    scale: ir.Value
+    inverse: ir.Value
+    offset: ir.Value
+    """The code of 0 less `HALVES_BITS`, integers."""
+
+    @staticmethod
+    def read(lanes: Lanes, words: ir.Value) -> "Rounding":
+        """Return the vectors that the words of `CodeBounds` make."""
+        builder = lanes.builder
+        floats = [
+            lanes.splat(builder.load(byte_at(builder, words, i64(FLOAT_BYTES * index)), typ=FLOAT))
+            for index in range(4)
+        ]
+        zero = builder.load(byte_at(builder, words, i64(4 * FLOAT_BYTES)), typ=I32)
+        offset = builder.bitcast(builder.sub(zero, ir.Constant(I32, HALVES_BITS)), FLOAT)
+        return Rounding(lanes, *floats, lanes.bits(lanes.splat(offset)))
 
     def rounded(self, multiples: ir.Value) -> ir.Value:
         """Return `HALVES` and the nearest integer within bounds of multiples of the scale; a NaN is the least one."""
         lanes = self.lanes
-        within = lanes.min(lanes.max(self._float(0), multiples), self._float(1))
-        return lanes.add(within, HALVES)
+        return lanes.add(self._within(multiples), HALVES)
+
+    def quotient(self, values: ir.Value) -> ir.Value:
+        """Return the same of values divided by the scale, by a division only where a product does not tell."""
+        lanes, builder = self.lanes, self.lanes.builder
+        product = self._within(lanes.mul(values, self.inverse))
+        rounded = lanes.add(product, HALVES)
+        distance = lanes.abs(lanes.sub(product, lanes.sub(rounded, HALVES)))
+        unsure = lanes.compare(">", distance, UNSURE)
+        bits = builder.bitcast(unsure, ir.IntType(lanes.width))
+        before = builder.block
+        with builder.if_then(builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)), likely=False):
+            exact, inside = self.rounded(lanes.div(values, self.scale)), builder.block
+        result = builder.phi(rounded.type)
+        result.add_incoming(rounded, before)
+        result.add_incoming(exact, inside)
+        return result
+
+    def _within(self, multiples: ir.Value) -> ir.Value:
+        return self.lanes.min(self.lanes.max(self.low, multiples), self.high)
 
     def divided(self, values: ir.Value) -> ir.Value:
         """Return values as multiples of the scale."""
-        return self.lanes.div(values, self._float(2))
+        return self.lanes.div(values, self.scale)
 
     def value(self, rounded: ir.Value) -> ir.Value:
         """Return the values of what has been rounded."""
-        return self.lanes.mul(self.lanes.sub(rounded, HALVES), self._float(2))
+        return self.lanes.mul(self.lanes.sub(rounded, HALVES), self.scale)
 
     def code(self, rounded: ir.Value) -> ir.Value:
         """Return the bytes of what has been rounded, the least code as 0."""
         lanes, builder = self.lanes, self.lanes.builder
-        zero = builder.load(byte_at(builder, self.words, i64(3 * FLOAT_BYTES)), typ=I32)
-        offset = builder.sub(zero, ir.Constant(I32, HALVES_BITS))
-        splat = lanes.bits(lanes.splat(builder.bitcast(offset, FLOAT)))
-        codes = builder.add(lanes.bits(rounded), splat)
+        codes = builder.add(lanes.bits(rounded), self.offset)
         return builder.trunc(codes, ir.VectorType(ir.IntType(8), lanes.width))
-
-    def _float(self, index: int) -> ir.Value:
-        builder = self.lanes.builder
-        return self.lanes.splat(builder.load(byte_at(builder, self.words, i64(FLOAT_BYTES * index)), typ=FLOAT))

@@ -35,7 +35,7 @@ from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.quantized.byte_lanes import lookup_form
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
-from redpebble.lowering.quantized.rounding import CodeBounds, Rounding
+from redpebble.lowering.quantized.rounding import WORDS, CodeBounds, Rounding
 from redpebble.sparse.csr import CscMatrix, Indices
 
 MOST_ROWS: Final = 64
@@ -101,8 +101,9 @@ class QuantizedStep:
         builder.call(quantizing(self.code, layers[0].inputs), [*x, *buffers[0], bounds, count])
         form = lookup_form(self.code.target)
         for index, (source, target) in enumerate(zip(buffers, [*buffers[1:], y], strict=True)):
-            function = lookup_layer(self.code, form, layer_end(self.op, index))
-            builder.call(function, [*source, *target, *self._pointers(index), count])
+            stride = _stride(layers[index].inputs)
+            function = lookup_layer(self.code, form, layer_end(self.op, index), stride)
+            builder.call(function, [source.address, *target, *self._pointers(index), count])
 
     def _buffers(self) -> list[Strided]:
         offset, buffers = 0, list[Strided]()
@@ -137,7 +138,7 @@ def quantizing(code: Code, features: int) -> ir.Function:
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, y, bounds, rows = Strided(*args[:2]), Strided(*args[2:4]), args[4], args[5]
         lanes = Lanes(builder, code.target, width)
-        rounding = Rounding(lanes, bounds)
+        rounding = Rounding.read(lanes, bounds)
         with counted_loop(builder, rows) as row:
             source, target = x.row(builder, row).address, y.row(builder, row).address
             with counted_loop(builder, i64(features), width) as start:
@@ -145,7 +146,7 @@ def quantizing(code: Code, features: int) -> ir.Function:
                 last = i64(features - width)
                 first = builder.select(builder.icmp_signed("<", start, last), start, last)
                 values = lanes.load(float_at(builder, source, first))
-                codes = rounding.code(rounding.rounded(rounding.divided(values)))
+                codes = rounding.code(rounding.quotient(values))
                 builder.store(codes, byte_at(builder, target, first), align=1)
 
     return code.function(f"quantize_{features}", [POINTER, I64, POINTER, I64, POINTER, I64], body)
@@ -168,7 +169,7 @@ def _packed(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[
     if codes is not None and rounds_sums(layer):
         multiplier = multiplier / np.float32(codes.scale)
     positive = layer.activation is not None and layer.activation.kind.data == "relu"
-    bounds = np.zeros(4, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
+    bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
     padding = (0, -len(order) % form.lanes)
     bias = _bias(layer, weight)[order]
     return [*panels, np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
