@@ -66,6 +66,26 @@ class _Entries(NamedTuple):
     ends: Indices
 
 
+class ByteEntries(NamedTuple):
+    """Entries whose values fit a byte, and which part of a larger value each one is."""
+
+    owners: Indices
+    inputs: Indices
+    values: Indices
+    parts: Indices
+
+
+def within_bytes(owners: Indices, inputs: Indices, values: Indices) -> ByteEntries:
+    """Return entries with the same sums whose values are -128 to 127: a larger one becomes several."""
+    made, part = ByteEntries(owners, inputs, values.copy(), np.zeros_like(owners)), 0
+    while (over := np.flatnonzero((made.values < -128) | (made.values > 127))).size:
+        rest, part = made.values[over] - np.clip(made.values[over], -128, 127), part + 1
+        made.values[over] -= rest
+        more = ByteEntries(made.owners[over], made.inputs[over], rest, np.full_like(over, part))
+        made = ByteEntries(*(np.append(one, other) for one, other in zip(made, more, strict=True)))
+    return made
+
+
 def by_length(weight: CscMatrix) -> Indices:
     """Return the outputs in the order in which they make panels of about equal lengths: the longest first."""
     return np.argsort(-np.diff(weight.pointers), kind="stable")
@@ -104,10 +124,8 @@ def _entries(weight: CscMatrix, form: LookupForm, outputs: Indices, positions: I
     lengths = np.diff(weight.pointers)
     owner = np.argsort(outputs)[np.repeat(np.arange(len(lengths)), lengths)]
     inputs, values = positions[weight.rows], np.rint(weight.values).astype(np.int64)
-    while form.bytewise and (over := np.flatnonzero((values < -128) | (values > 127))).size:
-        rest = values[over] - np.clip(values[over], -128, 127)
-        values[over] -= rest
-        owner, inputs, values = np.append(owner, owner[over]), np.append(inputs, inputs[over]), np.append(values, rest)
+    if form.bytewise:
+        owner, inputs, values, _ = within_bytes(owner, inputs, values)
     order = np.lexsort((inputs, owner))
     count = -(-len(lengths) // form.lanes) * form.lanes
     ends = np.cumsum(np.bincount(owner, minlength=count))

@@ -21,6 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.axis_maps import MixedFeatures, RowMajor
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text
@@ -80,18 +81,16 @@ class QuantizedLayersOp(IRDLOperation):
     codes = prop_def(ArrayAttr[CodesAttr])
     activations = prop_def(ArrayAttr[ActivationAttr | UnitAttr])
     nodes = prop_def(ArrayAttr[StringAttr])
-    reason = opt_prop_def(StringAttr)
+    kernel = opt_prop_def(KernelAttr)
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), MixedFeatures(inputs=1), RowMajor())
     assembly_format: ClassVar = (
-        "$x `,` $parameters `codes` $codes `activations` $activations `nodes` $nodes (`because` $reason^)? attr-dict "
+        "$x `,` $parameters `codes` $codes `activations` $activations `nodes` $nodes (`kernel` $kernel^)? attr-dict "
         "`:` functional-type(operands, results)"
     )
 
-    def __init__(
-        self, x: SSAValue, layers: Sequence[QuantizedLayer], output: CodesAttr | None = None, reason: str = ""
-    ) -> None:
+    def __init__(self, x: SSAValue, layers: Sequence[QuantizedLayer], output: CodesAttr | None = None) -> None:
         """Make layers, the last of which is rounded to the codes `output`, if they are given."""
         codes = [*(layer.codes for layer in layers), *([] if output is None else [output])]
         super().__init__(
@@ -100,7 +99,6 @@ class QuantizedLayersOp(IRDLOperation):
                 "codes": ArrayAttr(codes),
                 "activations": ArrayAttr([layer.activation or UnitAttr() for layer in layers]),
                 "nodes": ArrayAttr([StringAttr(layer.name) for layer in layers]),
-                "reason": StringAttr(reason) if reason else None,
             },
             result_types=[f32_tensor((*shape_of(x)[:-1], layers[-1].outputs))],
         )

@@ -75,9 +75,13 @@ class ByteLanes:
         chosen = self._call(LOOK_UP[form.lanes], self._bytes, [table, indices])
         if form.bytewise:
             fours = builder.bitcast(chosen, self.sums)
-            return self._call(BYTE_PRODUCTS[form.lanes], self.sums, [sums, fours, weights])
+            return self.dot(sums, fours, weights)
         pairs = builder.bitcast(chosen, ir.VectorType(WORD, 2 * form.lanes))
         return builder.add(sums, self._call(WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
+
+    def dot(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
+        """Return sums and the products of four unsigned bytes and four signed ones in each lane."""
+        return self._call(BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
 
     def _added_one_by_one(self, sums: ir.Value, window: ir.Value, indices: ir.Value, weights: ir.Value) -> ir.Value:
         builder = self.builder

@@ -106,6 +106,8 @@ class Rounding:
 
     def code(self, rounded: ir.Value) -> ir.Value:
         """Return the bytes of what has been rounded, the least code as 0."""
-        lanes, builder = self.lanes, self.lanes.builder
-        codes = builder.add(lanes.bits(rounded), self.offset)
-        return builder.trunc(codes, ir.VectorType(ir.IntType(8), lanes.width))
+        return self.lanes.builder.trunc(self.code_words(rounded), ir.VectorType(ir.IntType(8), self.lanes.width))
+
+    def code_words(self, rounded: ir.Value) -> ir.Value:
+        """Return the same as integers of 32 bits."""
+        return self.lanes.builder.add(self.lanes.bits(rounded), self.offset)

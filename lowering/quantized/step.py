@@ -19,7 +19,9 @@ from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLaye
 from redpebble.dialect.semantics.quantized import rounds_sums
 from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.byte_lookup import LookupForm, by_length, pack
+from redpebble.kernels import byte_lookup, byte_quads
+from redpebble.kernels.byte_lookup import LookupForm, by_length
+from redpebble.kernels.byte_quads import BLOCK_QUADS, COLUMNS, QUAD
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -30,16 +32,24 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable
+from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, SizeTable
+from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
 from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.quantized.byte_lanes import lookup_form
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
+from redpebble.lowering.quantized.quad_layer import quad_layer
 from redpebble.lowering.quantized.rounding import WORDS, CodeBounds, Rounding
 from redpebble.sparse.csr import CscMatrix, Indices
 
 MOST_ROWS: Final = 64
 """Rows that go through the layers together: what they read of a layer is read once for all of them."""
+
+LEAST_COLUMNS: Final = 33
+"""Rows from which quads are worth 64 columns."""
+
+WIDE_LANES: Final = 16
+"""Lanes of the vectors whose registers hold the sums of quads."""
 
 LINE: Final = 64
 
@@ -62,7 +72,28 @@ def quantized_tiles() -> TiledRows:
 
 def quantized_scratch_bytes(op: QuantizedLayersOp) -> int:
     """Return the bytes of scratch memory that a thread needs."""
+    # code for CPUs without instructions for quads has a little too much
+    widest = max(layer.outputs for layer in op.layers)
+    quads = sum(_word_bytes(layer.inputs) for layer in op.layers) + FLOAT_BYTES * COLUMNS * (widest + 2 * QUAD)
+    return _row_bytes(op) + (quads if _wants_quads(op) else 0)
+
+
+def has_quads(op: QuantizedLayersOp, form: LookupForm) -> bool:
+    """Return whether many rows are done by quads."""
+    return _wants_quads(op) and form.bytewise and form.lanes == WIDE_LANES
+
+
+def _wants_quads(op: QuantizedLayersOp) -> bool:
+    return op.kernel is not None and op.kernel.family_at(COLUMNS) == "byte_quads"
+
+
+def _row_bytes(op: QuantizedLayersOp) -> int:
     return MOST_ROWS * sum(_stride(layer.inputs) for layer in op.layers)
+
+
+def _word_bytes(features: int) -> int:
+    """Return the bytes of the words of some features in all columns."""
+    return -(-features // QUAD) * QUAD * COLUMNS
 
 
 def _stride(features: int) -> int:
@@ -92,18 +123,48 @@ class QuantizedStep:
             count = builder.select(builder.icmp_signed("<", left, i64(MOST_ROWS)), left, i64(MOST_ROWS))
             source = Strided(float_at(builder, x, builder.mul(row, i64(inputs))), i64(FLOAT_BYTES * inputs))
             target = Strided(float_at(builder, y, builder.mul(row, i64(outputs))), i64(FLOAT_BYTES * outputs))
-            self._emit_rows(source, target, count)
+            buffers = self._buffers()
+            (bounds,) = self._pointers("bounds", 0, _input_bounds)
+            builder.call(quantizing(self.code, self.op.layers[0].inputs), [*source, *buffers[0], bounds, count])
+            self._emit_layers(buffers, target, count)
 
-    def _emit_rows(self, x: Strided, y: Strided, count: ir.Value) -> None:
-        builder, layers = self.builder, self.op.layers
-        (bounds,) = self._pointers(-1)
-        buffers = self._buffers()
-        builder.call(quantizing(self.code, layers[0].inputs), [*x, *buffers[0], bounds, count])
-        form = lookup_form(self.code.target)
+    def _emit_layers(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
+        """Emit all layers for rows of codes, by quads where there are enough of them."""
+        if not has_quads(self.op, self._form):
+            self._emit_lookups(buffers, y, count)
+            return
+        builder = self.builder
+        with builder.if_else(builder.icmp_signed(">=", count, i64(LEAST_COLUMNS))) as (many, few):
+            with many:
+                self._emit_quads(buffers[0], y.address, count)
+            with few:
+                self._emit_lookups(buffers, y, count)
+
+    @property
+    def _form(self) -> LookupForm:
+        return lookup_form(self.code.target)
+
+    def _emit_lookups(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
         for index, (source, target) in enumerate(zip(buffers, [*buffers[1:], y], strict=True)):
-            stride = _stride(layers[index].inputs)
-            function = lookup_layer(self.code, form, layer_end(self.op, index), stride)
-            builder.call(function, [source.address, *target, *self._pointers(index), count])
+            stride = _stride(self.op.layers[index].inputs)
+            function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride)
+            packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
+            self.builder.call(function, [source.address, *target, *packed, count])
+
+    def _emit_quads(self, x: Strided, y: ir.Value, count: ir.Value) -> None:
+        """Emit all layers for 64 columns, the last ones of which may repeat one."""
+        builder, layers, columns = self.builder, self.op.layers, i64(COLUMNS)
+        offsets = np.cumsum([_row_bytes(self.op), *(_word_bytes(layer.inputs) for layer in layers)])
+        *words, sums = (byte_at(builder, self.scratch, i64(int(offset))) for offset in offsets)
+        features = i64(-(-layers[0].inputs // QUAD))
+        inward = [x.address, words[0], i64(_stride(layers[0].inputs) // QUAD), features, count, columns]
+        builder.call(rows_to_columns(self.code, COLUMNS), inward)
+        for index, (source, target) in enumerate(zip(words, [*words[1:], sums], strict=True)):
+            function = quad_layer(self.code, self._form, layer_end(self.op, index), BLOCK_QUADS)
+            packed = self._pointers("quads", index, partial(_packed_quads, index))
+            builder.call(function, [source, sums, target, *packed])
+        outputs = i64(layers[-1].outputs)
+        builder.call(columns_to_rows(self.code, COLUMNS), [sums, y, outputs, outputs, count, columns])
 
     def _buffers(self) -> list[Strided]:
         offset, buffers = 0, list[Strided]()
@@ -113,11 +174,10 @@ class QuantizedStep:
             offset += MOST_ROWS * stride
         return buffers
 
-    def _pointers(self, index: int) -> list[ir.Value]:
-        key = (self.op, "layer", index)
+    def _pointers(self, kind: str, index: int, packing: Packing) -> list[ir.Value]:
+        key = (self.op, kind, index)
         if not self.constants.has(key):
-            form = lookup_form(self.code.target)
-            self.constants.add(key, partial(_input_bounds) if index < 0 else partial(_packed, form, index), self.op)
+            self.constants.add(key, packing, self.op)
         return self.constants.pointers(self.builder, self.table, key)
 
 
@@ -157,22 +217,34 @@ def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
     return [CodeBounds.of(op.codes.data[0]).words()]
 
 
-def _packed(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[np.generic]]:
-    """Return the arrays of `Packed` for a layer of `op`."""
+def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the arrays of `lookup_layer.Packed` for a layer of `op`."""
     assert isinstance(op, QuantizedLayersOp)
-    layer, weight = op.layers[index], weight_of(op.layers[index])
-    before = _order(op, index - 1) if index else np.arange(layer.inputs)
+    before = _order(op, index - 1) if index else np.arange(op.layers[0].inputs)
     order = _order(op, index)
-    panels = pack(weight, form, order, np.argsort(before))
+    panels = byte_lookup.pack(weight_of(op.layers[index]), form, order, np.argsort(before))
+    return [*panels, *_outputs(op, index, order, form.lanes)]
+
+
+def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the arrays of `quad_layer.PackedQuads` for a layer of `op`."""
+    assert isinstance(op, QuantizedLayersOp)
+    layer = op.layers[index]
+    return [*byte_quads.pack(weight_of(layer)), *_outputs(op, index, np.arange(layer.outputs), QUAD)]
+
+
+def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:
+    """Return bias and multiplier of the outputs in order, padded to whole units, and the bounds of their codes."""
+    layer = op.layers[index]
     codes = op.codes.data[index + 1] if index + 1 < len(op.codes) else None
     multiplier = _constant(layer.multiplier)
     if codes is not None and rounds_sums(layer):
         multiplier = multiplier / np.float32(codes.scale)
     positive = layer.activation is not None and layer.activation.kind.data == "relu"
     bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
-    padding = (0, -len(order) % form.lanes)
-    bias = _bias(layer, weight)[order]
-    return [*panels, np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
+    padding = (0, -len(order) % unit)
+    bias = _bias(layer, weight_of(layer))[order]
+    return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 
 
 def _order(op: QuantizedLayersOp, index: int) -> Indices:

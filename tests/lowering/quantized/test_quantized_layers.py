@@ -13,6 +13,7 @@ from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr, activate
 from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.interpreter import interpret
@@ -51,6 +52,7 @@ class Layers:
     activation: ActivationAttr | None = None
     density: float = 0.2
     greatest: int = 255
+    quads: bool = False
     weights: list[Integers] = field(default_factory=list[Integers])
     biases: list[Integers] = field(default_factory=list[Integers])
     multipliers: list[Floats] = field(default_factory=list[Floats])
@@ -80,6 +82,7 @@ class Layers:
             layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
         output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
         op = QuantizedLayersOp(arguments[0], layers, output)
+        op.kernel = KernelAttr.of({1: "byte_lookup", 33: "byte_quads"}, "") if self.quads else None
         block.add_op(op)
         return op.results
 
@@ -132,6 +135,15 @@ def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: Activation
     for rows in (0, 1, 2, 3, 7, 8, 64, 79):
         assert np.array_equal(net.run(None, {"x0": x[:rows]})[0], expected[:rows])
     assert np.array_equal(layers.interpreted(x), expected)
+
+
+@each_form
+@pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
+@pytest.mark.parametrize("codes", [CODES, CODES[:2]], ids=["rounded", "values"])
+def test_quads_are_exact(target: CpuTarget, activation: ActivationAttr | None, codes: list[CodesAttr]) -> None:
+    layers = Layers([437, 50, 19], codes, activation, quads=True)
+    x = inputs(110, 437)
+    assert np.array_equal(layers.run(x, target), layers.expected(x))
 
 
 @each_form

@@ -1,0 +1,197 @@
+"""The kernel of a quantized layer for 64 rows at once: lines of words, four bytes of neighbouring inputs of a column.
+
+    x[quad]     bytes 0 to 3 of column 0 | column 1 | ...                       4 vectors of 16 columns
+    sums[r][v]  + x[quad][v] . weights of the quad, one word in every lane      vpdpbusd with a memory operand
+
+Two outputs take turns, so that eight sums are on their way. Sums of 32 bits wait in memory between blocks of inputs;
+behind the last block they become the words of the next layer, four outputs each, without a shuffle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from llvmlite import ir
+
+from redpebble.kernels.byte_lookup import LookupForm
+from redpebble.kernels.byte_quads import COLUMNS, PAIR, QUAD
+from redpebble.lowering.kernels.kernel_form import activated
+from redpebble.lowering.llvm.builder import (
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    byte_at,
+    counted_loop,
+    entry_of,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.quantized.byte_lanes import ByteLanes
+from redpebble.lowering.quantized.lookup_layer import LayerEnd
+from redpebble.lowering.quantized.rounding import Rounding
+
+LINE_BYTES: Final = FLOAT_BYTES * COLUMNS
+"""Bytes of the words of a quad, and of the sums of an output."""
+
+
+class PackedQuads(NamedTuple):
+    """The addresses of the arrays of a layer."""
+
+    borders: ir.Value
+    records: ir.Value
+    offsets: ir.Value
+    weights: ir.Value
+    bias: ir.Value
+    multiplier: ir.Value
+    bounds: ir.Value
+
+
+def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int) -> ir.Function:
+    """Return `void (x, sums, y, packed arrays...)`: words in x and y, or floats [outputs, 64] in the place of sums."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, sums, y, packed = *args[:3], PackedQuads(*args[3:])
+        bytes_ = ByteLanes(builder, form)
+        borders = builder.gep(packed.borders, [i64(1)], source_etype=I64)
+        zero, one = (entry_of(builder, borders, index, I64) for index in (0, 1))
+        start = _Block(bytes_, packed, sums, first=True).emit(x, zero, one, i64(0))
+        more = builder.sub(entry_of(builder, packed.borders, 0, I64), i64(1))
+
+        def block(index: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
+            here = builder.gep(borders, [builder.add(index, i64(1))], source_etype=I64)
+            first, last = (entry_of(builder, here, offset, I64) for offset in (0, 1))
+            lines = byte_at(builder, x, builder.mul(builder.add(index, i64(1)), i64(block_quads * LINE_BYTES)))
+            return [_Block(bytes_, packed, sums, first=False).emit(lines, first, last, done[0])]
+
+        reduce_loop(builder, more, [start], block)
+        _emit_end(Lanes(builder, code.target, form.lanes), end, packed, (sums, y))
+
+    key = f"quads_{form.lanes}_{end.key}"
+    return code.function(key, [POINTER, POINTER, POINTER, *[POINTER] * len(PackedQuads._fields)], body)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The pairs of outputs of a block of inputs."""
+
+    bytes: ByteLanes
+    packed: PackedQuads
+    sums: ir.Value
+    first: bool
+
+    @property
+    def _vectors(self) -> int:
+        return COLUMNS // self.bytes.form.lanes
+
+    def emit(self, x: ir.Value, begin: ir.Value, end: ir.Value, start: ir.Value) -> ir.Value:
+        """Emit the pairs from `begin` on, whose quads begin at `start`; return where those of the next one do."""
+        builder = self.bytes.builder
+
+        def pair(index: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
+            record = builder.gep(self.packed.records, [builder.mul(index, i64(PAIR + 1))], source_etype=I32)
+            *outputs, count = (self._word(record, place) for place in range(PAIR + 1))
+            lines = [byte_at(builder, self.sums, builder.mul(output, i64(LINE_BYTES))) for output in outputs]
+            before = [self._initial(self._vector(line, part)) for line in lines for part in range(self._vectors)]
+            stop = builder.add(done[0], count)
+            totals = reduce_loop(builder, stop, before, lambda quad, sums: self._step(x, quad, sums), start=done[0])
+            places = [self._vector(line, part) for line in lines for part in range(self._vectors)]
+            for total, place in zip(totals, places, strict=True):
+                builder.store(total, place, align=FLOAT_BYTES * self.bytes.form.lanes)
+            return [stop]
+
+        return reduce_loop(builder, end, [start], pair, start=begin)[0]
+
+    def _step(self, x: ir.Value, quad: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return the sums after a quad of each output of a pair."""
+        builder, form = self.bytes.builder, self.bytes.form
+        both = builder.load(builder.gep(self.packed.offsets, [quad], source_etype=I32), typ=I32)
+        places = [builder.and_(both, ir.Constant(I32, 0xFFFF)), builder.lshr(both, ir.Constant(I32, 16))]
+        weights = builder.gep(self.packed.weights, [quad], source_etype=I64)
+        totals: list[ir.Value] = []
+        for output, place in enumerate(places):
+            line = byte_at(builder, x, builder.mul(builder.zext(place, I64), i64(LINE_BYTES)))
+            word = builder.load(byte_at(builder, weights, i64(QUAD * output)), typ=I32)
+            four = self._splat(word)
+            for part in range(self._vectors):
+                values = builder.load(self._vector(line, part), align=FLOAT_BYTES * form.lanes, typ=self.bytes.sums)
+                totals.append(self.bytes.dot(sums[output * self._vectors + part], values, four))
+        return totals
+
+    def _initial(self, place: ir.Value) -> ir.Value:
+        if self.first:
+            return ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes)
+        return self.bytes.builder.load(place, align=FLOAT_BYTES * self.bytes.form.lanes, typ=self.bytes.sums)
+
+    def _word(self, record: ir.Value, place: int) -> ir.Value:
+        builder = self.bytes.builder
+        return builder.zext(builder.load(builder.gep(record, [i64(place)], source_etype=I32), typ=I32), I64)
+
+    def _vector(self, line: ir.Value, part: int) -> ir.Value:
+        return byte_at(self.bytes.builder, line, i64(FLOAT_BYTES * self.bytes.form.lanes * part))
+
+    def _splat(self, word: ir.Value) -> ir.Value:
+        builder, undefined = self.bytes.builder, ir.Constant(self.bytes.sums, ir.Undefined)
+        first = builder.insert_element(undefined, word, ir.Constant(I32, 0))
+        return builder.shuffle_vector(first, undefined, ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes))
+
+
+def _emit_end(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[ir.Value, ir.Value]) -> None:
+    """Emit what becomes of the sums: words of the codes of four outputs, or floats in the place of sums."""
+    builder, (sums, y) = lanes.builder, buffers
+    ending = _End(lanes, end, packed, None if end.kind == "values" else Rounding.read(lanes, packed.bounds))
+    step = QUAD if end.kind == "codes" else 1
+    with counted_loop(builder, i64(end.outputs), step) as output:
+        lines = [builder.add(output, i64(index)) for index in range(step)]
+        for part in range(0, COLUMNS, lanes.width):
+            at = [
+                byte_at(builder, sums, builder.add(builder.mul(line, i64(LINE_BYTES)), i64(FLOAT_BYTES * part)))
+                for line in lines
+            ]
+            if end.kind != "codes":
+                lanes.store(ending.value(at[0], lines[0]), at[0], FLOAT_BYTES * lanes.width)
+                continue
+            words: ir.Value | None = None
+            for index, (place, line) in enumerate(zip(at, lines, strict=True)):
+                code = builder.shl(ending.code(place, line), lanes.ints(8 * index))
+                words = code if words is None else builder.or_(words, code)
+            target = builder.add(builder.mul(output, i64(LINE_BYTES // QUAD)), i64(FLOAT_BYTES * part))
+            assert words is not None
+            builder.store(words, byte_at(builder, y, target), align=FLOAT_BYTES * lanes.width)
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a vector of columns of an output."""
+
+    lanes: Lanes
+    end: LayerEnd
+    packed: PackedQuads
+    rounding: Rounding | None
+
+    def value(self, place: ir.Value, output: ir.Value) -> ir.Value:
+        """Return floats of the sums at an address."""
+        values = self._values(place, output)
+        return values if self.rounding is None else self.rounding.value(self._rounded(values))
+
+    def code(self, place: ir.Value, output: ir.Value) -> ir.Value:
+        """Return the codes of the sums at an address, each a word."""
+        assert self.rounding is not None
+        return self.rounding.code_words(self._rounded(self._values(place, output)))
+
+    def _rounded(self, values: ir.Value) -> ir.Value:
+        assert self.rounding is not None
+        multiples = values if self.end.activation is None else self.rounding.divided(values)
+        return self.rounding.rounded(multiples)
+
+    def _values(self, place: ir.Value, output: ir.Value) -> ir.Value:
+        builder, lanes = self.lanes.builder, self.lanes
+        sums = builder.load(place, align=FLOAT_BYTES * lanes.width, typ=lanes.int_vector)
+        bias = builder.load(builder.gep(self.packed.bias, [output], source_etype=I32), typ=I32)
+        multiplier = builder.load(
+            builder.gep(self.packed.multiplier, [output], source_etype=ir.FloatType()), typ=ir.FloatType()
+        )
+        total = builder.add(sums, lanes.bits(lanes.splat(builder.bitcast(bias, ir.FloatType()))))
+        return activated(lanes, self.end.activation, [lanes.mul(lanes.to_float(total), lanes.splat(multiplier))])[0]
