@@ -158,7 +158,7 @@ def _panels(
     )
 
 
-DENSEST: Final = 0.25
+DENSEST: Final = 0.21
 """Density up to which layers were faster than onnxruntime's dense ones of bytes, whatever the rows."""
 
 

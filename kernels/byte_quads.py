@@ -16,6 +16,9 @@ from redpebble.sparse.csr import CscMatrix, Indices
 COLUMNS: Final = 64
 """Rows of the batch that are done together."""
 
+LEAST_COLUMNS: Final = 33
+"""Rows from which they are: fewer would leave half of the columns empty."""
+
 QUAD: Final = 4
 
 BLOCK_QUADS: Final = 96
@@ -55,10 +58,15 @@ def block_count(inputs: int) -> int:
     return max(1, -(-inputs // (QUAD * BLOCK_QUADS)))
 
 
-def pack(weight: CscMatrix) -> QuadBlocks:
-    """Return the blocks of a weight [inputs, outputs] of integers up to 255."""
-    blocks, outputs = block_count(weight.shape[0]), weight.shape[1]
-    quads = _quads(weight)
+def block_quads(inputs: int, blocks: int) -> int:
+    """Return the quads of each of so many blocks."""
+    return max(1, -(-inputs // (QUAD * blocks)))
+
+
+def pack(weight: CscMatrix, blocks: int) -> QuadBlocks:
+    """Return so many blocks of a weight [inputs, outputs] of integers up to 255."""
+    outputs = weight.shape[1]
+    quads = _quads(weight, block_quads(weight.shape[0], blocks))
     counts = np.bincount(quads.groups, minlength=blocks * outputs).reshape(blocks, outputs)
     firsts = np.cumsum(counts) - counts.ravel()
     borders, records, streams, total = [0], list[Indices](), list[tuple[Indices, Indices]](), 0
@@ -72,7 +80,7 @@ def pack(weight: CscMatrix) -> QuadBlocks:
         starts = total + np.cumsum(most) - most
         records.append(np.column_stack([order.reshape(-1, PAIR), most]))
         flat = lengths.ravel()
-        rank = np.arange(flat.sum()) - np.repeat(np.cumsum(flat) - flat, flat)
+        rank: Indices = np.arange(int(flat.sum())) - np.repeat(np.cumsum(flat) - flat, flat)
         source = np.repeat(np.append(firsts[block * outputs : (block + 1) * outputs], 0)[order], flat) + rank
         target = PAIR * (np.repeat(np.repeat(starts, PAIR), flat) + rank) + np.repeat(np.arange(len(flat)) % PAIR, flat)
         streams.append((source, target))
@@ -90,15 +98,15 @@ def pack(weight: CscMatrix) -> QuadBlocks:
     )
 
 
-def _quads(weight: CscMatrix) -> _Quads:
+def _quads(weight: CscMatrix, size: int) -> _Quads:
     outputs = weight.shape[1]
     entries = within_bytes(weight.columns, weight.rows, np.rint(weight.values).astype(np.int64))
     quad = entries.inputs // QUAD
-    group, place = quad // BLOCK_QUADS * outputs + entries.owners, quad % BLOCK_QUADS
+    group, place = quad // size * outputs + entries.owners, quad % size
     # what is left of a weight that is too large for a byte is one more quad
-    keys = (group * BLOCK_QUADS + place) * (int(entries.parts.max(initial=0)) + 1) + entries.parts
+    keys = (group * size + place) * (int(entries.parts.max(initial=0)) + 1) + entries.parts
     known, index = np.unique(keys, return_inverse=True)
     weights = np.zeros((len(known), QUAD), dtype=np.int8)
     weights[index, entries.inputs % QUAD] = entries.values
     combined = known // (int(entries.parts.max(initial=0)) + 1)
-    return _Quads(combined // BLOCK_QUADS, combined % BLOCK_QUADS, weights)
+    return _Quads(combined // size, combined % size, weights)

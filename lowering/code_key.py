@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.dialect.tensors import shape_of
@@ -95,6 +96,10 @@ class _Key:
             case LinearOp():
                 kernel = None if op.kernel is None else op.kernel.choices
                 return (str(op.activation), kernel, self._number_of(op.borders))
+            case QuantizedLayersOp():
+                kernel = op.kernel
+                chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.by_family.items()))
+                return (str(op.codes), str(op.activations), chosen)
             case _:
                 return sorted((name, str(value)) for name, value in op.properties.items())
 

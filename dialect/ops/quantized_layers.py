@@ -106,16 +106,12 @@ class QuantizedLayersOp(IRDLOperation):
     @property
     def layers(self) -> tuple[QuantizedLayer, ...]:
         """The layers in the order in which they run."""
-        parameters = list(self.parameters)
-        return tuple(
-            QuantizedLayer(
-                name.data,
-                *parameters[PARAMETERS * index : PARAMETERS * (index + 1)],
-                self.codes.data[index],
-                activation if isinstance(activation, ActivationAttr) else None,
-            )
-            for index, (name, activation) in enumerate(zip(self.nodes, self.activations, strict=True))
-        )
+        made: list[QuantizedLayer] = []
+        for index, (name, activation) in enumerate(zip(self.nodes, self.activations, strict=True)):
+            weight, bias, multiplier = self.parameters[PARAMETERS * index : PARAMETERS * (index + 1)]
+            known = activation if isinstance(activation, ActivationAttr) else None
+            made.append(QuantizedLayer(name.data, weight, bias, multiplier, self.codes.data[index], known))
+        return tuple(made)
 
     @property
     def output(self) -> CodesAttr | None:

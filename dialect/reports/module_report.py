@@ -7,9 +7,11 @@ from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.provenance import ORDER, SEARCH, node_name
 from redpebble.dialect.reports.layer_numbers import LayerNumbers, connection_count, layer_numbers
 from redpebble.dialect.reports.layer_report import LayerReport, Report
+from redpebble.dialect.reports.quantized_report import quantized_reports
 from redpebble.dialect.tensors import shape_of
 
 
@@ -20,8 +22,13 @@ def module_report(module: ModuleOp) -> Report:
 
 def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
     """Return a line for each linear layer of `module`, in the order of execution."""
-    known = layer_numbers(module).items()
-    return tuple(_report(op, node_name(op) or f"linear_{index}", one) for index, (op, one) in enumerate(known))
+    known, reports = layer_numbers(module), list[LayerReport]()
+    for op in module.walk():
+        if isinstance(op, LinearOp):
+            reports.append(_report(op, node_name(op) or f"linear_{len(reports)}", known[op]))
+        elif isinstance(op, QuantizedLayersOp):
+            reports += quantized_reports(op)
+    return tuple(reports)
 
 
 def _text(op: Operation, key: str) -> str:

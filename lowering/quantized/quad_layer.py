@@ -69,7 +69,7 @@ def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int) ->
         reduce_loop(builder, more, [start], block)
         _emit_end(Lanes(builder, code.target, form.lanes), end, packed, (sums, y))
 
-    key = f"quads_{form.lanes}_{end.key}"
+    key = f"quads_{form.lanes}_{block_quads}_{end.key}"
     return code.function(key, [POINTER, POINTER, POINTER, *[POINTER] * len(PackedQuads._fields)], body)
 
 

@@ -64,13 +64,13 @@ class Rounding:
     def read(lanes: Lanes, words: ir.Value) -> "Rounding":
         """Return the vectors that the words of `CodeBounds` make."""
         builder = lanes.builder
-        floats = [
+        low, high, scale, inverse = (
             lanes.splat(builder.load(byte_at(builder, words, i64(FLOAT_BYTES * index)), typ=FLOAT))
             for index in range(4)
-        ]
+        )
         zero = builder.load(byte_at(builder, words, i64(4 * FLOAT_BYTES)), typ=I32)
         offset = builder.bitcast(builder.sub(zero, ir.Constant(I32, HALVES_BITS)), FLOAT)
-        return Rounding(lanes, *floats, lanes.bits(lanes.splat(offset)))
+        return Rounding(lanes, low, high, scale, inverse, lanes.bits(lanes.splat(offset)))
 
     def rounded(self, multiples: ir.Value) -> ir.Value:
         """Return `HALVES` and the nearest integer within bounds of multiples of the scale; a NaN is the least one."""

@@ -21,7 +21,8 @@ from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels import byte_lookup, byte_quads
 from redpebble.kernels.byte_lookup import LookupForm, by_length
-from redpebble.kernels.byte_quads import BLOCK_QUADS, COLUMNS, QUAD
+from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, block_quads
+from redpebble.kernels.byte_times import QUADS
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -44,9 +45,6 @@ from redpebble.sparse.csr import CscMatrix, Indices
 
 MOST_ROWS: Final = 64
 """Rows that go through the layers together: what they read of a layer is read once for all of them."""
-
-LEAST_COLUMNS: Final = 33
-"""Rows from which quads are worth 64 columns."""
 
 WIDE_LANES: Final = 16
 """Lanes of the vectors whose registers hold the sums of quads."""
@@ -84,7 +82,11 @@ def has_quads(op: QuantizedLayersOp, form: LookupForm) -> bool:
 
 
 def _wants_quads(op: QuantizedLayersOp) -> bool:
-    return op.kernel is not None and op.kernel.family_at(COLUMNS) == "byte_quads"
+    return op.kernel is not None and op.kernel.family_at(COLUMNS) == QUADS
+
+
+def _blocks(op: QuantizedLayersOp) -> int:
+    return 1 if op.kernel is None else op.kernel.blocks.by_family.get(QUADS, 1)
 
 
 def _row_bytes(op: QuantizedLayersOp) -> int:
@@ -160,7 +162,8 @@ class QuantizedStep:
         inward = [x.address, words[0], i64(_stride(layers[0].inputs) // QUAD), features, count, columns]
         builder.call(rows_to_columns(self.code, COLUMNS), inward)
         for index, (source, target) in enumerate(zip(words, [*words[1:], sums], strict=True)):
-            function = quad_layer(self.code, self._form, layer_end(self.op, index), BLOCK_QUADS)
+            size = block_quads(layers[index].inputs, _blocks(self.op))
+            function = quad_layer(self.code, self._form, layer_end(self.op, index), size)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             builder.call(function, [source, sums, target, *packed])
         outputs = i64(layers[-1].outputs)
@@ -230,7 +233,7 @@ def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]
     """Return the arrays of `quad_layer.PackedQuads` for a layer of `op`."""
     assert isinstance(op, QuantizedLayersOp)
     layer = op.layers[index]
-    return [*byte_quads.pack(weight_of(layer)), *_outputs(op, index, np.arange(layer.outputs), QUAD)]
+    return [*byte_quads.pack(weight_of(layer), _blocks(op)), *_outputs(op, index, np.arange(layer.outputs), QUAD)]
 
 
 def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:

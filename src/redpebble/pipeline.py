@@ -21,6 +21,7 @@ from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.passes.images.fuse_convolutions import FuseConvolutions
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.runner import context, run_passes
@@ -98,6 +99,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         (
             lambda options: MeasureKernels(options.tuning) if options.tuning and options.tuning.recalls else None,
             lambda options: ChooseKernels.on(options.machine),  # by what was measured, or else predicted
+            ChooseQuantizedKernels(),
             AnnotateIoBounds(),  # for reports
         ),
         needed_for=("compile", "neurons"),

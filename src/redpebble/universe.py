@@ -20,7 +20,7 @@ PASSES = {
         "Sparsify",
     ),
     "neuron_order": ("PermuteNeurons", "ReorderNeurons"),
-    "kernels": ("DiscoverStructure", "ChooseKernels", "AnnotateIoBounds"),
+    "kernels": ("DiscoverStructure", "ChooseKernels", "ChooseQuantizedKernels", "AnnotateIoBounds"),
     "images": ("FuseConvolutions", "FormImageNetworks"),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
     "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),

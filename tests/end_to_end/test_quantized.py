@@ -53,7 +53,7 @@ needs_vnni = pytest.mark.skipif("vnni" not in host_target().features.replace("-a
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: "_".join(map(str, form)))
 def test_all_forms_of_the_quantizer_give_the_same_bytes(form: tuple[Form, str, str, bool], tmp_path: Path) -> None:
     written, activations, weights, per_channel = form
-    network = pruned_network([40, 64, 48, 20], 0.2)
+    network = pruned_network([40, 64, 48, 20], 0.15)
     model = quantized(network, tmp_path, written, activations, weights, per_channel=per_channel)
     x = inputs(11, 40)
     expected = outcome(model, x)
@@ -63,20 +63,20 @@ def test_all_forms_of_the_quantizer_give_the_same_bytes(form: tuple[Form, str, s
 
 @needs_vnni
 def test_a_session_runs_all_layers_in_one_node(tmp_path: Path) -> None:
-    model = quantized(pruned_network([40, 64, 20], 0.2), tmp_path, "qdq", "QUInt8", "QInt8")
+    model = quantized(pruned_network([40, 64, 20], 0.15), tmp_path, "qdq", "QUInt8", "QInt8")
     x = inputs(5, 40)
     assert np.array_equal(redpebble.session(model).run(None, {"x": x})[0], outcome(model, x))
 
 
 def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
-    model = quantized(pruned_network([40, 64, 20], 0.2), tmp_path, "qdq", "QUInt8", "QUInt8")
+    model = quantized(pruned_network([40, 64, 20], 0.15), tmp_path, "qdq", "QUInt8", "QUInt8")
     x = inputs(5, 40)
     written = redpebble.optimize(model, target="ort").model
     assert np.array_equal(outcome(onnx_ir.to_proto(written), x), outcome(model, x))
 
 
 def test_an_activation_between_layers_stays_within_a_step(tmp_path: Path) -> None:
-    model = quantized(pruned_network([40, 64, 20], 0.2, "Gelu"), tmp_path, "qdq", "QUInt8", "QInt8")
+    model = quantized(pruned_network([40, 64, 20], 0.15, "Gelu"), tmp_path, "qdq", "QUInt8", "QInt8")
     x = inputs(50, 40)
     assert networks_of(model) == ["ours"]
     difference = np.abs(redpebble.compile(model).run(None, {"x": x})[0] - outcome(model, x))

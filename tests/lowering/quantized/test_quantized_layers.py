@@ -18,6 +18,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.byte_times import LOOKUP, QUADS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target, missing_features
 from redpebble.sparse.csr import CscMatrix
@@ -82,7 +83,7 @@ class Layers:
             layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
         output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
         op = QuantizedLayersOp(arguments[0], layers, output)
-        op.kernel = KernelAttr.of({1: "byte_lookup", 33: "byte_quads"}, "") if self.quads else None
+        op.kernel = KernelAttr.of({1: LOOKUP, 33: QUADS}, "").with_blocks({QUADS: 2}) if self.quads else None
         block.add_op(op)
         return op.results
 
