@@ -26,7 +26,7 @@ PAIR_NS: Final = 40.0
 QUADS_OUTPUT_NS: Final = 20.0
 """Nanoseconds for 64 rows of a quad, of two outputs in a block of inputs, and of the end of an output."""
 
-SAMPLE: Final = 8
+COUNTED_PANELS: Final = 8
 """Panels whose steps are counted."""
 
 FEWEST_QUADS: Final = 16
@@ -61,7 +61,7 @@ def _steps(weight: CscMatrix) -> float:
     """Return the steps of all panels, from those of a few."""
     order, lanes = by_length(weight), FORM.lanes
     panels = -(-len(order) // lanes)
-    chosen = np.unique(np.linspace(0, max(0, panels - 1), SAMPLE).astype(np.int64))
+    chosen = np.unique(np.linspace(0, max(0, panels - 1), COUNTED_PANELS).astype(np.int64))
     some = np.concatenate([order[lanes * panel : lanes * (panel + 1)] for panel in chosen])
     part = weight.pattern.taken(some)
     values = np.concatenate([weight.values[weight.pointers[one] : weight.pointers[one + 1]] for one in some])
