@@ -4,11 +4,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir
 from rich.progress import track
 
+from redpebble.bench.measure.measured_gain import MeasuredGain, measured_gain
 from redpebble.bench.results.console import console, working
 from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
@@ -121,21 +123,33 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
         if not agree(comparisons):
             console.print(f"{files.model} is not written: the optimized model differs", highlight=False)
             return False
+    measured = None
+    if plan.runs and result.networks:
+        measured = measured_gain(request.source, result.model, next(iter(plan.feeds(original))))
     if files.library:
         write_library(result.model, files.model.with_suffix(".so"))
     save_model(result.model, files.model, external_data=files.external_data)
-    _show_optimized(request, original, result, comparisons)
+    _show_optimized(request, original, Shown(result, comparisons, measured))
     return True
 
 
-def _show_optimized(
-    request: OptimizeRequest, original: onnx_ir.Model, result: Optimized, comparisons: Sequence[Comparison]
-) -> None:
+class Shown(NamedTuple):
+    """An optimized model, how far its outputs are from the original's, and its gain where it was measured."""
+
+    result: Optimized
+    comparisons: Sequence[Comparison]
+    measured: MeasuredGain | None
+
+
+def _show_optimized(request: OptimizeRequest, original: onnx_ir.Model, shown: Shown) -> None:
     """Show what changed, and write it as a report."""
+    result, comparisons, measured = shown
     before, after = _summary(original, request.source), _summary(result.model, request.files.model)
     is_verbose = LOG.isEnabledFor(logging.INFO)
     if request.options.sparse_networks:
         print_gain(result)
+    if measured is not None:
+        console.print(str(measured), highlight=False)
     console.print(summary_table(before, after))
     if is_verbose:
         console.print(layer_tables(result.report))
@@ -155,6 +169,7 @@ def _show_optimized(
         content |= {"layers": layers, "networks": networks, "splits": splits, "outputs": outputs}
         content["placement"] = None if result.placement is None else asdict(result.placement)
         content["predicted"] = None if result.gain is None else asdict(result.gain) | {"ratio": result.gain.ratio}
+        content["measured"] = None if measured is None else asdict(measured) | {"ratio": measured.ratio}
         write_report(request.files.report, "optimize", content)
 
 

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
@@ -24,6 +26,8 @@ class NetworkReport:
     reason: str
     predicted_us: Mapping[str, float] = field(default_factory=dict[str, float])
     """Times of a tile of all its linear layers, by its width in rows as a decimal number, ascending."""
+    values: int = 0
+    """Values that all other operators yield for a row."""
 
 
 def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
@@ -44,7 +48,15 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         density=connections / possible if possible else 0.0,
         reason=op.reason.data,
         predicted_us=_predicted_us(layers),
+        values=sum(map(_features, op.body.block.ops)),
     )
+
+
+def _features(op: Operation) -> int:
+    """Return the values of a row that an operator yields; none for a layer, and for what only moves."""
+    if isinstance(op, LinearOp | ReshapeOp | SplitOp):
+        return 0
+    return sum(max(0, shape_of(result)[-1]) for result in op.results if shape_of(result))
 
 
 def _predicted_us(layers: Sequence[LinearOp]) -> dict[str, float]:

@@ -46,6 +46,9 @@ class Placement:
     """Operators that multiply and were not taken, most work first."""
     rows: int = 1
     """Rows that a layer with weights gets among those taken, on average: for a text as many as it has tokens."""
+    nodes: int = 0
+    """Nodes of the model, constants folded, and those of them that stay."""
+    nodes_left: int = 0
 
     @property
     def share(self) -> float:
@@ -99,6 +102,8 @@ def placement_of(left: NodesLeft) -> Placement:
         linear - linear_left,
         tuple(sorted(lines, key=lambda line: -line.multiply_adds)),
         max(1, round((linear - linear_left) / max(1, weights))),
+        len(nodes),
+        len(left.reasons),
     )
 
 

@@ -1,12 +1,13 @@
 """Predicted gain of a model in onnxruntime: from where its work lies, and the predicted times of sparse networks.
 
-Only multiply-adds count. Those that stay, and those of the original model, are priced as dense ones by the same cost
-model, at as many rows at once as the sparse layers get: what onnxruntime adds for single nodes is left out on both
-sides.
+Multiply-adds that stay, and those of the original model, are priced as dense ones by the same cost model, at as many
+rows at once as the sparse layers get. To them come a call, its nodes, and the values that operators without weights
+yield, with prices that were fitted to six networks.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.kernels.dense_work import dense_us
@@ -14,10 +15,22 @@ from redpebble.kernels.machine import Machine
 from redpebble.kernels.tile_widths import time_of_rows
 from redpebble.placement import Placement
 
+CALL_US: Final = 20.0
+"""Microseconds of a call of a session from Python."""
+
+NODE_US: Final = 2.5
+"""Microseconds of a node of onnxruntime beside its arithmetic."""
+
+OPERATOR_US: Final = 0.8
+"""Microseconds of an operator inside a sparse network."""
+
+VALUE_US: Final = 1e-3
+"""Microseconds of a value that an operator without weights yields, there and here."""
+
 
 @dataclass(frozen=True)
 class PredictedGain:
-    """Microseconds of the multiply-adds of a call for a batch of 1, see `Placement`."""
+    """Microseconds of a call for a batch of 1, see `Placement`."""
 
     rows: int
     original_us: float
@@ -40,6 +53,9 @@ def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], mach
     dense = dense_us(rows, machine)
     times = [{int(width): time for width, time in network.predicted_us.items()} for network in networks]
     sparse = sum(time_of_rows(one, rows) for one in times)
+    sparse += OPERATOR_US * sum(network.operators for network in networks)
     attention = dense * (placement.taken - placement.linear_taken)
-    left = placement.multiply_adds - placement.taken
-    return PredictedGain(rows, dense * placement.multiply_adds, sparse + attention, dense * left)
+    values = VALUE_US * rows * sum(network.values for network in networks)
+    left = dense * (placement.multiply_adds - placement.taken) + NODE_US * placement.nodes_left
+    original = dense * placement.multiply_adds + NODE_US * placement.nodes
+    return PredictedGain(rows, CALL_US + original + values, sparse + attention + values, CALL_US + left)

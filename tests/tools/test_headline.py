@@ -1,13 +1,18 @@
 """The first lines about a model: numbers with their units, in few columns, and what was left alone."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 import redpebble
 from redpebble.compiler import Optimized
+from redpebble.export.save_model import save_model
 from redpebble.models.exports.stored import stored_export
 from redpebble.models.zoo import build
 from redpebble.placement import Placement, Stayed
 from redpebble.tools.headline import headline, left_alone, lines_of
+from tests.support.command_line import exit_code
 
 REASON = "neither operand is a float constant, accepted is a constant weight"
 
@@ -45,3 +50,17 @@ def test_no_number_is_parted_from_its_unit(tabnet: Optimized) -> None:
         lines = lines_of("; ".join(headline(tabnet)), width)
         assert all(len(line) <= max(width, 14) for line in lines)
         assert not any(line.rstrip()[-1].isdigit() for line in lines)
+
+
+def test_calls_and_nodes_are_priced_and_a_check_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few multiply-adds leave little to gain."""
+    report, files = tmp_path / "report.json", (tmp_path / "in.onnx", tmp_path / "out.onnx")
+    save_model(build("digits"), files[0])
+    monkeypatch.setattr("redpebble.bench.measure.measured_gain.SECONDS", 0.0)
+    assert exit_code(monkeypatch, "optimize", *files, "--check", 1, "--batch", 1, "--report", report) == 0
+    content = json.loads(report.read_text())
+    assert content["predicted"]["ratio"] < 10
+    measured = content["measured"]
+    assert measured["rounds"] >= 3
+    assert measured["ratio"] == pytest.approx(measured["original_us"] / measured["ours_us"])
+    assert content["placement"]["nodes"] > content["placement"]["nodes_left"]
