@@ -10,6 +10,7 @@ from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
+from redpebble.dialect.attributes.product_order import ProductOrderAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
@@ -19,6 +20,7 @@ from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
@@ -65,6 +67,7 @@ Pebble = Dialect(
         Depthwise2dOp,
         Pool2dOp,
         Resize2dOp,
+        AggregateOp,
         ReshapeOp,
         TransposeOp,
         ConcatOp,
@@ -96,6 +99,7 @@ Pebble = Dialect(
         TargetShapeAttr,
         WindowAttr,
         PanelsAttr,
+        ProductOrderAttr,
         FactAttr,
         DepthFirstOrderAttr,
         ForeignType,

@@ -12,6 +12,7 @@ from xdsl.utils.hints import isa
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -29,6 +30,7 @@ from redpebble.lowering.attention.step import (
     sizes_taken_as_equal,
 )
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.graphs.step import AggregateStep, aggregate_rows, aggregate_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
@@ -131,15 +133,20 @@ class Lowering:
                 self._emit_images(builder, args, op)
                 return
             buffers, constants, sizes, scratch, *rows = args
-            pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+            known = [value for value in _touched(op) if not isinstance(value.owner, SparseConstantOp)]
+            pointers = {value: self._pointer(builder, buffers, constants, value) for value in known}
             if isinstance(op, Attention):
                 AttentionStep(self.code, builder, self.sizes, sizes, op, pointers, scratch).emit(Range(*rows))
                 return
             if isinstance(op, QuantizedLayersOp):
-                step = QuantizedStep(self.code, builder, op, self.constants, constants, scratch)
-                step.emit(pointers[op.x], pointers[op.result], *rows)
+                quantized = QuantizedStep(self.code, builder, op, self.constants, constants, scratch)
+                quantized.emit(pointers[op.x], pointers[op.result], *rows)
                 return
-            row_major.emit(op, RowMajorStep(self.code, builder, self.sizes, sizes, pointers))
+            step = RowMajorStep(self.code, builder, self.sizes, sizes, pointers)
+            if isinstance(op, AggregateOp):
+                AggregateStep(op, step, self.constants, constants).emit(*rows)
+                return
+            row_major.emit(op, step)
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
         match op:
@@ -155,6 +162,8 @@ class Lowering:
             case QuantizedLayersOp():
                 self.scratch_bytes = max(self.scratch_bytes, quantized_scratch_bytes(op))
                 return Step(symbol, quantized_rows(op, self.sizes), quantized_tiles())
+            case AggregateOp():
+                return Step(symbol, aggregate_rows(op, self.shapes[op.x]), aggregate_tiles())
             case _:
                 return Step(symbol, None)
 

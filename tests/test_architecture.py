@@ -81,6 +81,7 @@ FLOORS = [
     "lowering/neurons",
     "lowering/tiles",
     "lowering/images",
+    "lowering/graphs",
     "lowering",
     "runtime/memory",
     "runtime/jit",

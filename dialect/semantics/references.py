@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 from redpebble.dialect.attributes.activations import Floats, activate
 from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
 from redpebble.dialect.ops.layers import (
@@ -107,6 +108,18 @@ def _attention(op: Attention, q: Floats, k: Floats, v: Floats, *further: Floats)
     return (weights @ v).swapaxes(1, 2).reshape(len(q), queries, heads.queries * op.value_size)
 
 
+def _aggregate(op: AggregateOp, x: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
+    if op.maximum is None:
+        result = graph.T @ x
+    else:
+        result = np.full((*x.shape[:-2], graph.shape[1], x.shape[-1]), np.finfo(np.float32).min, x.dtype)
+        for source, target in zip(*np.nonzero(graph), strict=True):
+            result[..., target, :] = np.maximum(result[..., target, :], x[..., source, :])
+        result[..., ~graph.any(axis=0), :] = 0.0
+    result = result if bias is None else result + bias
+    return result if op.activation is None else activate(op.activation, result)
+
+
 def _heads_first(x: Floats, heads: int) -> Floats:
     samples, rows, features = x.shape
     return x.reshape(samples, rows, heads, features // heads).swapaxes(1, 2)
@@ -168,6 +181,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         Depthwise2dOp: depthwise2d,
         Pool2dOp: pool2d,
         Resize2dOp: resize2d,
+        AggregateOp: _aggregate,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

@@ -47,6 +47,10 @@ class BodyConstants:
         outside, transposed = self.initializers.matrix(value)
         return self._inside(outside), transposed
 
+    def edges(self, value: SSAValue) -> tuple[ir.Value, ir.Value]:
+        weights, gaps = self.initializers.edges(value)
+        return self._inside(weights), self._inside(gaps)
+
     def row(self, value: SSAValue) -> ir.Value:
         return self._inside(self.initializers.row(value))
 

@@ -30,7 +30,7 @@ class CompactWeight(NamedTuple):
 
     shape: Shape
     values: NDArray[np.float32]
-    gaps: NDArray[np.uint8] | NDArray[np.uint16]
+    gaps: NDArray[np.integer]
     """Distances from one position to the next, the first from 0."""
 
     @property
@@ -71,6 +71,16 @@ def _with_gaps(
     all_values[positions] = values
     all_gaps[positions] = gaps - bridges * widest
     return CompactWeight(shape, all_values, all_gaps)
+
+
+def compact_edges(graph: CscMatrix) -> CompactWeight:
+    """Return all entries of a graph [sources, targets], target by target, even those of 0: none is added for a gap."""
+    sources, targets = graph.shape
+    gaps = np.diff(graph.columns * sources + graph.rows, prepend=0)
+    widest = int(gaps.max(initial=0))
+    kind = next((kind for kind in GAP_TYPES if widest <= np.iinfo(kind).max), np.dtype(np.int64))
+    narrow = np.dtype(np.int32) if kind == np.int64 and widest <= np.iinfo(np.int32).max else kind
+    return CompactWeight((targets, sources), graph.values, gaps.astype(narrow))
 
 
 def emit_decoding(shape: Shape, values: ir.Value, gaps: ir.Value, builder: NodeBuilder) -> ir.Value:

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.graphs import graph_of
 from redpebble.export.original import Array, Original, content_key
+from redpebble.export.writing.compact_weights import compact_edges
 from redpebble.export.writing.constant_origins import ConstantOrigin, Form
 from redpebble.export.writing.unique_names import Names
 
@@ -27,6 +29,7 @@ class Initializers:
         self._origins = origins
         self._made: dict[tuple[SSAValue, Form], ir.Value] = {}
         self._adopted: dict[str, ir.Value] = {}
+        self._edges: dict[SSAValue, tuple[ir.Value, ir.Value]] = {}
         self._literals: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
 
     def plain(self, value: SSAValue) -> ir.Value:
@@ -46,6 +49,14 @@ class Initializers:
     def add_part(self, value: SSAValue, part: str, array: NDArray[Any]) -> ir.Value:
         """Return a new constant of the shape of `array`, called after `value` and what it holds of it."""
         return self._add(self._names.invent(f"{self._origins[value].name}.{part}"), array)
+
+    def edges(self, value: SSAValue) -> tuple[ir.Value, ir.Value]:
+        """Return weights [edges, 1] and gaps [edges] of the graph `value`, target by target."""
+        if value not in self._edges:
+            packed = compact_edges(graph_of(value))
+            weights = self.add_part(value, "weights", packed.values.reshape(-1, 1))
+            self._edges[value] = weights, self.add_part(value, "gaps", packed.gaps)
+        return self._edges[value]
 
     def row(self, value: SSAValue) -> ir.Value:
         """Return the constant vector `value` [N], as [1, N] where the original has it so."""

@@ -25,6 +25,10 @@ class Constants(Protocol):
         """Return the constant weight `value`, and whether it lies as [outputs, inputs]."""
         ...
 
+    def edges(self, value: SSAValue) -> tuple[ir.Value, ir.Value]:
+        """Return weights [edges, 1] and gaps [edges] of the graph `value`, target by target."""
+        ...
+
     def row(self, value: SSAValue) -> ir.Value:
         """Return the constant vector `value` [N], maybe as [1, N]."""
         ...

@@ -107,7 +107,7 @@ def _foldable(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> li
             continue
         if node.op_type == "DequantizeLinear" and _feeds_quantized(node):
             continue
-        if all(value is None or value in constant for value in node.inputs):
+        if all(value is None or value in constant for value in node.inputs) and not _spreads(node):
             nodes.append(node)
             constant.update(node.outputs)
     return nodes
@@ -132,6 +132,14 @@ def _is_deterministic(node: onnx_ir.Node) -> bool:
         return False
     graphs = (onnx_ir.AttributeType.GRAPH, onnx_ir.AttributeType.GRAPHS)
     return not any(attribute.type in graphs for attribute in node.attributes.values())
+
+
+def _spreads(node: onnx_ir.Node) -> bool:
+    """Return whether a node repeats what edges or nodes have for each feature: those that read it do without that."""
+    if (node.domain, node.op_type) != ("", "Expand"):
+        return False
+    readers = [(use.node.op_type, use.idx) for use in node.outputs[0].uses()]
+    return bool(readers) and all(reader in (("ScatterElements", 1), ("Div", 1)) for reader in readers)
 
 
 def _cones(graph: onnx_ir.Graph, names: Set[str]) -> set[onnx_ir.Node]:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.frontend.folding.known_sizes import broadcast_sizes, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 
@@ -34,9 +34,27 @@ def broadcast(conversion: Conversion, left: SSAValue, right: SSAValue, *, into_l
 
 
 def _convert_binary(op_class: type[BinaryOp], conversion: Conversion) -> Sequence[SSAValue]:
-    left, right = conversion.tensor(0), conversion.tensor(1)
+    left = conversion.tensor(0)
+    right = _divisor(conversion, left) if op_class is DivOp else conversion.tensor(1)
     broadcast(conversion, left, right, into_left=op_class is PreluOp)
     return [conversion.emit(op_class(left, right)).result]
+
+
+def _divisor(conversion: Conversion, left: SSAValue) -> SSAValue:
+    """Return what is divided by: a constant as it was before it was expanded to the shape of the other operand."""
+    value = conversion.input(1)
+    node = None if value is None else value.producer()
+    if node is None or (node.domain, node.op_type) != ("", "Expand") or None in node.inputs:
+        return conversion.tensor(1)
+    array, target = (conversion.scope.constant_of(operand) for operand in node.inputs if operand is not None)
+    if array is None or target is None or array.dtype != np.float32:
+        return conversion.tensor(1)
+    shape, name = tuple(target.astype(np.int64).tolist()), node.inputs[0].name if node.inputs[0] is not None else ""
+    conversion.replaces([node])
+    if conversion.sizes(left) == tuple(map(Size.known, np.broadcast_shapes(array.shape, shape))):
+        return conversion.emit_constant(array.astype(np.float32, copy=False), name or "")
+    expanded = np.broadcast_to(array.astype(np.float32, copy=False), np.broadcast_shapes(array.shape, shape))
+    return conversion.emit_constant(expanded, name or "", f"expanded to {shape}")
 
 
 def _activate(conversion: Conversion, x: SSAValue, kind: str, *parameters: float) -> SSAValue:

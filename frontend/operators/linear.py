@@ -15,6 +15,7 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.operators.attention import attention_of
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.elementwise import broadcast
+from redpebble.frontend.operators.graphs import left_product
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 
 STACK_LIMIT = 256
@@ -37,7 +38,10 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
         return attention
     if weight is None:
         raise NotCovered("neither operand is a float constant, accepted is a constant weight")
-    return [_times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))]
+    product = left_product(conversion, weight)
+    if product is None:
+        product = _times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))
+    return [product]
 
 
 class Stack:

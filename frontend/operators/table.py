@@ -6,6 +6,7 @@ from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.frontend.operators.conversion import Converter
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
 from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERTERS
+from redpebble.frontend.operators.graphs import GRAPH_CONVERTERS
 from redpebble.frontend.operators.images import IMAGE_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
@@ -26,6 +27,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         ("", "Mul"): quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled),
         **FUSED_ATTENTION_CONVERTERS,
         **IMAGE_CONVERTERS,
+        **GRAPH_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
         **QUANTIZED_CONVERTERS,
@@ -41,6 +43,7 @@ LAYERS: Final = frozenset(
         ("", "MatMul"),
         ("", "MatMulInteger"),
         *FUSED_ATTENTION_CONVERTERS,
+        *GRAPH_CONVERTERS,
         *QUANTIZED_CONVERTERS,
     }
 )

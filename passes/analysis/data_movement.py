@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.regions import YieldOp
@@ -207,6 +208,9 @@ def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> in
             weight = op.weight.owner
             entries = len(weight.values) if isinstance(weight, SparseConstantOp) else _size_of_type(op.weight)
             return 2 * entries * prod(shapes.get(op.results[0], ())[:-1])
+        case AggregateOp():
+            features = shapes.get(op.x, (0,))
+            return 2 * len(op.edges.values) * features[-1] * prod(features[:-2])
         case Attention():
             queries, keys, values = (shapes.get(value, ()) for value in (op.q, op.k, op.v))
             if not (queries and keys and values):

@@ -26,6 +26,7 @@ from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.passes.analysis.structure_facts import facts_of
 from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.row_overlap import OverlapSample
@@ -45,7 +46,8 @@ class DiscoverStructure(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for constant in op.walk():
-            if isinstance(constant, SparseConstantOp):
+            # along the edges of a graph whole nodes are read: structure would gain nothing
+            if isinstance(constant, SparseConstantOp) and not _is_graph(constant):
                 weight = constant.weight
                 rows = weight.pattern
                 alike, sample = first_alike(rows), OverlapSample.of(rows, np.random.default_rng(self.seed))
@@ -56,6 +58,11 @@ class DiscoverStructure(ModulePass):
                 outputs = [panel.rows for panel in panels]
                 constant.panels = PanelsAttr.of(outputs, _shared(rows, panels)) if panels else None
                 constant.facts = ArrayAttr(facts) if facts else None
+
+
+def _is_graph(constant: SparseConstantOp) -> bool:
+    readers = [use.operation for use in constant.result.uses]
+    return bool(readers) and all(isinstance(reader, AggregateOp) for reader in readers)
 
 
 def _shared(rows: CsrPattern, panels: Sequence[Panel]) -> float:

@@ -12,9 +12,12 @@ Ops are evaluated by the dialect's reference semantics in single precision. Fore
 what they compute. So does what reads a wide sparse weight, as the reference semantics need its zeros.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -24,6 +27,7 @@ from xdsl.rewriter import Rewriter
 
 from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.dialect.tensors import shape_of, size_of
@@ -53,6 +57,9 @@ class FoldConstants(ModulePass):
 def _fold(op: Operation) -> None:
     if not all(isinstance(operand.owner, ConstantOp | SparseConstantOp) for operand in op.operands):
         return
+    if isinstance(op, AggregateOp) and op.is_plain:
+        _replace(op, [_sums_of(op)])
+        return
     weights = [operand.owner.weight for operand in op.operands if isinstance(operand.owner, SparseConstantOp)]
     if any(weight.shape[0] * weight.shape[1] > MOST_DENSE for weight in weights):
         return
@@ -60,6 +67,20 @@ def _fold(op: Operation) -> None:
         return
     arrays = [constant_array(operand) for operand in op.operands]
     results = evaluate(op, tuple(array for array in arrays if array is not None), np.float32)
+    _replace(op, results)
+
+
+def _sums_of(op: AggregateOp) -> NDArray[np.float32]:
+    """Return the sums over the edges of a graph, which may have too many nodes for a dense matrix."""
+    graph, x = op.edges, constant_array(op.x)
+    assert x is not None
+    matrix = csr_array((graph.values, graph.rows, graph.pointers), shape=(graph.shape[1], graph.shape[0]))
+    samples = [matrix @ sample for sample in x.reshape(-1, *x.shape[-2:])]
+    return np.reshape(samples, shape_of(op.result)).astype(np.float32)
+
+
+def _replace(op: Operation, results: Sequence[NDArray[np.float32]]) -> None:
+    """Let constants take the place of an op."""
     constants = [ConstantOp(result.astype(np.float32)) for result in results]
     # users check their own types against their operands', so a result of partly unknown shape keeps its op
     if any(new.result.type != old.type for new, old in zip(constants, op.results, strict=True)):

@@ -25,9 +25,11 @@ from redpebble.passes.kernels.choose_quantized_kernels import ChooseQuantizedKer
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.runner import context, run_passes
+from redpebble.passes.simplify.associate import Associate
 from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
 from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.simplify.fold_constants import FoldConstants
+from redpebble.passes.simplify.fuse_aggregations import FuseAggregations
 from redpebble.passes.simplify.fuse_layers import FuseLayers
 from redpebble.passes.simplify.join_quantized_layers import JoinQuantizedLayers
 from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
@@ -76,6 +78,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             RecognizeLayers(),  # before anything folds away the constants by which a decomposition is known
             FoldConstants(),  # weights that the exporter left as expressions become weights
             FoldBatchNorm(keep=True),  # into the linear layer beside it
+            FuseAggregations(),  # sums over edges take degrees, bias and activation
             FuseLayers(),  # bias and activation: afterwards a neuron is one column and one number
             JoinQuantizedLayers(),  # bytes pass between them; an activation that no layer of floats took is theirs
             FuseConvolutions(),  # the same for what follows a convolution, sums of branches too
@@ -83,6 +86,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             MergeDuplicateNeurons(),  # dropping may have made columns equal
             CanonicalizePass(),  # constants nobody uses any more
             Sparsify(),  # last: all of the above changes the density
+            lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now
             DiscoverStructure(),  # rows that read the same inputs make kernels possible that no random mask has
         ),
     ),

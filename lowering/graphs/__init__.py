@@ -1,0 +1,1 @@
+"""Native code of ops over the nodes of a graph."""

@@ -1,0 +1,174 @@
+"""Sums over the edges of nodes: y[t] = activation(sum of weight x[s] over the edges s -> t + bias).
+
+Registers, for V vectors of features (V + 2 of 16 or 32 registers):
+
+    w          weight of the edge in every lane        a broadcast for each edge
+    sum[v]    += w * x[s][v]                           V fma for each edge, x[s] from memory
+
+The features of a node lie side by side, so nothing is transposed. Where the values of all nodes are more than the
+second-level cache holds, those of the edge some places ahead are fetched meanwhile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from llvmlite import ir
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.lowering.graphs.packing import AHEAD
+from redpebble.lowering.kernels.kernel_form import activated, activation_key
+from redpebble.lowering.llvm.builder import (
+    ALIGNMENT,
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.prefetch import fetch_lines
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+
+LOWEST: Final = -3.4028234663852886e38
+
+SUMS: Final = {16: 16, 8: 8, 4: 8}
+"""Vectors of sums that stay in registers, by the floats of one."""
+
+MOST_LINES: Final = 8
+"""Cache lines of a node that are fetched ahead: hardware follows by itself from there."""
+
+
+@dataclass(frozen=True)
+class AggregateForm:
+    """Form of the code: features of a node, and what becomes of the edges."""
+
+    features: int
+    activation: ActivationAttr | None
+    biased: bool
+    maximum: bool
+    fetches: bool
+    """Whether values are fetched ahead."""
+
+    @property
+    def key(self) -> str:
+        """A name for functions of this form."""
+        known = {"b": self.biased, "m": self.maximum, "f": self.fetches}
+        flags = "".join(letter for letter, is_set in known.items() if is_set)
+        return f"aggregate_{self.features}_{activation_key(self.activation)}_{flags}"
+
+
+class Piece(NamedTuple):
+    """A vector of features: the first one, and how many."""
+
+    first: int
+    width: int
+
+
+def pieces_of(features: int, lanes: int) -> list[list[Piece]]:
+    """Return the vectors that cover all features once, in groups whose sums stay in registers."""
+    pieces: list[Piece] = []
+    first, width = 0, lanes
+    while first < features:
+        while first + width > features:
+            width //= 2
+        pieces.append(Piece(first, width))
+        first += width
+    return [pieces[start : start + SUMS[lanes]] for start in range(0, len(pieces), SUMS[lanes])]
+
+
+class Edges(NamedTuple):
+    """Addresses of packed edges: `redpebble.lowering.graphs.packing`."""
+
+    pointers: ir.Value
+    sources: ir.Value
+    weights: ir.Value
+
+
+def aggregate_targets(code: Code, form: AggregateForm) -> ir.Function:
+    """Return `void (x, bias, y, pointers, sources, weights, begin, end)`: the targets from `begin` to before `end`."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, bias, y, pointers, sources, weights, begin, end = args
+        edges = Edges(pointers, sources, weights)
+        with counted_loop(builder, builder.sub(end, begin)) as done:
+            target = builder.add(begin, done)
+            row = float_at(builder, y, builder.mul(target, i64(form.features)))
+            for group in pieces_of(form.features, code.target.lanes):
+                sums = _Sums(code, builder, form, group)
+                sums.store(sums.over(edges, x, target), bias, row)
+
+    return code.function(form.key, [POINTER] * 6 + [I64] * 2, body)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The sums of one target over some of its features."""
+
+    code: Code
+    builder: ir.IRBuilder
+    form: AggregateForm
+    pieces: Sequence[Piece]
+
+    def over(self, edges: Edges, x: ir.Value, target: ir.Value) -> list[ir.Value]:
+        """Return the sums over the edges of a target."""
+        builder = self.builder
+        first, end = (_integer(builder, edges.pointers, index, I64) for index in (target, builder.add(target, i64(1))))
+
+        def edge(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            source = self._row(edges, x, index)
+            if self.form.fetches:
+                ahead = self._row(edges, x, builder.add(index, i64(AHEAD)))
+                fetch_lines(builder, self._at(ahead, 0), self._lines())
+            weight = builder.load(float_at(builder, edges.weights, index), typ=FLOAT)
+            return [self._added(weight, source, *pair) for pair in zip(range(len(sums)), sums, strict=True)]
+
+        start = LOWEST if self.form.maximum else 0.0
+        sums = reduce_loop(builder, end, [self._lanes(piece).splat(start) for piece in self.pieces], edge, start=first)
+        if not self.form.maximum:
+            return sums
+        is_alone = builder.icmp_signed("==", first, end)
+        return [
+            builder.select(is_alone, self._lanes(piece).splat(0.0), value)
+            for piece, value in zip(self.pieces, sums, strict=True)
+        ]
+
+    def store(self, sums: Sequence[ir.Value], bias: ir.Value, row: ir.Value) -> None:
+        """Write what becomes of the sums."""
+        for piece, value in zip(self.pieces, sums, strict=True):
+            lanes, offset = self._lanes(piece), i64(piece.first)
+            if self.form.biased:
+                value = lanes.add(value, lanes.load(float_at(self.builder, bias, offset)))
+            lanes.store(activated(lanes, self.form.activation, [value])[0], float_at(self.builder, row, offset))
+
+    def _added(self, weight: ir.Value, source: ir.Value, number: int, value: ir.Value) -> ir.Value:
+        lanes = self._lanes(self.pieces[number])
+        features = lanes.load(self._at(source, self.pieces[number].first - self.pieces[0].first))
+        if self.form.maximum:
+            # the first operand's NaN is kept by max, and so is that of the edge
+            larger = lanes.max(value, features)
+            return lanes.select(lanes.is_nan(features), features, larger)
+        return lanes.fma(lanes.splat(weight), features, value)
+
+    def _row(self, edges: Edges, x: ir.Value, index: ir.Value) -> ir.Value:
+        """Return the address of the first of these features at the source of an edge."""
+        source = self.builder.zext(_integer(self.builder, edges.sources, index, I32), I64)
+        offset = self.builder.add(self.builder.mul(source, i64(self.form.features)), i64(self.pieces[0].first))
+        return float_at(self.builder, x, offset)
+
+    def _at(self, row: ir.Value, feature: int) -> ir.Value:
+        return float_at(self.builder, row, i64(feature))
+
+    def _lines(self) -> int:
+        count = sum(piece.width for piece in self.pieces)
+        return min(MOST_LINES, -(-count * FLOAT_BYTES // ALIGNMENT))
+
+    def _lanes(self, piece: Piece) -> Lanes:
+        return self.code.lanes(self.builder, piece.width)
+
+
+def _integer(builder: ir.IRBuilder, table: ir.Value, index: ir.Value, kind: ir.IntType) -> ir.Value:
+    return builder.load(builder.gep(table, [index], source_etype=kind), typ=kind)

@@ -1,0 +1,155 @@
+"""Order products along the edges of a graph and with weights: (A X) W or A (X W), whichever takes less time.
+
+```mlir
+%h = pebble.linear %x, %w : (tensor<9x64xf32>, tensor<64x256xf32>) -> tensor<9x256xf32>
+%y = pebble.aggregate %h, %a bias %b activation <relu> : ...
+// ->
+%h = pebble.aggregate %x, %a order <graph first, us = 8.4e+01, otherwise = 2.05e+02> : ...
+%y = pebble.linear %h, %w bias %b activation <relu> : (tensor<9x64xf32>, tensor<64x256xf32>, ...) -> ...
+```
+
+and the other way round. Both orders are priced by the models that kernels are chosen by: the sums run over as many
+features as the product has that comes first, and a layer has as many rows as there are nodes on its side of the graph.
+Bias and activation stay behind both products, so that what stands between them has neither, nor another reader.
+
+Source: the adaptive order of products in arXiv 2308.12093, section 3, which counts operations.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from redpebble.dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
+from redpebble.dialect.ops.graphs import AggregateOp, AtTargets
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.aggregate_cost import GraphWork, aggregate_us
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.analysis.weights import weight_of
+
+WORTH_IT = 0.98
+"""Share of the time of the order that is there below which the other one takes its place."""
+
+
+class _Products(NamedTuple):
+    """A product over a graph and one with weights, one right behind the other."""
+
+    aggregate: AggregateOp
+    linear: LinearOp
+    first: str
+
+
+@dataclass(frozen=True)
+class Associate(ModulePass):
+    """Choose the order of products over a graph and with weights."""
+
+    name = "pebble-associate"
+
+    lanes: int = Machine.lanes
+    l2_bytes: int = Machine.l2_bytes
+    l3_bytes: int = Machine.l3_bytes
+    l3_ns: float = Machine.l3_ns
+    dram_ns: float = Machine.dram_ns
+    prices: str = DEFAULT_PRICES
+
+    @staticmethod
+    def on(machine: Machine) -> "Associate":
+        """Return the pass for a machine."""
+        caches = machine.l2_bytes, machine.l3_bytes, machine.l3_ns, machine.dram_ns
+        return Associate(machine.lanes, *caches, machine.prices)
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = replace(
+            Machine(),
+            lanes=self.lanes,
+            l1_bytes=min(Machine.l1_bytes, self.l2_bytes),
+            l2_bytes=self.l2_bytes,
+            l3_bytes=self.l3_bytes,
+            l3_ns=self.l3_ns,
+            dram_ns=self.dram_ns,
+            prices=self.prices,
+        )
+        for aggregate in [found for found in op.walk() if isinstance(found, AggregateOp)]:
+            products = _products_of(aggregate)
+            if products is not None:
+                _order(products, machine)
+
+
+def _products_of(aggregate: AggregateOp) -> _Products | None:
+    """Return an aggregation with the layer before it or behind it, where the two may change places."""
+    if aggregate.maximum is not None:
+        return None
+    before, behind = aggregate.x.owner, aggregate.result.get_user_of_unique_use()
+    is_alone = isinstance(before, LinearOp) and before.result.has_one_use() and before.bias is before.activation is None
+    if is_alone and isinstance(before, LinearOp) and weight_of(before.weight) is not None:
+        return _Products(aggregate, before, WEIGHTS_FIRST)
+    if isinstance(behind, LinearOp) and behind.x is aggregate.result and weight_of(behind.weight) is not None:
+        return _Products(aggregate, behind, GRAPH_FIRST) if aggregate.is_plain else None
+    return None
+
+
+def _order(products: _Products, machine: Machine) -> None:
+    """Write the better order of two products, and put them into it."""
+    aggregate, linear, first = products
+    graph = aggregate.edges
+    inputs, outputs = shape_of(linear.weight)
+    times = {
+        order: aggregate_us(GraphWork(*graph.shape, len(graph.values), features), machine)
+        + _linear_us(linear, rows, machine)
+        for order, features, rows in ((GRAPH_FIRST, inputs, graph.shape[1]), (WEIGHTS_FIRST, outputs, graph.shape[0]))
+    }
+    (other,) = times.keys() - {first}
+    swaps = times[other] < WORTH_IT * times[first]
+    chosen, left = (other, first) if swaps else (first, other)
+    if swaps:
+        aggregate = _swapped(products)
+    aggregate.order = ProductOrderAttr.of(chosen, times[chosen], times[left])
+
+
+def _linear_us(linear: LinearOp, rows: int, machine: Machine) -> float:
+    """Return the predicted time of a layer on so many rows."""
+    (layer,) = layers_of([linear.weight])
+    times = {
+        width: min(predicted_us(name, layer, width, machine) for name in candidates(layer, width, machine))
+        for width in WIDTHS
+    }
+    widest = max(times)
+    return rows / widest * times[widest] if rows >= widest else time_of_rows(times, rows)
+
+
+def _swapped(products: _Products) -> AggregateOp:
+    """Let the product that comes last come first; bias and activation come last as before. Return the aggregation."""
+    aggregate, linear, first = products
+    if first == WEIGHTS_FIRST:
+        inner = aggregation = AggregateOp(linear.x, aggregate.graph)
+        outer = LinearOp(inner.result, linear.weight, aggregate.bias, aggregate.activation)
+        last, earlier = aggregate, linear
+    else:
+        inner = LinearOp(aggregate.x, linear.weight)
+        outer = aggregation = AggregateOp(inner.result, aggregate.graph, AtTargets(linear.bias, linear.activation))
+        last, earlier = linear, aggregate
+    set_provenance(inner, node_name(last), [_inner_name(last)])
+    set_provenance(outer, node_name(earlier), [value_name(last.results[0])])
+    outer.result.name_hint = last.results[0].name_hint
+    # where the last one stands all operands of both are known
+    Rewriter.insert_op([inner, outer], InsertPoint.before(last))
+    last.results[0].replace_all_uses_with(outer.results[0])
+    for op in (last, earlier):
+        Rewriter.erase_op(op)
+    return aggregation
+
+
+def _inner_name(last: Operation) -> str:
+    name = value_name(last.results[0])
+    return f"{name}_before" if name else ""

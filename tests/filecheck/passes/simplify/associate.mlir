@@ -1,0 +1,23 @@
+// RUN: xdsl-opt %s -p pebble-associate | filecheck %s
+
+// CHECK-LABEL: func.func @wider
+func.func @wider(%x: tensor<2x1xf32>, %b: tensor<64xf32>) -> tensor<2x64xf32> {
+  %a = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>
+  %w = pebble.constant dense<1.0> : tensor<1x64xf32>
+  // CHECK: [[H:%.*]] = pebble.aggregate %x, %a order <graph first, us = {{.*}}, otherwise = {{.*}}> :
+  // CHECK-NEXT: %y = pebble.linear [[H]], %w bias %b activation <relu> :
+  %h = pebble.linear %x, %w : (tensor<2x1xf32>, tensor<1x64xf32>) -> tensor<2x64xf32>
+  %y = pebble.aggregate %h, %a bias %b activation <relu> : (tensor<2x64xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>, tensor<64xf32>) -> tensor<2x64xf32>
+  func.return %y : tensor<2x64xf32>
+}
+
+// CHECK-LABEL: func.func @narrower
+func.func @narrower(%x: tensor<2x64xf32>, %b: tensor<1xf32>) -> tensor<2x1xf32> {
+  %a = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>
+  %w = pebble.constant dense<1.0> : tensor<64x1xf32>
+  // CHECK: [[H:%.*]] = pebble.linear %x, %w :
+  // CHECK-NEXT: %y = pebble.aggregate [[H]], %a bias %b activation <relu> order <weights first, us = {{.*}}, otherwise = {{.*}}> :
+  %h = pebble.aggregate %x, %a : (tensor<2x64xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x64xf32>
+  %y = pebble.linear %h, %w bias %b activation <relu> : (tensor<2x64xf32>, tensor<64x1xf32>, tensor<1xf32>) -> tensor<2x1xf32>
+  func.return %y : tensor<2x1xf32>
+}

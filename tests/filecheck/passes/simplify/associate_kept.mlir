@@ -1,0 +1,21 @@
+// RUN: xdsl-opt %s -p pebble-associate | filecheck %s
+
+// a bias between the two products, a maximum, and a value with another reader stay where they are
+// CHECK-LABEL: func.func @main
+func.func @main(%x: tensor<2x1xf32>, %b: tensor<64xf32>) -> (tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>) {
+  %a = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>
+  %w = pebble.constant dense<1.0> : tensor<1x64xf32>
+  // CHECK: %h = pebble.linear %x, %w bias %b :
+  // CHECK-NEXT: %y = pebble.aggregate %h, %a :
+  %h = pebble.linear %x, %w bias %b : (tensor<2x1xf32>, tensor<1x64xf32>, tensor<64xf32>) -> tensor<2x64xf32>
+  %y = pebble.aggregate %h, %a : (tensor<2x64xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x64xf32>
+  // CHECK-NEXT: %i = pebble.linear %x, %w :
+  // CHECK-NEXT: %m = pebble.aggregate %i, %a maximum :
+  %i = pebble.linear %x, %w : (tensor<2x1xf32>, tensor<1x64xf32>) -> tensor<2x64xf32>
+  %m = pebble.aggregate %i, %a maximum : (tensor<2x64xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x64xf32>
+  // CHECK-NEXT: %k = pebble.linear %x, %w :
+  // CHECK-NEXT: %z = pebble.aggregate %k, %a :
+  %k = pebble.linear %x, %w : (tensor<2x1xf32>, tensor<1x64xf32>) -> tensor<2x64xf32>
+  %z = pebble.aggregate %k, %a : (tensor<2x64xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x64xf32>
+  func.return %y, %m, %z, %k : tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>
+}
