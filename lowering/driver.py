@@ -12,7 +12,7 @@ from xdsl.utils.hints import isa
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp

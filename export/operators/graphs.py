@@ -6,7 +6,7 @@ What has batch axes of unknown size, or an opset without sums in ScatterElements
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xdsl.irdl import IRDLOperation
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.provenance import node_name, value_name
 from redpebble.export.original import Array, Original

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.graphs import graph_of
+from redpebble.dialect.ops.graphs.aggregate import graph_of
 from redpebble.export.original import Array, Original, content_key
 from redpebble.export.writing.compact_weights import compact_edges
 from redpebble.export.writing.constant_origins import ConstantOrigin, Form

@@ -23,7 +23,7 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered

@@ -6,7 +6,7 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.graphs.aggregate import AggregateForm, aggregate_targets

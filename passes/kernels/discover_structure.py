@@ -26,7 +26,7 @@ from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.passes.analysis.structure_facts import facts_of
 from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.row_overlap import OverlapSample

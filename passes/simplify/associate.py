@@ -26,11 +26,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from redpebble.dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
-from redpebble.dialect.ops.graphs import AggregateOp, AtTargets
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.aggregate_cost import GraphWork, aggregate_us
+from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows

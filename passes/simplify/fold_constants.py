@@ -27,7 +27,7 @@ from xdsl.rewriter import Rewriter
 
 from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.dialect.tensors import shape_of, size_of

@@ -28,7 +28,7 @@ from xdsl.rewriter import Rewriter
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.provenance import take_value_names
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.per_feature_constants import entries_per_feature, single_entry

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.bodies import with_optimized_bodies
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp

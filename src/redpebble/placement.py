@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp

@@ -7,7 +7,7 @@ from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.graphs import AggregateOp, AtTargets
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.graphs.aggregate import pieces_of

@@ -1,0 +1,1 @@
+"""Ops over the nodes of a graph."""

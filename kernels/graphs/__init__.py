@@ -1,0 +1,1 @@
+"""Prices of sums over the edges of a graph."""
