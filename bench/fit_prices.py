@@ -1,6 +1,7 @@
 """Make the prices of kernel families from measured rows.
 
-`python -m redpebble.bench.fit_prices` reads `bench/data`, and writes `kernels/prices.py`.
+`python -m redpebble.bench.fit_prices` reads `bench/data`, and writes `kernels/prices.py` and
+`kernels/examples`: the layers that `redpebble tune` measures, as they were measured on these machines.
 
 The time of a kernel is `(core^2 + far^2)^(1/2)`, core its units of work at a price each, far the time of a plain stream
 of its weights times an exposure (see `kernels/prediction.py`). For each exposure of a few, prices are those that are
@@ -12,10 +13,12 @@ What was not measured on a machine is as on the first one: the exposures, where 
 families without rows, whose prices are multiplied by what the times of all other kernels say.
 """
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import typer
@@ -24,12 +27,15 @@ from scipy.optimize import nnls
 
 from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 from redpebble.kernels import prices
+from redpebble.kernels.built_in_examples import examples_file
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.formats import dense_outputs
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import stream_of
+from redpebble.kernels.neighbours import Examples
+from redpebble.kernels.prediction import LEAST_CORE, example_of, stream_of
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Tile
+from redpebble.tuning.probe_layers import PROBES
 
 HEAD: Final = '''\
 """Nanoseconds of the units of work of kernel families, by machine, lanes and family; last the exposure.
@@ -47,8 +53,6 @@ Prices = dict[str, tuple[float, ...]]
 """Nanoseconds of each unit of work by family, last the exposure."""
 
 EXPOSURES: Final = tuple(0.25 * step for step in range(1, 11))
-LEAST_CORE: Final = 0.1
-"""Share of a time that is left for instructions however long the stream takes."""
 DIGITS: Final = 3
 STREAM: Final = f"{dense_outputs.FAMILY.name}@1"
 """The kernel that does little but read."""
@@ -195,9 +199,27 @@ def _number(value: float) -> str:
     return repr(float(f"{value:.{DIGITS}g}"))
 
 
-def main() -> None:
-    """Fit and write."""
-    Path(prices.__file__).write_text(text_of(fit_all()), encoding="utf-8")
+def examples_of(measured: MeasuredMachine, prices_of: str) -> Examples:
+    """Return what the layers that `redpebble tune` measures say on a machine, beside the prices of one."""
+    machine = replace(with_streams(measured), prices=prices_of)
+    rows = (one for one in measured.layers if one.number in PROBES and not one.other_bytes)
+    return Examples.of(example_of(one.layer(), one.microseconds, machine) for one in rows)
+
+
+def write_examples() -> None:
+    """Write the examples of all machines beside their prices, which have been read already."""
+    for measured in measured_machines():
+        words = examples_of(measured, measured.name).words
+        examples_file(measured.name, measured.lanes).write_text("\n".join((*words, "")), encoding="utf-8")
+
+
+def main(prices_too: Annotated[bool, typer.Option("--prices/--examples")] = True) -> None:
+    """Fit and write: prices, then in a new process what measured layers say beside them."""
+    if prices_too:
+        Path(prices.__file__).write_text(text_of(fit_all()), encoding="utf-8")
+        subprocess.run([sys.executable, "-m", "redpebble.bench.fit_prices", "--examples"], check=True)
+    else:
+        write_examples()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """A machine as cost models see it: its vectors, its caches, and how fast it reads."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from redpebble.kernels.neighbours import Examples
 from redpebble.kernels.prices import PRICES
 from redpebble.kernels.work import misses
 
@@ -30,8 +30,8 @@ class Machine:
     """Time of a byte that is streamed from memory, by one core."""
     prices: str = DEFAULT_PRICES
     """The machine in `kernels/prices.py` whose prices count."""
-    calibration_factors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Measured over predicted time of instructions, for kernels such as `count_blocks@64`; 1 where there is none."""
+    examples: Examples = field(default_factory=Examples)
+    """Layers on which kernels were measured, which correct what is predicted of those nearby."""
 
     def __post_init__(self) -> None:
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
@@ -41,7 +41,7 @@ class Machine:
             raise ValueError(f"no prices of {self.prices!r}, accepted are {', '.join(PRICES)}")
         if not 0 < sizes[0] <= sizes[1] <= sizes[2]:
             raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
-        for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns), *self.calibration_factors.items()):
+        for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns)):
             if not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value}, expected a positive number")
 

@@ -5,17 +5,22 @@ read, a sum of units of work at a price each; far is the time of weights that co
 with arithmetic in part: neither term is lost, the larger one counts most. Values that leave that cache come on top.
 """
 
+from collections.abc import Mapping
 from copy import copy
-from math import hypot
-from typing import Final
+from math import hypot, sqrt
+from typing import Final, NamedTuple
 
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.machine import Machine
+from redpebble.kernels.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
 from redpebble.kernels.work import Layer, Tile, Work
 
 MOST_TILE_SHARE: Final = 0.5
 """Share of the second-level cache that a tile's values take from the weights; what does not fit is read again."""
+
+LEAST_CORE: Final = 0.1
+"""Share of a time that is left for instructions however long the stream takes."""
 
 MORE_SEGMENTS: Final = 1.1
 """Times the segments of a layer by which `segment_us` tells what they cost."""
@@ -40,15 +45,43 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     if family not in known:
         case = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
         raise ValueError(f"no cost of {family} for {case}, accepted are {', '.join(known)}")
+    parts, near = _parts(family, layer, width, machine), machine.examples.near(layer)
+    core = parts.core if near is None else parts.core * near.factor(family, width)
+    return (hypot(core, parts.far) + parts.values) / 1000
+
+
+class _Parts(NamedTuple):
+    """Nanoseconds of a tile: of instructions as they are priced, of weights from afar, and of values from afar."""
+
+    core: float
+    far: float
+    values: float
+
+
+def _parts(family: str, layer: Layer, width: int, machine: Machine) -> _Parts:
     work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
     *prices, exposure = machine.prices_of(family)
     core = sum(units * price for units, price in zip(work.units, prices, strict=True))
-    core *= machine.calibration_factors.get(f"{family}@{width}", 1.0)
     far, values = exposure * stream_of(work, layer, width, machine), 4 * width * (layer.inputs + layer.outputs)
     if not isinstance(layer, LayerWithPattern) or values <= machine.l2_bytes:
-        return hypot(core, far) / 1000
+        return _Parts(core, far, 0.0)
     far_features = FAMILIES[family].far_features(layer, machine.l2_bytes / (4 * width))
-    return (hypot(core, far) + machine.far_ns(4.0 * width * far_features, values)) / 1000
+    return _Parts(core, far, machine.far_ns(4.0 * width * far_features, values))
+
+
+def example_of(layer: Layer, microseconds: Mapping[str, float], machine: Machine) -> Example:
+    """Return what the measured times of kernels such as `count_blocks@64` on a layer say about others.
+
+    What comes from afar is left out: of a time that it explains, a tenth is taken to be instructions.
+    """
+    factors: dict[str, float] = {}
+    for kernel, time in microseconds.items():
+        family, _, width = kernel.partition("@")
+        core, far, values = _parts(family, layer, int(width), machine)
+        near = max(0.0, 1000 * time - values)
+        own = sqrt(max(near**2 - far**2, (LEAST_CORE * 1000 * time) ** 2))
+        factors[kernel] = min(MOST_FACTOR, max(LEAST_FACTOR, own / max(core, 1e-9)))
+    return Example(Place.of(layer), factors)
 
 
 def stream_of(work: Work, layer: Layer, width: int, machine: Machine) -> float:

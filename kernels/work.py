@@ -8,6 +8,7 @@ they mirror the packing of a family's format, which itself would take far longer
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -64,6 +65,11 @@ class Layer:
     def density(self) -> float:
         """The share of connections among all that there could be; 0 where there could be none."""
         return self.connections / max(1, self.inputs * self.outputs)
+
+    @cached_property
+    def spread(self) -> float:
+        """The deviation of the outputs' connections over their mean; 0 where there are none."""
+        return float(np.std(self.counts) / np.mean(self.counts)) if self.connections else 0.0
 
     def of_pattern(self, fact: Callable[[CsrPattern], float], otherwise: float) -> float:
         """Return what a function finds in the inputs of each output, or another number where these are not known."""

@@ -159,10 +159,8 @@ def machine_line(machine: Machine) -> str:
     """Return what was measured of a machine, for a person."""
     caches = f"{machine.l1_bytes >> 10} KiB and {machine.l2_bytes >> 10} KiB of cache a core"
     speeds = f"{1 / machine.l3_ns:.0f} GB/s from beyond them, {1 / machine.dram_ns:.0f} from memory"
-    factors = machine.calibration_factors.values()
-    kernels = (
-        f"kernels take {min(factors):.2f} to {max(factors):.2f} times what is built in" if factors else "no kernels"
-    )
+    count = len(machine.examples.words)
+    kernels = f"kernels are measured on {count} layers" if count else "no kernels"
     return f"{machine.lanes} floats a vector, {caches}, {speeds}; {kernels}"
 
 

@@ -3,43 +3,48 @@
 `compile` measures nothing by itself: it takes what `calibrate` has found on this machine, else the built-in constants.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import hypot, sqrt
 from pathlib import Path
-from statistics import geometric_mean
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.built_in_examples import built_in_examples
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.neighbours import Example, Examples
+from redpebble.kernels.prediction import candidates, example_of
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import layer_weights
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
-from redpebble.runtime.store.json_cache import recall, remember
+from redpebble.runtime.store.json_cache import Json, recall, remember
 from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import STREAM, cache_sizes, machine_name, prices_of_cpu, stream_times
+from redpebble.tuning.calibration import STREAM, cache_sizes, cpu_model, machine_name, prices_of_cpu, stream_times
 from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
-
-PROBE_SIZE: Final = 384
-PROBE_DENSITIES: Final = (0.06, 0.3)
-"""Layers whose kernels stay in the second-level cache: a thin one and one about as far from dense as pruning goes."""
+from redpebble.tuning.probe_layers import PLANTED, PROBES, mask_of
 
 SECONDS: Final = 0.2
-"""Seconds for each of the two measurements: kernels, and reading."""
+"""Seconds to measure reading."""
 
-LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
-"""Least and most share of its predicted time that a kernel takes; beyond, the clock was disturbed."""
+PROBE_SECONDS: Final = 2.0
+"""Seconds to measure kernels on the layers of `PROBES`."""
+
+
+FILES: Final = "machine-"
+"""Names of files with machines begin so."""
 
 
 def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
@@ -48,45 +53,98 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
     if target != host_target():
         return known
     measured = measured_before(folder) if folder is not None else None
-    return measured or _of_this_cpu(known)
+    if measured is not None:
+        return measured
+    alike = _of_this_cpu(known)
+    return replace(alike, examples=built_in_examples(alike.prices, alike.lanes))
 
 
 def measured_before(folder: Path) -> Machine | None:
     """Return what `folder` has of measurements of this machine, or None where it was never measured."""
-    target = host_target()
-    return _recalled(recall(folder, _file(target)), Machine(lanes=target.lanes))
+    known = recalled_machine(folder, machine_name(host_target()))
+    return known.machine if known is not None and known.machine.lanes == host_target().lanes else None
 
 
-def calibrate(folder: Path | None = None) -> Machine:
-    """Measure this machine, in a second or two, and remember it for all later compilations; return what was found.
+def calibrate(folder: Path | None = None, probes: Sequence[int] = PROBES) -> Machine:
+    """Measure this machine, in about five seconds, and remember it for all later compilations; return what was found.
 
-    `folder` is where compiled networks are cached, the user's by default.
+    `folder` is where compiled networks are cached, the user's by default; probes are the layers that are measured, by
+    the numbers of `mask_of`. What was measured of models before stays.
     """
-    target = host_target()
-    machine = measured_machine(target)
-    remember(default_folder() if folder is None else folder, _file(target), asdict(machine))
+    target, folder = host_target(), default_folder() if folder is None else folder
+    before, machine = measured_before(folder), measured_machine(target, probes)
+    if before is not None and before.prices == machine.prices:
+        machine = replace(machine, examples=before.examples.with_more(machine.examples))
+    remember_machine(folder, KnownMachine(machine_name(target), cpu_model(), machine))
     return machine
 
 
-def measured_machine(target: CpuTarget) -> Machine:
-    """Return the constants of this machine when it runs code for `target`."""
+def remember_examples(folder: Path, examples: Examples) -> None:
+    """Add measured layers to what `folder` knows of this machine, which was measured before."""
+    machine = measured_before(folder)
+    if machine is not None and examples.words:
+        known = replace(machine, examples=machine.examples.with_more(examples))
+        remember_machine(folder, KnownMachine(machine_name(host_target()), cpu_model(), known))
+
+
+def measured_machine(target: CpuTarget, numbers: Sequence[int] = PROBES) -> Machine:
+    """Return the constants of this machine when it runs code for `target`, and what kernels take on some layers."""
     known = _of_this_cpu(Machine(lanes=target.lanes))
-    (layer,) = layers_of([_probe(PROBE_DENSITIES[0])])
-    kernels = [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, known)]
+    probes = [_probe(number) for number in numbers]
+    layers = [layers_of([probe])[0] for probe in probes]
+    kernels = [kernel for layer in layers for kernel in _kernels_of(layer, known)]
     clock = KernelClock([STREAM, *kernels], target)
-    streamed = _with_streams(known, stream_times(clock, SECONDS))
-    return replace(streamed, calibration_factors=_calibration_factors(clock, kernels, streamed))
+    machine = _with_streams(known, stream_times(clock, SECONDS))
+    found = [_measured_example(clock, probe, layer, machine) for probe, layer in zip(probes, layers, strict=True)]
+    return replace(machine, examples=Examples.of(found))
 
 
-def _file(target: CpuTarget) -> str:
-    return f"machine-{machine_name(target)}"
+def _measured_example(clock: KernelClock, probe: SSAValue, layer: Layer, machine: Machine) -> Example:
+    """Return what was measured of the kernels of a layer that is alone."""
+    kernels = _kernels_of(layer, machine)
+    packed = {name: packed_layer(name, probe, layer) for name in dict.fromkeys(kernel.family for kernel in kernels)}
+    samples = {f"{kernel.family}@{kernel.width}": clock.sample(kernel, packed[kernel.family]) for kernel in kernels}
+    return example_of(layer, clock.fastest(samples, PROBE_SECONDS / len(PROBES), least_rounds=3), machine)
 
 
-def _recalled(content: Mapping[str, object] | None, known: Machine) -> Machine | None:
-    """Return the machine that was remembered, or None where it makes no sense."""
+def _kernels_of(layer: Layer, machine: Machine) -> list[RepeatedKernel]:
+    return [RepeatedKernel(name, width) for width in WIDTHS for name in candidates(layer, width, machine)]
+
+
+def _probe(number: int) -> SSAValue:
+    """Return the weight of a layer of `PROBES`, with the panels that are found in it."""
+    constant = SparseConstantOp(CscMatrix.from_dense(mask_of(number).astype(np.float32)))
+    if number >= PLANTED:
+        DiscoverStructure().apply(Context(), ModuleOp([constant]))
+        constant.detach()
+    return constant.result
+
+
+class KnownMachine(NamedTuple):
+    """A machine that was measured, and what its CPU calls itself; `name` is its `machine_name`."""
+
+    name: str
+    cpu: str
+    machine: Machine
+
+
+def remember_machine(folder: Path, known: KnownMachine) -> None:
+    """Keep what was measured of a machine."""
+    remember(folder, f"{FILES}{known.name}", {"cpu": known.cpu, "machine": asdict(known.machine)})
+
+
+def recalled_machine(folder: Path, name: str) -> KnownMachine | None:
+    """Return what was kept of a machine; None where there is nothing, or what makes no sense."""
+    return machine_from(name, recall(folder, f"{FILES}{name}"))
+
+
+def machine_from(name: str, content: Json) -> KnownMachine | None:
+    """Return the machine that was kept as `content`; None where it makes no sense."""
     try:
-        return None if content is None else replace(known, **content)
-    except (TypeError, ValueError):
+        numbers: dict[str, Json] = dict(content["machine"])
+        numbers["examples"] = Examples(tuple(numbers["examples"]["words"]))
+        return KnownMachine(name, str(content["cpu"]), Machine(**numbers))
+    except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
 
@@ -110,32 +168,6 @@ def _with_streams(machine: Machine, times: Mapping[int, float]) -> Machine:
     l3_ns, dram_ns = min(far.values()), max(far.values())
     inside = [size for size, time in far.items() if time <= hypot(l3_ns, dram_ns) / sqrt(2)]
     return replace(machine, l3_ns=l3_ns, dram_ns=dram_ns, l3_bytes=max(machine.l2_bytes, *inside))
-
-
-def _calibration_factors(clock: KernelClock, kernels: list[RepeatedKernel], machine: Machine) -> dict[str, float]:
-    """Return the measured over the predicted time of each kernel, the mean over the probes."""
-    ratios: dict[str, list[float]] = {}
-    for density in PROBE_DENSITIES:
-        weight = _probe(density)
-        (layer,) = layers_of([weight])
-        samples = {
-            f"{kernel.family}@{kernel.width}": clock.sample(kernel, packed_layer(kernel.family, weight, layer))
-            for kernel in kernels
-        }
-        times = clock.fastest(samples, SECONDS / len(PROBE_DENSITIES))
-        for kernel in kernels:
-            name = f"{kernel.family}@{kernel.width}"
-            expected = predicted_us(kernel.family, layer, kernel.width, machine)
-            ratios.setdefault(name, []).append(min(MOST_FACTOR, max(LEAST_FACTOR, times[name] / expected)))
-    return {name: round(geometric_mean(values), 3) for name, values in ratios.items()}
-
-
-def _probe(density: float) -> SSAValue:
-    """Return the weight of a random layer of `PROBE_SIZE` inputs and outputs."""
-    rng = np.random.default_rng(0)
-    shape = (PROBE_SIZE, PROBE_SIZE)
-    dense = np.where(rng.random(shape) < density, np.float32(1), np.float32(0))
-    return SparseConstantOp(CscMatrix.from_dense(dense)).result
 
 
 def packed_layer(family: str, weight: SSAValue, layer: Layer) -> PackedLayer:

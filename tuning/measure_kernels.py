@@ -21,6 +21,8 @@ from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, l
 from redpebble.kernels.block_choice import price_blocks
 from redpebble.kernels.families import block_counts
 from redpebble.kernels.machine import Machine
+from redpebble.kernels.neighbours import Example, Examples
+from redpebble.kernels.prediction import example_of
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
@@ -31,7 +33,13 @@ from redpebble.runtime.jit import host_target, missing_features
 from redpebble.runtime.store.json_cache import Json, recall, remember
 from redpebble.tuning.calibration import machine_name
 from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import calibrate, machine_for, measured_before, packed_layer
+from redpebble.tuning.machines import (
+    calibrate,
+    machine_for,
+    measured_before,
+    packed_layer,
+    remember_examples,
+)
 
 CANDIDATES: Final = 3
 WITHIN: Final = 1.6
@@ -92,6 +100,10 @@ class Candidate(NamedTuple):
     blocks: int
 
 
+TimeKey = tuple[str, int, str, int]
+"""A layer, a width, a family, and its blocks."""
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """The kernels to measure for a layer."""
@@ -139,8 +151,26 @@ def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]
             # another process may have added something
             everything = known_times(tuning.target, tuning.folder) | found
             remember(tuning.folder, _file(tuning.target), [str(one) for one in everything.values()])
+            if tuning.target == host_target():
+                remember_examples(tuning.folder, Examples.of(_examples(missing, found, tuning.machine)))
     time_keys = dict.fromkeys(_time_key(one, kernel) for one in wanted for kernel in one.kernels)
     return tuple(known[time_key] for time_key in time_keys if time_key in known)
+
+
+def _examples(
+    layers: Sequence[Candidates], found: Mapping[TimeKey, Measurement], machine: Machine
+) -> Iterable[Example]:
+    """Yield what measured layers say about others: kernels over the usual number of blocks."""
+    for one in layers:
+        usual = block_counts(one.layer)
+        times = {
+            f"{kernel.family}@{kernel.width}": found[_time_key(one, candidate)].microseconds
+            for candidate in one.kernels
+            for kernel in (candidate.kernel,)
+            if candidate.blocks in {0, usual.get(kernel.family, 0)}
+        }
+        if times:
+            yield example_of(one.layer, times, machine)
 
 
 def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
@@ -176,10 +206,6 @@ def _chosen(linear: LinearOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
     missing = {width: kernel.family_at(width) for width in alone if width not in kernel.measured.by_width}
     blocks = kernel.blocks.by_family
     return tuple(Candidate(RepeatedKernel(family, width), blocks.get(family, 0)) for width, family in missing.items())
-
-
-TimeKey = tuple[str, int, str, int]
-"""A layer, a width, a family, and its blocks."""
 
 
 def _time_key(one: Candidates, candidate: Candidate) -> TimeKey:

@@ -16,42 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.kernels.work import Layer
+from redpebble.tuning.probe_layers import mask_of
 
 DATA: Final = Path(__file__).parent.parent / "data"
-PLANTED: Final = 1000
-"""The layers from this number on have outputs that share inputs, those below are random."""
-
-Mask = NDArray[np.bool_]
-
-
-def mask_of(number: int) -> Mask:
-    """Return the mask [inputs, outputs] of a layer."""
-    return _planted(number) if number >= PLANTED else _random(number)
-
-
-def _random(number: int) -> Mask:
-    """Return a random mask of 45 to 2521 neurons a side; outputs are about equally full, or skewed."""
-    rng = np.random.default_rng([2026, number])
-    inputs, outputs = (int(2 ** rng.uniform(5.5, 11.3)) // 8 * 8 for _ in range(2))
-    density = float(np.exp(rng.uniform(float(np.log(0.01)), float(np.log(0.7)))))
-    skew = float(rng.choice(np.array([0, 0, 0.7, 1.2])))
-    chance = np.minimum(1, density * np.exp(skew * rng.standard_normal(outputs) - skew**2 / 2))
-    mask = rng.random((inputs, outputs)) < chance[None, :]
-    mask[0, mask.sum(axis=0) == 0] = True
-    return mask
-
-
-def _planted(number: int) -> Mask:
-    """Return a mask whose outputs share half to all of their inputs with one, three or seven others, shuffled."""
-    rng = np.random.default_rng([2027, number])
-    inputs, outputs = (int(2 ** rng.uniform(6.5, 10.5)) // 8 * 8 for _ in range(2))
-    density = float(np.exp(rng.uniform(float(np.log(0.02)), float(np.log(0.4)))))
-    shared, height = rng.uniform(0.5, 1), int(rng.choice(np.array([2, 4, 8])))
-    panels = np.repeat(rng.random((inputs, outputs // height)) < density * shared, height, axis=1)
-    own = rng.random((inputs, outputs)) < density * (1 - shared)
-    mask = np.pad(panels, ((0, 0), (0, outputs - panels.shape[1]))) | own
-    mask[0, mask.sum(axis=0) == 0] = True
-    return mask[:, rng.permutation(outputs)]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import typer
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.bench.cases.measured_layers import DATA, MeasuredLayer, MeasuredMachine, mask_of, read_rows
+from redpebble.bench.cases.measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
 from redpebble.bench.measure.progress import shown
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.families import FAMILIES
@@ -30,6 +30,7 @@ from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.calibration import cache_sizes
 from redpebble.tuning.kernel_timing import KernelClock
 from redpebble.tuning.machines import packed_layer
+from redpebble.tuning.probe_layers import mask_of
 
 ROUNDS = 9
 

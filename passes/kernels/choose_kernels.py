@@ -38,6 +38,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.neighbours import Examples
 from redpebble.kernels.similar_layers import Likeness, likeness_of
 from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer
@@ -49,6 +50,9 @@ from redpebble.sparse.csr import CscMatrix
 
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
+
+NAMED: Final = 3
+"""The nearest measured layers that a reason names."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ class ChooseKernels(ModulePass):
     l3_ns: float = Machine.l3_ns
     dram_ns: float = Machine.dram_ns
     prices: str = DEFAULT_PRICES
-    calibration_factors: tuple[str, ...] = ()
-    """The calibration factors of the machine as words such as `permute_lookup@1=1.03`."""
+    examples: tuple[str, ...] = ()
+    """Layers that were measured on the machine, see `Examples`."""
     blocks: tuple[str, ...] = ()
     """Numbers of blocks of inputs for all layers, as far as these can have them: words such as `count_blocks=4`."""
 
@@ -81,9 +85,7 @@ class ChooseKernels(ModulePass):
             l3_ns=machine.l3_ns,
             dram_ns=machine.dram_ns,
             prices=machine.prices,
-            calibration_factors=tuple(
-                f"{kernel}={factor!r}" for kernel, factor in sorted(machine.calibration_factors.items())
-            ),
+            examples=machine.examples.words,
         )
 
     @property
@@ -91,18 +93,10 @@ class ChooseKernels(ModulePass):
         """The machine that the options describe.
 
         Raises:
-            ValueError: an option is no number, or none that a machine can have.
+            ValueError: an option is none that a machine can have, or a measured layer cannot be read.
         """
-        factors: dict[str, float] = {}
-        for word in self.calibration_factors:
-            kernel, _, factor = word.partition("=")
-            accepted = "accepted is KERNEL=NUMBER such as permute_lookup@1=1.03"
-            try:
-                factors[kernel] = float(factor)
-            except ValueError:
-                raise ValueError(f"cannot read calibration factor {word!r}, {accepted}") from None
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
-        return Machine(self.lanes, *sizes, self.l3_ns, self.dram_ns, self.prices, factors)
+        return Machine(self.lanes, *sizes, self.l3_ns, self.dram_ns, self.prices, Examples(self.examples))
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -161,7 +155,7 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
     }
     stored = "sparse" if isinstance(weight, CscMatrix) else "dense"
     far = ", weights beyond the second-level cache" if layer.other_bytes + read_bytes(weight) > machine.l2_bytes else ""
-    others = _comparisons(starts, times) + _block_prices(starts, times)
+    others = _comparisons(starts, times) + _block_prices(starts, times) + _neighbours(layer, times, machine)
     kernel = KernelAttr.of(
         starts,
         f"density {density(weight):.3f}, stored {stored}{far}{others}",
@@ -206,6 +200,14 @@ def _comparisons(starts: Mapping[int, str], times: LayerTimes) -> str:
             best = min(others, key=known.__getitem__)
             texts.append(f"{best} {known[best]:.3g} us at {width}")
     return f"; next {', '.join(texts)}" if texts else ""
+
+
+def _neighbours(layer: Layer, times: LayerTimes, machine: Machine) -> str:
+    """Return which measured layers have corrected what is predicted, where that decided at a width."""
+    near = machine.examples.near(layer)
+    if near is None or set(WIDTHS) <= times.measured.keys():
+        return ""
+    return f"; corrected by measured {', '.join(map(str, near.places[:NAMED]))}"
 
 
 def _block_prices(starts: Mapping[int, str], times: LayerTimes) -> str:

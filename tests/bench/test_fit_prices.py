@@ -6,12 +6,13 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from redpebble.bench.cases.measured_layers import DATA, MeasuredMachine, mask_of, measured_machines, read_rows
+from redpebble.bench.cases.measured_layers import DATA, MeasuredMachine, measured_machines, read_rows
 from redpebble.bench.fit_prices import fit_all, fitted, text_of, with_streams
 from redpebble.kernels import prices
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.prediction import predicted_us
 from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.tuning.probe_layers import mask_of
 
 SMALLEST = DATA / "cascade_lake-4.csv"
 

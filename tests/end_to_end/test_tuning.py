@@ -17,7 +17,9 @@ from redpebble.models import zoo
 from redpebble.options import Options
 from redpebble.pipeline import build as build_module
 from redpebble.runtime.jit import host_target
+from redpebble.tuning.machines import calibrate
 from redpebble.tuning.measure_kernels import Tuning
+from redpebble.tuning.probe_layers import PROBES
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close
@@ -53,6 +55,7 @@ def model() -> onnx_ir.Model:
 def folder(model: onnx_ir.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where this machine was calibrated, and the model tuned."""
     folder = tmp_path_factory.mktemp("tuned")
+    calibrate(folder, PROBES[:2])
     tuned(model, folder)
     return folder
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.machine import Machine
+from redpebble.kernels.neighbours import Example, Examples, Place
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, misses
@@ -74,16 +75,16 @@ def test_a_smaller_cache_or_a_slower_memory_costs_no_less(case: tuple[str, Layer
 
 @settings(deadline=None)
 @given(cases(), st.floats(0.1, 10))
-def test_a_calibration_factor_multiplies_the_time_of_what_the_cache_holds(
+def test_a_measured_factor_multiplies_the_time_of_what_the_cache_holds(
     case: tuple[str, Layer, int, Machine], factor: float
 ) -> None:
     family, layer, width, machine = case
     near = replace(layer, other_bytes=0.0)
     calibrated = replace(machine, l2_bytes=1 << 30, l3_bytes=1 << 30)
     time = predicted_us(family, near, width, calibrated)
-    assert predicted_us(
-        family, near, width, replace(calibrated, calibration_factors={f"{family}@{width}": factor})
-    ) == pytest.approx(factor * time)
+    examples = Examples.of([Example(Place.of(near), {f"{family}@{width}": factor})])
+    corrected = predicted_us(family, near, width, replace(calibrated, examples=examples))
+    assert corrected == pytest.approx(factor * time, rel=1e-3)
 
 
 def test_dense_kernels_cost_the_same_whatever_the_connections() -> None:
@@ -142,11 +143,9 @@ def test_caches_in_the_wrong_order_are_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_times_and_factors_that_are_not_positive_are_refused(value: float) -> None:
+def test_times_that_are_not_positive_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match=rf"^l3_ns is {value}, expected a positive number$"):
         Machine(l3_ns=value)
-    with pytest.raises(ValueError, match=rf"^permute_lookup@1 is {value}, expected a positive number$"):
-        Machine(calibration_factors={"permute_lookup@1": value})
 
 
 def test_a_machine_that_was_not_measured_has_no_prices() -> None:

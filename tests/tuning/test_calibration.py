@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.kernels.built_in_examples import built_in_examples
 from redpebble.kernels.machine import Machine
+from redpebble.kernels.neighbours import Example, Examples
 from redpebble.kernels.prediction import candidates
 from redpebble.kernels.prices import PRICES
 from redpebble.kernels.tile_widths import WIDTHS
@@ -19,7 +21,11 @@ from redpebble.runtime.store.json_cache import recall, remember
 from redpebble.sparse.csr import CscMatrix
 from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name, prices_of_cpu
 from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import calibrate, machine_for, measured_before, packed_layer
+from redpebble.tuning.machines import calibrate, machine_for, measured_before, packed_layer, remember_examples
+from redpebble.tuning.probe_layers import PROBES
+
+FEW = PROBES[-5:]
+"""Layers with panels, and one without."""
 
 
 def a_file(folder: Path) -> Path:
@@ -30,7 +36,7 @@ def a_file(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]:
     folder = tmp_path_factory.mktemp("calibrated")
-    return folder, calibrate(folder)
+    return folder, calibrate(folder, FEW)
 
 
 @pytest.mark.slow
@@ -41,11 +47,25 @@ def test_a_calibrated_machine_is_known_from_then_on(calibrated: tuple[Path, Mach
 
 
 @pytest.mark.slow
-def test_every_kernel_that_can_be_chosen_has_a_factor(calibrated: tuple[Path, Machine]) -> None:
+def test_every_kernel_that_can_be_chosen_was_measured_somewhere(calibrated: tuple[Path, Machine]) -> None:
     machine = calibrated[1]
-    layer = Layer(8, np.ones(8, dtype=np.int64))
+    layer = Layer(8, np.ones(8, dtype=np.int64), stored="panels", panel_reads=4)
     kernels = {f"{name}@{width}" for width in WIDTHS for name in candidates(layer, width, machine)}
-    assert set(machine.calibration_factors) == kernels
+    assert {name for word in machine.examples.words for name in Example.parse(word).factors} == kernels
+    assert len(machine.examples.words) == len(FEW)
+
+
+def test_what_was_measured_of_models_is_added_and_stays(calibrated: tuple[Path, Machine], tmp_path: Path) -> None:
+    (tmp_path / a_file(calibrated[0]).name).write_text(a_file(calibrated[0]).read_text())
+    more = Examples(("7/7/0.5/0.0/0.0|strips@64=2",))
+    remember_examples(tmp_path, more)
+    assert machine_for(host_target(), tmp_path).examples == calibrated[1].examples.with_more(more)
+
+
+def test_a_machine_that_was_never_measured_has_what_is_built_in(tmp_path: Path) -> None:
+    machine = machine_for(host_target(), tmp_path)
+    assert machine.examples == built_in_examples(prices_of_cpu(), host_target().lanes)
+    assert machine_for(CpuTarget.avx2(), tmp_path).examples == Examples()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 0, "content": {}}', '{"format": 2, "content": [1]}'])
@@ -55,13 +75,16 @@ def test_a_damaged_calibration_counts_as_none(calibrated: tuple[Path, Machine], 
     assert machine_for(host_target(), tmp_path) == machine_for(host_target(), None)
 
 
-@pytest.mark.parametrize("name, value", [("lanes", 3), ("l3_ns", -1.0), ("l2_bytes", 0), ("speed", 1.0)])
+NONSENSE = [("lanes", 3), ("l3_ns", -1.0), ("l2_bytes", 0), ("speed", 1.0), ("examples", 3)]
+
+
+@pytest.mark.parametrize("name, value", NONSENSE)
 def test_a_calibration_that_makes_no_sense_counts_as_none(
     calibrated: tuple[Path, Machine], name: str, value: float, tmp_path: Path
 ) -> None:
     file = a_file(calibrated[0])
     content = json.loads(file.read_text())
-    content["content"][name] = value
+    content["content"]["machine"][name] = value
     (tmp_path / file.name).write_text(json.dumps(content))
     assert measured_before(tmp_path) is None
 

@@ -18,6 +18,7 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.families import FAMILIES, OVER_BLOCKS
 from redpebble.kernels.formats import count_blocks
 from redpebble.kernels.machine import Machine
+from redpebble.kernels.neighbours import Example, Examples, Place
 from redpebble.kernels.tile_widths import TILE_WIDTHS, WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import LayerTimes, given_blocks, predicted_times, with_blocks
@@ -149,17 +150,17 @@ def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) 
     constant = SparseConstantOp(CscMatrix.from_dense(np.ones((5000, 8), dtype=np.float32)))
     x = test.TestOp(result_types=[f32_tensor((DYNAMIC, 5000))])
     module = ModuleOp([x, constant, LinearOp(x.results[0], constant.result)])
-    slow = tuple(f"{family}@{width}=1000" for family in FAMILIES if family != "count_blocks" for width in TILE_WIDTHS)
-    kernel = only(
-        run(module, ChooseKernels(calibration_factors=slow, blocks=(f"count_blocks={wanted}",))), LinearOp
-    ).kernel
+    slow = {f"{name}@{width}": 1 if name == "count_blocks" else 1000 for name in FAMILIES for width in TILE_WIDTHS}
+    examples = Examples.of([Example(Place(5000, 8, 1, 0, 0), slow)])
+    options = ChooseKernels(examples=examples.words, blocks=(f"count_blocks={wanted}",))
+    kernel = only(run(module, options), LinearOp).kernel
     assert kernel is not None
     assert kernel.blocks.by_family["count_blocks"] == expected
 
 
 def test_every_property_of_a_machine_is_an_option() -> None:
     machine = Machine(8, 1 << 15, 1 << 20, 1 << 23, 0.05, 0.09)
-    machine = replace(machine, calibration_factors={"permute_lookup@1": 1.25, "dense_outputs@64": 0.5})
+    machine = replace(machine, examples=Examples(("8/8/0.5/0/0|permute_lookup@1=1.25|dense_outputs@64=0.5",)))
     options = ChooseKernels.on(machine)
     assert options.machine == machine
     assert {field.name for field in fields(Machine)} <= {field.name for field in fields(ChooseKernels)}
@@ -201,11 +202,15 @@ def test_the_times_and_the_reason_are_in_the_text() -> None:
     assert "density 0.250, stored sparse" in text
 
 
-def test_an_unreadable_calibration_factor_is_refused() -> None:
-    accepted = "accepted is KERNEL=NUMBER such as permute_lookup@1=1.03"
-    message = f"^pebble-choose-kernels: cannot read calibration factor 'walk', {accepted}"
-    with pytest.raises(PassFailedException, match=message):
-        run(parse(LAYER), ChooseKernels(calibration_factors=("walk",)))
+def test_an_unreadable_example_is_refused() -> None:
+    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: cannot read 'walk', accepted is INP"):
+        run(parse(LAYER), ChooseKernels(examples=("walk",)))
+
+
+def test_the_reason_names_the_measured_layers_that_corrected_the_prediction() -> None:
+    near, far = (Example(Place(*sizes, 0.1, 0, 0), {"permute_lookup@1": 5.0}) for sizes in ((190, 200), (9, 9)))
+    kernel = chosen(CscMatrix.from_dense(a_weight(0.1)), Machine(examples=Examples.of([far, near])))
+    assert kernel.reason.data.endswith("; corrected by measured 190x200 at 0.1, 9x9 at 0.1")
 
 
 def test_an_unreadable_measurement_is_refused() -> None:

@@ -1,0 +1,86 @@
+"""The choice of kernels on a machine that prices were not fitted to: with and without measured layers nearby.
+
+`python -m redpebble.bench.transfer_bench [--step 1]` reads `bench/data` and measures nothing. Of each machine it
+takes the prices of itself and of all others, and prints by width the time of the kernel that is chosen over that of the
+fastest one, the mean over the layers that are no probes: by the cost model alone, and corrected by what was measured on
+the layers that `redpebble tune` measures.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Annotated
+
+import typer
+
+from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
+from redpebble.bench.fit_prices import examples_of, with_streams
+from redpebble.bench.results.console import console
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import predicted_us
+from redpebble.kernels.prices import PRICES
+from redpebble.kernels.tile_widths import WIDTHS
+from redpebble.tuning.probe_layers import PROBES
+
+
+@dataclass(frozen=True)
+class Regret:
+    """The time of the kernels that are chosen over that of the fastest, the mean, by width."""
+
+    machine: str
+    lanes: int
+    prices: str
+    examples: int
+    by_width: dict[int, float]
+
+
+def machine_of(measured: MeasuredMachine, prices: str) -> Machine:
+    """Return a measured machine with prices that are its own, or another one's."""
+    return replace(with_streams(measured), prices=prices)
+
+
+def probed(measured: MeasuredMachine, machine: Machine) -> Machine:
+    """Return the machine as `redpebble tune` leaves it, by the rows of the layers that it measures."""
+    return replace(machine, examples=examples_of(measured, machine.prices))
+
+
+def regrets(measured: MeasuredMachine, machine: Machine, step: int) -> dict[int, float]:
+    """Return the regret by width, over every `step`-th of the layers that are no probes."""
+    ratios: dict[int, list[float]] = {width: [] for width in WIDTHS}
+    for one in [one for one in measured.layers if one.number not in PROBES][::step]:
+        for width, ratio in _ratios(one, machine):
+            ratios[width].append(ratio)
+    return {width: fmean(own) for width, own in ratios.items()}
+
+
+def _ratios(one: MeasuredLayer, machine: Machine) -> Iterator[tuple[int, float]]:
+    """Yield each width, and the time of the kernel that is chosen there over that of the fastest one."""
+    layer = one.layer()
+    for width in WIDTHS:
+        names = [kernel.partition("@")[0] for kernel in one.microseconds if kernel.endswith(f"@{width}")]
+        times = {name: one.microseconds[f"{name}@{width}"] for name in names}
+        predicted = {name: predicted_us(name, layer, width, machine) for name in names}
+        yield width, times[min(predicted, key=predicted.__getitem__)] / min(times.values())
+
+
+def bench_transfer(step: int) -> Iterator[Regret]:
+    """Yield the regrets of each machine with the prices of each, without and with its probes."""
+    for measured in measured_machines():
+        for prices in [name for name, by_lanes in PRICES.items() if measured.lanes in by_lanes]:
+            alone = machine_of(measured, prices)
+            for machine in (alone, probed(measured, alone)):
+                count = len(machine.examples.words)
+                yield Regret(measured.name, measured.lanes, prices, count, regrets(measured, machine, step))
+
+
+def main(step: Annotated[int, typer.Option(help="Take every so many layers.")] = 1) -> None:
+    """Print a line for each machine, prices, and number of measured layers."""
+    console.print(f"{'machine':<16}{'prices of':<14}{'measured':>9}" + "".join(f"{width:>8}" for width in WIDTHS))
+    for one in bench_transfer(step):
+        name = f"{one.machine}-{one.lanes}"
+        ratios = "".join(f"{one.by_width[width]:>8.3f}" for width in WIDTHS)
+        console.print(f"{name:<16}{one.prices:<14}{one.examples:>9}{ratios}", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)
