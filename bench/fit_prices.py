@@ -1,7 +1,7 @@
 """Make the prices of kernel families from measured rows.
 
 `python -m redpebble.bench.fit_prices` reads `bench/data`, and writes `kernels/prices.py` and
-`kernels/examples`: the layers that `redpebble tune` measures, as they were measured on these machines.
+`kernels/measured/examples`: the layers that `redpebble tune` measures, as they were measured on these machines.
 
 The time of a kernel is `(core^2 + far^2)^(1/2)`, core its units of work at a price each, far the time of a plain stream
 of its weights times an exposure (see `kernels/prediction.py`). For each exposure of a few, prices are those that are
@@ -27,11 +27,11 @@ from scipy.optimize import nnls
 
 from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 from redpebble.kernels import prices
-from redpebble.kernels.built_in_examples import examples_file
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.formats import dense_outputs
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import Examples
+from redpebble.kernels.measured.built_in_examples import examples_file
+from redpebble.kernels.measured.neighbours import Examples
 from redpebble.kernels.prediction import LEAST_CORE, example_of, stream_of
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Tile

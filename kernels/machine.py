@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from redpebble.kernels.neighbours import Examples
+from redpebble.kernels.measured.neighbours import Examples
 from redpebble.kernels.prices import PRICES
 from redpebble.kernels.work import misses
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
+from redpebble.kernels.measured.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
 from redpebble.kernels.work import Layer, Tile, Work
 
 MOST_TILE_SHARE: Final = 0.5

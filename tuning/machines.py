@@ -16,10 +16,10 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.built_in_examples import built_in_examples
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import Example, Examples
+from redpebble.kernels.measured.built_in_examples import built_in_examples
+from redpebble.kernels.measured.neighbours import Example, Examples
 from redpebble.kernels.prediction import candidates, example_of
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer

@@ -21,7 +21,7 @@ from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, l
 from redpebble.kernels.block_choice import price_blocks
 from redpebble.kernels.families import block_counts
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import Example, Examples
+from redpebble.kernels.measured.neighbours import Example, Examples
 from redpebble.kernels.prediction import example_of
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer

@@ -38,7 +38,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.neighbours import Examples
+from redpebble.kernels.measured.neighbours import Examples
 from redpebble.kernels.similar_layers import Likeness, likeness_of
 from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer

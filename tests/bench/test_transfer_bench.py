@@ -5,8 +5,8 @@ import pytest
 from redpebble.bench.cases.measured_layers import DATA, read_rows
 from redpebble.bench.fit_prices import examples_of
 from redpebble.bench.transfer_bench import machine_of, probed, regrets
-from redpebble.kernels.built_in_examples import built_in_examples
-from redpebble.kernels.neighbours import Example
+from redpebble.kernels.measured.built_in_examples import built_in_examples
+from redpebble.kernels.measured.neighbours import Example
 
 
 def test_thirty_probes_find_the_kernels_of_a_machine_that_prices_were_not_fitted_to() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import Example, Examples, Place
+from redpebble.kernels.measured.neighbours import Example, Examples, Place
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, misses

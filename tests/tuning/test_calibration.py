@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.kernels.built_in_examples import built_in_examples
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import Example, Examples
+from redpebble.kernels.measured.built_in_examples import built_in_examples
+from redpebble.kernels.measured.neighbours import Example, Examples
 from redpebble.kernels.prediction import candidates
 from redpebble.kernels.prices import PRICES
 from redpebble.kernels.tile_widths import WIDTHS

@@ -18,7 +18,7 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.families import FAMILIES, OVER_BLOCKS
 from redpebble.kernels.formats import count_blocks
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.neighbours import Example, Examples, Place
+from redpebble.kernels.measured.neighbours import Example, Examples, Place
 from redpebble.kernels.tile_widths import TILE_WIDTHS, WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import LayerTimes, given_blocks, predicted_times, with_blocks

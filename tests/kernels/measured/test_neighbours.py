@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from redpebble.kernels.neighbours import MOST_EXAMPLES, NEAREST, Example, Examples, Place
+from redpebble.kernels.measured.neighbours import MOST_EXAMPLES, NEAREST, Example, Examples, Place
 from redpebble.kernels.work import Layer
 
 
