@@ -1,1 +1,1 @@
-"""What was measured of kernels, on this machine or others, and what it says about layers nearby."""
+"""Measured times of kernels on layers, of this machine or others, and factors of layers nearby that follow."""

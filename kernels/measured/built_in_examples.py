@@ -1,4 +1,4 @@
-"""What was measured of kernels on the machines that prices were fitted to: files that `bench/fit_prices.py` writes."""
+"""Measured layers of the machines that prices were fitted to: files that `bench/fit_prices.py` writes."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was measured of kernels near a layer: the mean of its nearest neighbours corrects the cost model.
+"""Correction of the cost model by the mean of the nearest layers on which kernels were measured.
 
 A cost model is right about what a layer changes, and wrong about a machine by much the same on layers that are alike.
 So layers are points in a space of their sizes, density, spread of counts, work and sharing, and the factor of a kernel
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 
 
 class Place(NamedTuple):
-    """Where a layer lies among others.
+    """The place of a layer among others.
 
     spread is the deviation of the outputs' counts over their mean; sharing the share of reads that panels save.
     """
@@ -110,7 +110,7 @@ class Neighbours(NamedTuple):
     places: tuple[Place, ...]
     logs: Mapping[str, tuple[Floats, Floats]]
     all_kernels: float
-    """What kernels have that were not measured: the mean of all others."""
+    """The logarithm for kernels that were not measured: the mean of all others."""
 
     def factor(self, family: str, width: int) -> float:
         """Return by what the predicted time of instructions is multiplied; between two widths, what lies between."""
