@@ -1,11 +1,13 @@
 """The command line.
 
-Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input, 128 + N ended by signal N.
+Exit codes: 0 done, 1 a comparison failed, 2 bad usage or unsupported input, 128 + N ended by signal N, 70 a defect of
+ours, with a traceback.
 """
 
 import logging
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from enum import StrEnum
@@ -49,6 +51,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+OWN_FAULT: Final = 70
+"""Exit code of a defect of ours: the system's EX_SOFTWARE."""
 
 ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
 """Options of all commands, before or behind their names."""
@@ -358,7 +363,7 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _say
             _silence_readers()
-            raise SystemExit(app(_general_first(sys.argv[1:]), standalone_mode=False) or 0)
+            raise SystemExit(_exit_code(_general_first(sys.argv[1:])))
     except Exception as error:
         if isinstance(error, UsageFault):
             if not error.format_message():
@@ -367,12 +372,22 @@ def main() -> None:
         elif isinstance(error, _reported_errors()):
             line = " ".join(str(error).split()) or type(error).__name__
         else:
-            raise
+            traceback.print_exc()
+            raise SystemExit(OWN_FAULT) from None
         print(f"error: {line}", file=sys.stderr)
         raise SystemExit(2) from None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
+    """Run a command, and return the exit code: 1 only for a comparison that failed."""
+    try:
+        return app(arguments, standalone_mode=False) or 0
+    except SystemExit as end:
+        # what prints ends with 1 where nobody reads it any more, as in `redpebble zoo --list | head -1`
+        raise SystemExit(128 + signal.SIGPIPE if end.code == 1 else end.code) from None
 
 
 def _reported_errors() -> tuple[type[Exception], ...]:

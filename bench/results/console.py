@@ -10,7 +10,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 WIDE = 160
 """Columns of a table that goes to a file or a pipe, where nothing needs to be folded."""
 
-console = Console(width=None if sys.stdout.isatty() else WIDE)
+IS_TERMINAL = sys.__stdout__ is not None and sys.__stdout__.isatty()
+"""Whether there is a terminal, or any output at all: a program may be started with it closed."""
+
+console = Console(width=None if IS_TERMINAL else WIDE)
 
 
 @contextmanager
