@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
+from redpebble.models.adam import Adam
 from redpebble.models.digits import (
     BRIGHTEST,
     MODEL_FILE,
@@ -72,25 +73,6 @@ class Training:
         """The learning rate: constant, then down to a hundredth along a cosine while nothing is pruned any more."""
         progress = max(0.0, (epoch - self.epochs + self.final_epochs) / self.final_epochs)
         return self.rate * (0.01 + 0.99 * float(np.cos(progress * np.pi / 2)) ** 2)
-
-
-class Adam:
-    """Adam's moments for a list of parameters, which are updated in place."""
-
-    def __init__(self, parameters: Sequence[Array]) -> None:
-        self._parameters = parameters
-        self._first = [np.zeros_like(p) for p in parameters]
-        self._second = [np.zeros_like(p) for p in parameters]
-        self._step = 0
-
-    def update(self, gradients: Sequence[Array], rate: float) -> None:
-        """One step against the gradients."""
-        self._step += 1
-        first_bias, second_bias = 1 - 0.9**self._step, 1 - 0.999**self._step
-        for p, m, v, g in zip(self._parameters, self._first, self._second, gradients, strict=True):
-            m += np.float32(0.1) * (g - m)
-            v += np.float32(0.001) * (g * g - v)
-            p -= np.float32(rate / first_bias) * m / (np.sqrt(v / np.float32(second_bias)) + np.float32(1e-8))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from redpebble.model_rows import state_rows
 from redpebble.pruning.allocation import Option
 from redpebble.pruning.budgets import Allocation, densities_of, options_of, within_loss, within_time
 from redpebble.pruning.calibration_data import batches_of
+from redpebble.pruning.chains import Chain, ChainWeights, chain_of
+from redpebble.pruning.finetune import train
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.losses import Loss, variance_lost
 from redpebble.pruning.options import Goal, PruneOptions
@@ -36,6 +38,7 @@ from redpebble.pruning.solving.structures import Structure
 from redpebble.pruning.source_model import SourceModel
 from redpebble.pruning.timing import MeasuredTimes, feeds_with_rows, measured_times
 from redpebble.pruning.traces import Trace
+from redpebble.verification.oracle import Oracle
 
 Array = NDArray[np.float32]
 Feeds = Mapping[str, NDArray[Any]]
@@ -117,6 +120,9 @@ class _Pruning:
         self.watch, self.loss = watch, loss
         self.segmented = SegmentedModel.of(model.proto, model.layers, options.threads)
         self.prices = LayerPrices(model.layers, options.rows, options.threads, Machine())
+        self.chain = chain_of(model.proto.graph) if options.finetune else None
+        if options.finetune and self.chain is None:
+            raise ValueError("the model is no chain of layers with Relu, Tanh or Sigmoid: only such can be finetuned")
         self.options_by_layer: dict[str, list[Option]] = {}
         self.timed_feeds = feeds_with_rows(model.proto.graph, batches[0], self._rows_of_first(), options.rows)
 
@@ -125,14 +131,35 @@ class _Pruning:
         solved = self._solved(allocation)
         if self.options.goal.measure == "loss":
             allocation, solved = self._until_loss(allocation, solved)
-        weights = {name: one.weight for name, one in solved.layers.items()}
-        model = self.model.with_weights(weights)
+        stored = self.model.stored({name: one.weight for name, one in solved.layers.items()})
+        lost = solved.loss
+        if self.chain is not None:
+            stored = self._finetuned(self.chain, stored)
+            lost = self._loss_of(stored)
+        model = self.model.with_initializers(stored)
         state_rows(model, self.options.rows)
         self.watch("measuring", 0, 1)
         times = measured_times(self.model.original, model, self.timed_feeds, self.options.threads)
         layers = tuple(self._report_of(name, allocation, solved) for name in self.model.dense)
         rest = allocation.rest_us or max(0.0, times.pruned_us - sum(layer.predicted_us for layer in layers))
-        return Pruned(model, PruneReport(layers, solved.loss, self.options.rows, self.options.threads, times, rest))
+        return Pruned(model, PruneReport(layers, lost, self.options.rows, self.options.threads, times, rest))
+
+    def _finetuned(self, chain: Chain, stored: Mapping[str, Array]) -> dict[str, Array]:
+        self.watch("training", 0, 1)
+        graph = self.model.proto.graph
+        trained, dense = ChainWeights.of(chain, graph, stored), ChainWeights.of(chain, graph, {})
+        data = [batch[chain.x] for batch in self.batches]
+        train(trained, dense, data, self.options.finetune, self.options.seed)
+        return trained.stored
+
+    def _loss_of(self, stored: Mapping[str, Array]) -> float:
+        names, threads = self.segmented.outputs, self.options.threads
+        pruned, dense = Oracle(self.model.with_initializers(stored), threads), Oracle(self.model.model, threads)
+
+        def outputs(oracle: Oracle) -> list[dict[str, NDArray[Any]]]:
+            return [dict(zip(names, oracle.run(batch), strict=True)) for batch in self.batches]
+
+        return self.loss(outputs(pruned), outputs(dense))
 
     def _rows_of_first(self) -> int:
         trace = Trace.start(self.segmented, self.batches[:1])

@@ -27,9 +27,9 @@ PROBES: Final = (0.4, 0.12)
 PROBE_ROWS: Final = 2048
 """Rows of the first layer that run through the rest of the model: two runs a layer are most of the time."""
 
-QUICK_STEPS: Final = 4
+QUICK_STEPS: Final = 3
 
-SOLVED: Final = 6
+SOLVED: Final = 4
 """Densities of a layer that are solved for."""
 
 LEAST: Final = 1e-12

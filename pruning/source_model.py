@@ -52,9 +52,15 @@ class SourceModel:
 
     def with_weights(self, weights: Mapping[str, Array]) -> onnx_ir.Model:
         """Return the model with other weights [inputs, outputs] by layer."""
+        return self.with_initializers(self.stored(weights))
+
+    def stored(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        """Return initializers by name from weights [inputs, outputs] by layer."""
+        return {layer.weight: layer.stored(weights[layer.name]) for layer in self.layers if layer.name in weights}
+
+    def with_initializers(self, stored: Mapping[str, Array]) -> onnx_ir.Model:
+        """Return the model with other initializers."""
         model = self.model.clone()
-        for layer in self.layers:
-            if layer.name in weights and weights[layer.name] is not self.dense[layer.name]:
-                stored = layer.stored(weights[layer.name])
-                model.graph.initializers[layer.weight].const_value = onnx_ir.tensor(stored, name=layer.weight)
+        for name, array in stored.items():
+            model.graph.initializers[name].const_value = onnx_ir.tensor(array, name=name)
         return model

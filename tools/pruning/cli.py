@@ -30,6 +30,9 @@ def prune(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="NODE", help="A layer that stays dense; may be given again.")
     ] = None,
+    finetune: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time to train what is left, for chains of layers.")
+    ] = 0.0,
     seed: Seed = 0,
     report: ReportPath = None,
 ) -> None:
@@ -43,5 +46,5 @@ def prune(
     from redpebble.tools.pruning.command import milliseconds, prune_and_print
 
     goal = Goal.of(speedup, None if time is None else milliseconds(time), sparsity, loss)
-    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep or ()), seed)
+    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune)
     prune_and_print(model, data, output, options, report)

@@ -1,0 +1,1 @@
+"""Worked examples that run: `python -m redpebble.pruning.examples.digits` and `.weather`."""

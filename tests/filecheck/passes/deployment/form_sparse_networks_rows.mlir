@@ -1,0 +1,14 @@
+// RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks{rows=128}' | filecheck %s
+// RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks{rows=8}' | filecheck %s --check-prefix=FEW
+// RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks' | filecheck %s --check-prefix=FEW
+
+// A layer that is dense for a few rows, and sparse for many: it is in a network where the rows are said to be many.
+// CHECK-LABEL: @mixed
+// CHECK: pebble.sparse_network
+// FEW-LABEL: @mixed
+// FEW-NOT: pebble.sparse_network
+func.func @mixed(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
+  %h = pebble.linear %x, %w kernel <sparse_rows from 1, dense_outputs from 8, strips from 64, predicted [1: 1.0, 8: 4.0, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  func.return %h : tensor<?x2xf32>
+}
