@@ -11,7 +11,7 @@ Value = NDArray[Any]
 Feeds = Mapping[str, Value]
 
 BATCH: Final = 64
-"""Samples of arrays that run at once."""
+"""Samples that run at once."""
 
 
 def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[Feeds]:

@@ -33,7 +33,7 @@ def _tanh_slope(y: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.reciprocal(1 + np.exp(-np.clip(x, -60, 60))).astype(np.float32)
+    return np.divide(1, 1 + np.exp(-np.clip(x, -60, 60)), dtype=np.float32)
 
 
 def _sigmoid_slope(y: Array) -> Array:

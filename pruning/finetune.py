@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from redpebble.models.adam import Adam
+from redpebble.pruning.calibration_data import BATCH
 from redpebble.pruning.chains import ChainWeights
 
 Array = NDArray[np.float32]
 
-BATCH: Final = 64
 RATE: Final = 1e-3
 FARTHEST: Final = 0.5
 """Part of the way from one sample to another that an input lies at, at most."""

@@ -19,6 +19,7 @@ from scipy.special import ndtr
 from redpebble.models.adam import Adam
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.pruning.chains import Chain, ChainLayer, ChainWeights
+from redpebble.pruning.finetune import RATE
 from redpebble.pruning.prune import prune
 from redpebble.verification.oracle import Oracle
 
@@ -31,7 +32,6 @@ FEATURES: Final = 2 * VARIABLES + 3
 MEMBERS: Final = 10
 HIDDEN: Final = 512
 BATCH: Final = 512
-RATE: Final = 1e-3
 ROOT_PI: Final = float(np.sqrt(np.pi))
 
 
