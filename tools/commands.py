@@ -150,6 +150,8 @@ def _show_optimized(request: OptimizeRequest, original: onnx_ir.Model, shown: Sh
         print_gain(result)
     if measured is not None:
         console.print(str(measured), highlight=False)
+    if result.quantized:
+        console.print(result.quantized, highlight=False)
     console.print(summary_table(before, after))
     if is_verbose:
         console.print(layer_tables(result.report))
@@ -163,6 +165,7 @@ def _show_optimized(request: OptimizeRequest, original: onnx_ir.Model, shown: Sh
             "before": before,
             "after": after,
             "obstacle": result.obstacle,
+            "quantized": result.quantized,
         }
         layers, outputs = [asdict(layer) for layer in result.report], [asdict(one) for one in comparisons]
         networks, splits = [asdict(network) for network in result.networks], [asdict(split) for split in result.splits]

@@ -6,7 +6,7 @@ Everything is computed in the dtype of the feeds, so float64 feeds give a refere
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -40,14 +40,32 @@ def interpret(module: ModuleOp, feeds: Mapping[str, Array]) -> list[Array]:
         ValueError: the feeds do not fit the arguments.
         InterpretationError: there is no `main`, or it holds an op of unknown meaning.
     """
+    return list(observe(module, feeds).results)
+
+
+class Observed(NamedTuple):
+    """The results of a module for some feeds, and the values of all its ops."""
+
+    results: Sequence[Array]
+    values: dict[SSAValue, Array]
+
+
+def observe(module: ModuleOp, feeds: Mapping[str, Array]) -> Observed:
+    """Run the module's `main` as `interpret` does, and return its values, too.
+
+    Raises:
+        ValueError: the feeds do not fit the arguments.
+        InterpretationError: there is no `main`, or it holds an op of unknown meaning.
+    """
     function = next((op for op in module.walk() if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
     if function is None:
         raise InterpretationError("the module has no function main")
     arrays = _in_order(function, feeds)
     floats = [array.dtype for array in arrays if np.issubdtype(array.dtype, np.floating)]
-    dtype = np.result_type(*floats) if floats else np.float32
+    evaluation = _Evaluation(np.result_type(*floats) if floats else np.float32)
     with np.errstate(all="ignore"):
-        return [np.asarray(result) for result in _Evaluation(dtype).run(function.body.block, arrays)]
+        results = [np.asarray(result) for result in evaluation.run(function.body.block, arrays)]
+    return Observed(results, evaluation.values)
 
 
 def evaluate(op: Operation, operands: Sequence[Array], dtype: DTypeLike) -> list[Array]:

@@ -14,8 +14,8 @@ def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) 
     steps = op.codes.data[0].steps(values / np.float32(op.codes.data[0].scale))
     for index, (layer, codes) in enumerate(zip(op.layers, following, strict=True)):
         weight, bias, multiplier = parameters[PARAMETERS * index : PARAMETERS * (index + 1)]
-        sums = steps.astype(np.int64) @ weight.astype(np.int64) + bias.astype(np.int64)
-        # sums wrap around as those of 32 bits do
+        # integers of up to 53 bits are doubles, whose products are fast; sums wrap around as those of 32 bits do
+        sums = (steps.astype(np.float64) @ weight.astype(np.float64) + bias).astype(np.int64)
         totals = sums.astype(np.int32).astype(np.float32)
         if codes is None:
             values = totals * multiplier.astype(np.float32)

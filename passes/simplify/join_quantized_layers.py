@@ -32,9 +32,14 @@ class JoinQuantizedLayers(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in list(op.walk()):
-            if isinstance(inner, ActivateOp | QuantizedLayersOp):
-                _join(inner)
+        join_layers(op)
+
+
+def join_layers(module: ModuleOp) -> None:
+    """Join all quantized layers of a module that follow each other."""
+    for op in list(module.walk()):
+        if isinstance(op, ActivateOp | QuantizedLayersOp):
+            _join(op)
 
 
 def _join(op: ActivateOp | QuantizedLayersOp) -> None:

@@ -3,15 +3,16 @@
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import onnx
 import onnx_ir
-from xdsl.dialects.builtin import ModuleOp
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from redpebble.bodies import with_optimized_bodies
 from redpebble.dialect.ops.attention import Attention
@@ -53,6 +54,7 @@ from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.tuning.measure_kernels import Tuning
+from redpebble.tuning.quantize_layers import QUANTIZED
 
 Cache = str | os.PathLike[str] | bool
 """A folder for native code; True is the user's, False none."""
@@ -197,6 +199,8 @@ class Optimized:
     """The reason why there is no sparse network though the target was `ort`; empty otherwise."""
     splits: tuple[SplitReport, ...] = ()
     """The layers that are computed in groups without connections between them; `report` has them as they were."""
+    quantized: str = ""
+    """The layers that were quantized by samples, and what results change by; empty where that was not asked for."""
     left: NodesLeft | None = None
     """The nodes outside of sparse networks; None for a model of which nothing is known."""
 
@@ -249,6 +253,7 @@ def optimize(
     target: Literal["portable", "ort"] = "ort",
     skip_passes: tuple[str, ...] = (),
     rows: int = 0,
+    samples: Mapping[str, NDArray[Any]] | None = None,
 ) -> Optimized:
     """Return the model after the passes that any runtime gains from; what is not covered stays as it is.
 
@@ -256,6 +261,8 @@ def optimize(
     library is not registered. For the target `portable` there are none: layers are computed in groups where they fall
     into parts without connections between them. `rows` is how many rows layers get at once, where that is known: a
     layer that is fastest sparse for these may be no faster for others. 0 is what the model states, or any number.
+    With `samples` of its inputs, [samples, ...] each, sparse layers compute with integers of eight bits afterwards, if
+    their results change little by it; `Optimized.quantized` says how many, and what the model's results change by.
 
     Raises:
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
@@ -263,7 +270,9 @@ def optimize(
     """
     if target not in ("portable", "ort"):
         raise ValueError(f"target is {target!r}, accepted are 'portable' and 'ort'")
-    return optimized(source, Options("optimize", skip_passes=skip_passes, sparse_networks=target == "ort", rows=rows))
+    networks = target == "ort"
+    options = Options("optimize", skip_passes=skip_passes, sparse_networks=networks, rows=rows, samples=samples)
+    return optimized(source, options)
 
 
 OnNetwork = Callable[[str, ModuleOp], None]
@@ -342,8 +351,14 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         networks=networks,
         obstacle=obstacle,
         splits=split_reports(module),
+        quantized=_quantized(module),
         left=left,
     )
+
+
+def _quantized(module: ModuleOp) -> str:
+    text = module.attributes.get(QUANTIZED)
+    return text.data if isinstance(text, StringAttr) else ""
 
 
 class Extracted(NamedTuple):

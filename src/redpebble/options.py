@@ -1,9 +1,10 @@
 """The options of a build: one record for everyone who runs the pipeline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
@@ -42,6 +43,8 @@ class Options:
     """The rows that layers get at once, by which sparse layers are chosen; 0: what the model states, or any number."""
     order: "ScheduleConnections | None" = None
     """The order of the connections in graphs of neurons, for native code that follows it."""
+    samples: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)
+    """Samples of the inputs, by which sparse layers are quantized to eight bits; None: they are not."""
     on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
     """Called after each pass, with the module as the pass left it."""
 

@@ -41,6 +41,7 @@ from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.passes.tiles.share_tiles import ShareTiles
 from redpebble.tuning.group_timing import MeasureGroups
 from redpebble.tuning.measure_kernels import MeasureKernels
+from redpebble.tuning.quantize_layers import QuantizeLayers
 
 Entry = ModulePass | Callable[[Options], ModulePass | None]
 """A pass, or what makes one of the options: None where they leave it out."""
@@ -87,6 +88,8 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             CanonicalizePass(),  # constants nobody uses any more
             Sparsify(),  # last: all of the above changes the density
             lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now
+            # by samples of the inputs, on request: bytes take a quarter of the room and of the time
+            lambda options: QuantizeLayers(options.samples) if options.samples is not None else None,
             DiscoverStructure(),  # rows that read the same inputs make kernels possible that no random mask has
         ),
     ),
