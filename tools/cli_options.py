@@ -1,9 +1,13 @@
 """Options that several commands have."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def new_file(path: Path | None) -> Path | None:
@@ -65,3 +69,29 @@ SkipPasses = Annotated[str, typer.Option(metavar="A,B", help="Passes to leave ou
 DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zeros on the way.")]
 ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal the order of neurons.")]
 ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
+
+
+class Precision(StrEnum):
+    """The numbers that sparse layers compute with."""
+
+    FLOAT32 = "float32"
+    INT8 = "int8"
+
+
+PrecisionChoice = Annotated[Precision, typer.Option(help="Numbers that sparse layers compute with: int8 needs --data.")]
+Samples = Annotated[
+    Path | None, typer.Option(metavar="SAMPLES.npz", help="Samples of the inputs, an array for each by name.")
+]
+
+
+def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[Any]] | None":
+    """Return the samples in a file, None where none are needed.
+
+    Raises:
+        ValueError: int8 comes without samples, samples without int8, or the file cannot be understood.
+    """
+    from redpebble.verification.input_choice import arrays_of
+
+    if (precision is Precision.INT8) != (data is not None):
+        raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
+    return None if data is None else arrays_of(data)

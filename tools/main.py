@@ -28,17 +28,21 @@ from redpebble.tools.cli_options import (
     InputFile,
     InputShapes,
     ModelPath,
+    Precision,
+    PrecisionChoice,
     PrintAfter,
     PrintAfterAll,
     ReorderSeconds,
     ReportPath,
     Rtol,
+    Samples,
     ScheduleSeconds,
     Seed,
     SkipPasses,
     StopAfter,
     new_file,
     new_model,
+    samples_of,
 )
 from redpebble.tools.distributed_cli import partition, run, simulate
 from redpebble.tools.explain_cli import explain, schedule
@@ -64,13 +68,6 @@ class OptimizeTarget(StrEnum):
 
     PORTABLE = "portable"
     ORT = "ort"
-
-
-class Precision(StrEnum):
-    """The numbers that sparse layers compute with."""
-
-    FLOAT32 = "float32"
-    INT8 = "int8"
 
 
 class CpuLevel(StrEnum):
@@ -128,12 +125,8 @@ def optimize(
     rows: Annotated[
         int, typer.Option(help="Rows that layers get at once, where it is known: sparse layers are chosen for these.")
     ] = 0,
-    precision: Annotated[
-        Precision, typer.Option(help="Numbers that sparse layers compute with: int8 needs --data.")
-    ] = Precision.FLOAT32,
-    data: Annotated[
-        Path | None, typer.Option(metavar="SAMPLES.npz", help="Samples of the inputs, an array for each by name.")
-    ] = None,
+    precision: PrecisionChoice = Precision.FLOAT32,
+    data: Samples = None,
     skip_passes: SkipPasses = "",
     input_shape: InputShapes = None,
     dim: Dims = None,
@@ -161,16 +154,14 @@ def optimize(
     from redpebble.tools.commands import OptimizeRequest, OutputFiles, optimize_model
     from redpebble.tools.inspection import Inspection
     from redpebble.verification.compare import CheckPlan
-    from redpebble.verification.input_choice import InputChoice, arrays_of
+    from redpebble.verification.input_choice import InputChoice
     from redpebble.verification.oracle import Tolerance
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), choice)
     files = OutputFiles(output, save_as_external_data, report, library)
     networks = target is not OptimizeTarget.PORTABLE
-    if (precision is Precision.INT8) != (data is not None):
-        raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
-    samples = None if data is None else arrays_of(data)
+    samples = samples_of(precision, data)
     options = Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows, samples=samples)
     request = OptimizeRequest(model, options, files)
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)

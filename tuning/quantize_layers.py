@@ -72,6 +72,12 @@ class QuantizeLayers(ModulePass):
         op.attributes[QUANTIZED] = StringAttr(text)
 
 
+def quantized_text(module: ModuleOp) -> str:
+    """Return what was quantized of a module, and what its results lost; empty where nobody asked for it."""
+    text = module.attributes.get(QUANTIZED)
+    return text.data if isinstance(text, StringAttr) else ""
+
+
 def _is_candidate(op: LinearOp) -> bool:
     weight = op.weight.owner
     if not isinstance(weight, SparseConstantOp) or len(shape_of(op.x)) < 2:

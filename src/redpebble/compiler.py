@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import onnx
 import onnx_ir
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bodies import with_optimized_bodies
 from redpebble.dialect.ops.attention import Attention
@@ -54,7 +54,7 @@ from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.tuning.measure_kernels import Tuning
-from redpebble.tuning.quantize_layers import QUANTIZED
+from redpebble.tuning.quantize_layers import quantized_text
 
 Cache = str | os.PathLike[str] | bool
 """A folder for native code; True is the user's, False none."""
@@ -351,14 +351,9 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         networks=networks,
         obstacle=obstacle,
         splits=split_reports(module),
-        quantized=_quantized(module),
+        quantized=quantized_text(module),
         left=left,
     )
-
-
-def _quantized(module: ModuleOp) -> str:
-    text = module.attributes.get(QUANTIZED)
-    return text.data if isinstance(text, StringAttr) else ""
 
 
 class Extracted(NamedTuple):
