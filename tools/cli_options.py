@@ -71,6 +71,13 @@ ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal
 ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
 
 
+class OptimizeTarget(StrEnum):
+    """The operators that `optimize` writes: standard ones alone, or nodes of ours that hold them as functions."""
+
+    PORTABLE = "portable"
+    ORT = "ort"
+
+
 class Precision(StrEnum):
     """The numbers that sparse layers compute with."""
 

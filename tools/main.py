@@ -28,6 +28,7 @@ from redpebble.tools.cli_options import (
     InputFile,
     InputShapes,
     ModelPath,
+    OptimizeTarget,
     Precision,
     PrecisionChoice,
     PrintAfter,
@@ -61,13 +62,6 @@ OWN_FAULT: Final = 70
 
 ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
 """Options of all commands, before or behind their names."""
-
-
-class OptimizeTarget(StrEnum):
-    """The operators that `optimize` writes: standard ones alone, or nodes of ours that hold them as functions."""
-
-    PORTABLE = "portable"
-    ORT = "ort"
 
 
 class CpuLevel(StrEnum):
