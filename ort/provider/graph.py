@@ -135,6 +135,9 @@ class GraphReader:
         handles = self._list(GraphSlot.Graph_GetNumNodes, GraphSlot.Graph_GetNodes, graph)
         nodes = tuple(map(self._node, handles))
         inputs = self._names(GraphSlot.Graph_GetNumInputs, GraphSlot.Graph_GetInputs, graph)
+        # a body reads values of the graphs around it as if they were inputs
+        known = {*inputs, *self.constants, *(name for node in nodes for name in node.outputs), ""}
+        inputs += tuple(dict.fromkeys(name for node in nodes for name in node.inputs if name not in known))
         outputs = self._names(GraphSlot.Graph_GetNumOutputs, GraphSlot.Graph_GetOutputs, graph)
         version = self.functions.word(GraphSlot.Graph_GetOnnxIRVersion, graph)
         return OrtGraph(nodes, inputs, outputs, version, self._opsets(graph), self.constants, self.types)

@@ -183,14 +183,14 @@ class ProviderHost:
         ctypes.c_int.from_address(result).value = int(answer)
 
     def _capability(self, ep: int, graph: int, support: int) -> None:
-        reader = GraphReader(self._known.functions)
-        if reader.is_nested(graph):
-            return  # the bodies of If and Loop stay with onnxruntime
+        reader, session = GraphReader(self._known.functions), self._sessions[ep]
+        if session.settings.writes_context and reader.is_nested(graph):
+            return  # code is kept beside nodes of the main graph alone
+        # graphs inside of others come first, and each is compiled before the next one is asked for
         seen = reader.graph(graph)
         for node in seen.nodes:
             if is_context(node):
                 self._take(support, [node])
-        session = self._sessions[ep]
         networks = networks_of(self._asked, seen, anew=session.settings.writes_context)
         for network in networks.taken:
             session.networks[frozenset(network.planned.boundary[1])] = network

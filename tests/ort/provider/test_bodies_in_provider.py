@@ -1,0 +1,32 @@
+"""Layers inside of If, Loop and Scan in the execution provider."""
+
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from redpebble.ort.provider.register import host, unregister
+from tests.ort.provider_models import plain_session, provider_session
+from tests.redpebble.test_bodies import MODELS, feeds
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """After each test all networks are given back, and the provider is taken out."""
+    yield
+    gc.collect()
+    assert host().network_count == 0
+    unregister()
+
+
+@pytest.mark.parametrize("name", ["if", "loop", pytest.param("scan", marks=pytest.mark.slow)])
+def test_bodies_read_what_is_around_them(name: str) -> None:
+    made, networks = MODELS[name]
+    proto = made()
+    ours, plain = provider_session(proto), plain_session(proto)
+    assert host().network_count == networks
+    for batch in (4, 7):
+        arrays = feeds(proto, batch)
+        (found,), (expected,) = (np.asarray(each.run(None, arrays)) for each in (ours, plain))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
