@@ -18,6 +18,7 @@ from redpebble.models.bert import BertFfn, BertLayer
 from redpebble.models.compact import Compact
 from redpebble.models.digits import Digits
 from redpebble.models.feed_forward import Ffnn, MaskedMlp, ResMlp
+from redpebble.models.graph_network import GraphNetwork
 from redpebble.models.minilm import MiniLm
 from redpebble.models.radixnet import RadixNet
 from redpebble.models.recipe import ModelRecipe, Recipe, choose, describe, parse_spec
@@ -34,6 +35,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         "digits": Digits,
         "every_activation": EveryActivation,
         "ffnn": Ffnn,
+        "graph_network": GraphNetwork,
         "masked_mlp": MaskedMlp,
         "minilm": MiniLm,
         "radixnet": RadixNet,

@@ -207,9 +207,10 @@ def _start(conversion: Conversion, targets: Indices) -> _Target | None:
     filled = _filled(conversion, value)
     if filled is not None:
         return _Target(filled[0], lowest=False) if filled[1] == 0.0 else None
-    if _is_lowest_at(conversion, value):
-        zeros = value.producer()
-        filled = None if zeros is None or zeros.inputs[0] is None else _filled(conversion, zeros.inputs[0])
+    lowered = value.producer()
+    if lowered is not None and _is_lowest_at(conversion, lowered):
+        conversion.replaces([lowered])
+        filled = None if lowered.inputs[0] is None else _filled(conversion, lowered.inputs[0])
         return _Target(filled[0], lowest=True) if filled is not None and filled[1] == 0.0 else None
     array = conversion.scope.constant_of(value)
     if array is None or array.dtype != np.float32:
@@ -235,15 +236,15 @@ def _filled(conversion: Conversion, value: onnx_ir.Value) -> tuple[tuple[int, ..
     sizes = conversion.scope.shape_value_of(node.inputs[0])
     if sizes is None or not all(is_known(size) for size in sizes.sizes):
         return None
+    conversion.replaces([node])
     fill = node.attributes.get("value")
     number = 0.0 if fill is None else float(fill.as_tensor().numpy().reshape(-1)[0])
     return tuple(int(size.coefficient) for size in sizes.sizes), number
 
 
-def _is_lowest_at(conversion: Conversion, value: onnx_ir.Value) -> bool:
-    """Return whether a value has the lowest float at this node's own index, and is as its first input elsewhere."""
-    node = value.producer()
-    if node is None or (node.domain, node.op_type) != ("", "ScatterElements") or node.inputs[2] is None:
+def _is_lowest_at(conversion: Conversion, node: onnx_ir.Node) -> bool:
+    """Return whether a node puts the lowest float where edges end, and leaves its first input as it is elsewhere."""
+    if (node.domain, node.op_type) != ("", "ScatterElements") or node.inputs[2] is None:
         return False
     reduction = node.attributes.get("reduction")
     filled = _filled(conversion, node.inputs[2])

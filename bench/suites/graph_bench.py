@@ -1,0 +1,98 @@
+"""The benchmark of graph networks: a GCN layer against onnxruntime as exported, and scipy in the better order.
+
+`python -m redpebble.bench.suites.graph_bench [--nodes N] [--widths F:G,F:G] [--seconds S] [--without-onnxruntime]`
+prints a line for each pair of widths: times on one thread, on two, and of both orders of the products. All engines run
+in turn, in one process.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import typer
+from numpy.typing import NDArray
+from rich.table import Table
+from scipy.sparse import csr_array
+
+import redpebble
+from redpebble.bench.measure.measuring import Budget, Call, interleave
+from redpebble.bench.results.console import console
+from redpebble.models.graph_network import GraphNetwork
+
+WIDTHS: Final = "16:16,128:16,16:128,128:128,64:256"
+DEGREE: Final = 13.4
+SKIPPED: Final = "pebble-associate"
+
+
+@dataclass(frozen=True)
+class GraphCase:
+    """A GCN layer on a power law graph."""
+
+    nodes: int
+    inputs: int
+    outputs: int
+
+    @property
+    def network(self) -> GraphNetwork:
+        """The recipe of the layer."""
+        return GraphNetwork("gcn", "power_law", self.nodes, DEGREE, (self.inputs, self.outputs))
+
+
+def engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, Call]:
+    """Return a call of each engine; all give the same result, which is checked."""
+    model = case.network.build(np.random.default_rng(0))
+    constants = {
+        name: value.const_value.numpy() for name, value in model.graph.initializers.items() if value.const_value
+    }
+    proto = onnx_ir.to_proto(model)
+    x = np.random.default_rng(1).standard_normal((case.nodes, case.inputs), dtype=np.float32)
+    ends = (constants["layers.0.targets"].reshape(-1), constants["layers.0.sources"])
+    matrix = csr_array((constants["layers.0.weights"].reshape(-1), ends), shape=(case.nodes, case.nodes))
+    weight, bias = constants["layers.0.weight"], constants["layers.0.bias"]
+    one, two = redpebble.compile(proto, threads=1), redpebble.compile(proto, threads=2)
+    # as exported: weights first
+    kept = redpebble.compile(proto, threads=1, skip_passes=(SKIPPED,))
+    calls: dict[str, Call] = {
+        "one": lambda: one.run(None, {"x": x}),
+        "two": lambda: two.run(None, {"x": x}),
+        "as it was": lambda: kept.run(None, {"x": x}),
+        "scipy A (X W)": lambda: matrix @ (x @ weight) + bias,
+        "scipy (A X) W": lambda: (matrix @ x) @ weight + bias,
+    }
+    if with_onnxruntime:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        calls["onnxruntime"] = lambda: session.run(None, {"x": x})
+    _check(one.run(None, {"x": x})[0], np.asarray(calls["scipy A (X W)"]()))
+    return calls
+
+
+def _check(result: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
+
+
+def main(
+    nodes: Annotated[int, typer.Option(help="Nodes of the graph.")] = 20_000,
+    widths: Annotated[str, typer.Option(metavar="F:G,F:G", help="Features before and behind a layer.")] = WIDTHS,
+    seconds: Annotated[float, typer.Option(help="Measuring time of each pair of widths.")] = 2.0,
+    *,
+    without_onnxruntime: Annotated[bool, typer.Option(help="onnxruntime takes 8 bytes an edge and feature.")] = False,
+) -> None:
+    """Print a line for each pair of widths, fastest rounds in milliseconds."""
+    names = ("one", "two", "as it was", "scipy A (X W)", "scipy (A X) W", "onnxruntime")
+    table = Table("F:G", *names, "x onnxruntime", "x scipy", "x threads", box=None)
+    for word in widths.split(","):
+        inputs, outputs = (int(number) for number in word.split(":"))
+        calls = engines(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
+        times = {name: timing.min_us / 1000 for name, timing in interleave(calls, Budget(seconds, 3)).items()}
+        scipy = min(times["scipy A (X W)"], times["scipy (A X) W"])
+        ratios = (times.get("onnxruntime", 0.0) / times["one"], scipy / times["one"], times["one"] / times["two"])
+        table.add_row(word, *(f"{times.get(name, 0.0):.2f}" for name in names), *(f"{ratio:.2f}" for ratio in ratios))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
