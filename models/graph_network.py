@@ -26,7 +26,7 @@ ROADS: Final = 0.7
 """Share of the edges of a grid that a network of roads keeps."""
 
 EXPONENT: Final = 2.1
-"""Of the power law that degrees follow."""
+"""Exponent of the power law that degrees follow."""
 
 
 @dataclass(frozen=True)
