@@ -13,7 +13,8 @@ from redpebble.runtime.store.cache import default_folder
 from redpebble.runtime.store.kept_files import KeptFile, kept_files, remove, size_limit
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import machine_line
-from redpebble.tuning.machines import measured_before
+from redpebble.tuning.exchange import export_machines, import_machines
+from redpebble.tuning.machines import KnownMachine, measured_before
 from redpebble.tuning.measure_kernels import known_times
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -62,6 +63,24 @@ def show_measured(report: Path | None) -> None:
     for file in _measured(folder):
         console.print(f"{datetime.fromtimestamp(file.used / 1e9):%Y-%m-%d %H:%M}  {file.path}", soft_wrap=True)
     console.print(f"times of {len(known_times(host_target(), folder)):,} kernels", highlight=False)
+
+
+def exchange_measured(export: Path | None, take: Path | None) -> None:
+    """Add what others have measured, then write what is known to a file; print a line for each machine.
+
+    Raises:
+        ValueError: there is nothing to write, or the file that is read is none of ours.
+    """
+    if take is not None:
+        _show_exchanged("from", take, import_machines(default_folder(), take))
+    if export is not None:
+        _show_exchanged("to", export, export_machines(default_folder(), export))
+
+
+def _show_exchanged(way: str, file: Path, machines: Sequence[KnownMachine]) -> None:
+    for known in machines:
+        layers = len(known.machine.examples.words)
+        console.print(f"{known.cpu}: kernels on {layers} layers {way} {file}", highlight=False, soft_wrap=True)
 
 
 def forget_measured() -> None:

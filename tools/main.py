@@ -269,12 +269,23 @@ def tune(
     seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
     show: Annotated[bool, typer.Option("--show", help="Show what was measured before, and measure nothing.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured, and measure nothing.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write what was measured, for others.", callback=new_file),
+    ] = None,
+    take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add what others measured.")] = None,
     report: ReportPath = None,
 ) -> None:
     """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
 
-    What the machine is like serves every later compilation; the times of kernels serve compile(..., tune=True).
+    What is measured serves every later compilation: it corrects what is predicted of layers that are alike. The layers
+    of the model themselves are known to compile(..., tune=True).
     """
+    if export is not None or take is not None:
+        from redpebble.tools.cache_commands import exchange_measured
+
+        exchange_measured(export, take)
+        return
     if show or reset:
         from redpebble.tools.cache_commands import forget_measured, show_measured
 
