@@ -1,8 +1,11 @@
-"""The commands about what is kept on disk: `redpebble cache show` and `redpebble cache clean`."""
+"""The commands about what is kept on disk: `redpebble cache show`, `redpebble cache clean` and `redpebble tune`."""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from redpebble.tools.cli_options import ReportPath
+from redpebble.tools.cli_options import ReportPath, new_file
 
 cache_app = typer.Typer(no_args_is_help=True, help="Show or remove what is kept of compiled models.")
 
@@ -25,3 +28,38 @@ def clean(report: ReportPath = None) -> None:
     from redpebble.tools.cache_commands import clean_cache
 
     clean_cache(report)
+
+
+def tune(
+    model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
+    seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
+    show: Annotated[bool, typer.Option("--show", help="Show what was measured before, and measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured, and measure nothing.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write what was measured, for others.", callback=new_file),
+    ] = None,
+    take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add what others measured.")] = None,
+    report: ReportPath = None,
+) -> None:
+    """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
+
+    What is measured serves every later compilation: it corrects what is predicted of layers that are alike. The layers
+    of the model themselves are known to compile(..., tune=True).
+    """
+    if export is not None or take is not None:
+        from redpebble.tools.cache_commands import exchange_measured
+
+        exchange_measured(export, take)
+        return
+    if show or reset:
+        from redpebble.tools.cache_commands import forget_measured, show_measured
+
+        if show:
+            show_measured(report)
+        else:
+            forget_measured()
+        return
+    from redpebble.tools.commands import tune_and_print
+
+    tune_and_print(model, seconds, report)

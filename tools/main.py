@@ -18,7 +18,7 @@ from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
 import typer
 
 import redpebble
-from redpebble.tools.cache_cli import cache_app
+from redpebble.tools.cache_cli import cache_app, tune
 from redpebble.tools.cli_options import (
     Atol,
     Batches,
@@ -264,42 +264,6 @@ def compile_model(
 
 
 @app.command()
-def tune(
-    model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
-    seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
-    show: Annotated[bool, typer.Option("--show", help="Show what was measured before, and measure nothing.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured, and measure nothing.")] = False,
-    export: Annotated[
-        Path | None,
-        typer.Option("--export", metavar="FILE", help="Write what was measured, for others.", callback=new_file),
-    ] = None,
-    take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add what others measured.")] = None,
-    report: ReportPath = None,
-) -> None:
-    """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
-
-    What is measured serves every later compilation: it corrects what is predicted of layers that are alike. The layers
-    of the model themselves are known to compile(..., tune=True).
-    """
-    if export is not None or take is not None:
-        from redpebble.tools.cache_commands import exchange_measured
-
-        exchange_measured(export, take)
-        return
-    if show or reset:
-        from redpebble.tools.cache_commands import forget_measured, show_measured
-
-        if show:
-            show_measured(report)
-        else:
-            forget_measured()
-        return
-    from redpebble.tools.commands import tune_and_print
-
-    tune_and_print(model, seconds, report)
-
-
-@app.command()
 def zoo(
     spec: Annotated[str, typer.Argument(metavar="NAME(param=value,...)", help="What to build.")] = "",
     output: Annotated[
@@ -323,7 +287,7 @@ def zoo(
     write_zoo_model(spec, output, seed)
 
 
-for _command in (prune, explain, schedule, partition, run, simulate):
+for _command in (tune, prune, explain, schedule, partition, run, simulate):
     app.command()(_command)
 app.add_typer(cache_app, name="cache")
 
