@@ -4,7 +4,7 @@ What such a body reads of the graphs around it is an input of that model, or an 
 are gone again when the body is put back: its nodes read the same names as before.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -76,7 +76,7 @@ class _Bodies(Generic[Found]):
             return
         written = ModelProto.FromString(content)
         outer = set(_all_names(self.model.graph)) - set(_all_names(body))
-        body.CopyFrom(_put_back(written.graph, set(captured), outer))
+        body.CopyFrom(_put_back(written.graph, captured, {one.name: one for one in own}, outer))
         self._adopt(written)
         self.found.append(result[1])
 
@@ -150,10 +150,15 @@ def _all_names(graph: GraphProto) -> Iterator[str]:
             yield from _all_names(body)
 
 
-def _put_back(graph: GraphProto, captured: set[str], outer: set[str]) -> GraphProto:
-    """Return a body without what it was given of the graphs around it; new names are none of `outer`."""
+def _put_back(
+    graph: GraphProto, captured: Container[str], given: Mapping[str, TensorProto], outer: set[str]
+) -> GraphProto:
+    """Return a body without what it was given of the graphs around it; new names are none of `outer`.
+
+    A weight that has become another, a bias that was repeated for example, is the body's own, under another name.
+    """
     inputs = [value for value in graph.input if value.name not in captured]
-    weights = [tensor for tensor in graph.initializer if tensor.name not in captured]
+    weights = [one for one in graph.initializer if one.name not in given or not _is_same(one, given[one.name])]
     del graph.input[:], graph.initializer[:]
     graph.input.extend(inputs)
     graph.initializer.extend(weights)
@@ -165,6 +170,12 @@ def _put_back(graph: GraphProto, captured: set[str], outer: set[str]) -> GraphPr
     if renamed:
         _rename(graph, renamed)
     return graph
+
+
+def _is_same(one: TensorProto, other: TensorProto) -> bool:
+    if (one.data_type, one.dims) != (other.data_type, other.dims):
+        return False
+    return onnx.numpy_helper.to_array(one).tobytes() == onnx.numpy_helper.to_array(other).tobytes()
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:

@@ -175,3 +175,20 @@ def test_functions_without_gain_are_still_called() -> None:
     for tensor in proto.graph.initializer:
         tensor.raw_data = np.ones((WIDTH, WIDTH), np.float32).tobytes()
     assert {node.op_type for node in redpebble.optimize(proto).model.graph} == {"Block"}
+
+
+def test_a_bias_that_is_repeated_in_a_body_is_the_bodys_own() -> None:
+    """The graph around it keeps its own under the same name, which another node reads."""
+    gemm = helper.make_node("Gemm", ["x", "w", "bias"], ["z"], name="layer")
+    body = helper.make_graph([gemm], "body", [], [rows("z")])
+    other = helper.make_graph([helper.make_node("Add", ["x", "bias"], ["s"])], "other", [], [rows("s")])
+    nodes = [helper.make_node("If", ["test"], ["y"], name="choose", then_branch=body, else_branch=other)]
+    test = helper.make_tensor_value_info("test", TensorProto.BOOL, [])
+    bias = numpy_helper.from_array(np.array([1.25], np.float32), "bias")
+    proto = model(nodes, [rows("x"), test], [*tensors("w"), bias])
+    ours, plain = redpebble.session(proto), onnxruntime.InferenceSession(proto.SerializeToString())
+    assert len(redpebble.optimize(proto).networks) == 1
+    x = np.random.default_rng(0).standard_normal((5, WIDTH), dtype=np.float32)
+    for flag in (True, False):
+        feeds = {"x": x, "test": np.array(flag)}
+        np.testing.assert_allclose(ours.run(None, feeds)[0], plain.run(None, feeds)[0], 1e-4, 1e-4)
