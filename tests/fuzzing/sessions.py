@@ -99,7 +99,7 @@ def case_in(folder: Path) -> Case | None:
 
 def checked(check: Callable[[Case], str], folder: Path) -> str:
     """What becomes of a case that onnxruntime takes; its cache is in its folder."""
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    os.environ["REDPEBBLE_CACHE"] = str((folder / "cache").absolute())  # never the user's, which is damaged
     case = case_in(folder)
     return "refused by onnxruntime" if case is None else check(case)
 
