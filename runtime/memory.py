@@ -105,17 +105,18 @@ class OutputMemory:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         """Take no memory yet."""
-        self._shape = shape
+        self.shape = shape
         self._size = FLOAT_BYTES * math.prod(shape)
+        self.is_small = self._size < LEAST_KEPT_BYTES
         self._kept: deque[MemoryBlock] = deque()
 
     def take(self) -> NDArray[np.float32]:
         """Return an array of the output's shape that nobody else holds; its content is undefined."""
-        if self._size < LEAST_KEPT_BYTES:
-            return np.empty(self._shape, dtype=np.float32)
+        if self.is_small:
+            return np.empty(self.shape, dtype=np.float32)
         block = self._unused()
         # arrays that are views, and views of those, hold the block
-        array = _aligned(block, self._size).view(np.float32).reshape(self._shape)
+        array = _aligned(block, self._size).view(np.float32).reshape(self.shape)
         if len(self._kept) < MOST_KEPT:
             self._kept.append(block)
         return array

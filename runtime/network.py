@@ -14,7 +14,7 @@ from redpebble.lowering.program import Program
 from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs, check_apart
 from redpebble.runtime.call import Call, new_call
 from redpebble.runtime.loaded_network import load_network
-from redpebble.runtime.memory import OutputMemory, address_of, zeros_on_demand
+from redpebble.runtime.memory import OutputMemory, address_of, addressof, first_byte, zeros_on_demand
 from redpebble.runtime.thread_pool import ThreadPool
 from redpebble.runtime.threads import checked_threads
 
@@ -24,8 +24,15 @@ Shapes = tuple[tuple[int, ...], ...]
 TYPE_NAMES: Final = {"float32": "float", "float64": "double"}
 """ONNX's names of types where they are not numpy's."""
 
+FLOAT32: Final = np.dtype(np.float32)
+"""The type of nearly all arrays: numpy has one object for it."""
+
 MOST_SHAPES: Final = 32
 """Shapes for which a network stays prepared; more are forgotten, the oldest first, so that memory does not grow."""
+
+
+empty = np.empty
+"""A name of the module, since every call asks for outputs."""
 
 
 class NodeArg(NamedTuple):
@@ -164,17 +171,25 @@ class Network:
 
     def _run(self, inputs: list[Floats], threads: int | None) -> list[Floats]:
         count = self.threads if threads is None else self._thread_count(threads)
-        prepared = self._prepare(count, tuple([x.shape for x in inputs]))
+        shapes = tuple([x.shape for x in inputs])
+        try:
+            prepared = self._prepared[count][shapes]
+        except KeyError:
+            prepared = self._prepare(count, shapes)
         try:
             call = prepared.idle.pop()
         except IndexError:  # all are in use, by calls in other threads
             call = new_call(self._loaded, prepared.symbols, self._pool(count))
-        outputs = [memory.take() for memory in prepared.outputs]
+        outputs = [empty(memory.shape, FLOAT32) if memory.is_small else memory.take() for memory in prepared.outputs]
         for output in self.program.zeroed:
             outputs[output] = zeros_on_demand(prepared.output_shapes[output])
-        buffers = call.buffers
+        addresses = call.addresses
         for index, array in enumerate((*inputs, *outputs)):
-            buffers[index] = address_of(array)
+            try:
+                # as `address_of` does, without a call
+                addresses[index] = addressof(first_byte(array))
+            except (TypeError, ValueError):
+                addresses[index] = address_of(array)
         call.native.run()
         prepared.idle.append(call)
         return outputs
@@ -228,6 +243,8 @@ def _checked(name: str, array: ArrayLike) -> Floats:
     Raises:
         ValueError: the array is not f32, or the lists are of different lengths.
     """
+    if type(array) is np.ndarray and array.dtype is FLOAT32 and array.flags.c_contiguous:
+        return cast("Floats", array)
     if not isinstance(array, np.ndarray):
         try:
             return np.asarray(array, dtype=np.float32)
