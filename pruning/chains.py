@@ -37,7 +37,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _sigmoid_slope(y: Array) -> Array:
-    return y * (np.float32(1) - y)
+    return y - y * y
 
 
 def _same(x: Array) -> Array:
