@@ -33,11 +33,11 @@ def _tanh_slope(y: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.divide(1, 1 + np.exp(-np.clip(x, -60, 60)), dtype=np.float32)
+    return np.reciprocal(1 + np.exp(-np.clip(x, -60, 60)), dtype=np.float32)
 
 
 def _sigmoid_slope(y: Array) -> Array:
-    return y - y * y
+    return np.subtract(y, y * y, dtype=np.float32)
 
 
 def _same(x: Array) -> Array:

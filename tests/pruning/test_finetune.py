@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from redpebble.pruning.chains import ChainWeights, chain_of
+from redpebble.pruning.chains import ACTIVATIONS, ChainWeights, chain_of
 from redpebble.pruning.finetune import train
 from redpebble.pruning.prune import prune
 from redpebble.verification.oracle import Oracle
@@ -105,3 +105,10 @@ def test_a_pruned_chain_is_trained_on_request(chain: onnx.ModelProto) -> None:
     after = prune(chain, data, sparsity=0.9, rows=16, finetune=1.0)
     assert after.report.loss < before.report.loss
     assert after.report.connections == before.report.connections
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_slopes_are_those_of_finite_differences(name: str) -> None:
+    x, one = np.array([-1.5, -0.4, 0.3, 2.0], np.float32), ACTIVATIONS[name]
+    slope = (one.of(x + np.float32(1e-2)) - one.of(x - np.float32(1e-2))) / np.float32(2e-2)
+    np.testing.assert_allclose(one.slope(one.of(x)), slope, rtol=1e-2, atol=1e-4)
