@@ -135,8 +135,10 @@ def native_code(
             built = native_build(source, tuned)
             artefact = machine_code(built.module, cpu, folder).with_prologue(built.prologue)
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
-        if folder is not None and key:
-            store(folder, key, artefact)
+        if folder is not None and digest is not None:
+            # what was measured for this model is part of what later calls know of the machine
+            known = on_machine(options, target, folder, tune=tune) if tune else tuned
+            store(folder, cache_key(digest, cpu, f"{options} tune={tune} {known.machine}"), artefact)
         return_free_memory()
     return artefact
 

@@ -156,6 +156,15 @@ def test_tuned_and_predicted_code_are_kept_apart(folder: Path, tmp_path: Path) -
     assert len([*tmp_path.glob("*.pebble")]) == 2
 
 
+def test_a_model_whose_layers_were_measured_now_is_not_compiled_again(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    zoo.save(zoo.build("ffnn(depth=1, width=40, density=0.1)"), path)
+    (tmp_path / file_of(folder, "machine").name).write_text(file_of(folder, "machine").read_text())
+    for _ in range(2):
+        redpebble.compile(path, tune=True, cache=tmp_path)
+    assert len([*tmp_path.glob("*.pebble")]) == 1
+
+
 @each_target
 def test_a_forced_target_has_kernels_of_its_own(model: onnx_ir.Model, target: CpuTarget, tmp_path: Path) -> None:
     network = redpebble.compile(model, target=target, cache=tmp_path)
