@@ -46,7 +46,7 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
         bias = conversion.emit_constant(values, name[1].name or "" if name[1] is not None else "")
     groups, channels = conversion.integer("group", 1), shape_of(x)[1]
     if groups * weight.shape[1] != channels or weight.shape[0] % groups:
-        raise NotCovered(f"{channels} channels in {groups} groups for a weight of shape {weight.shape}")
+        raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {weight.shape} has")
     window = _window(conversion, weight.shape[2:], shape_of(x)[2:])
     key, made = name[0].name or "", conversion.emit_constant
     if groups == channels == weight.shape[0] and groups > 1:

@@ -150,12 +150,12 @@ def test_a_dead_node_that_is_not_covered_is_no_obstacle() -> None:
 
 
 def test_a_node_that_is_not_covered_is_named() -> None:
-    proto = model("(float[n,1,8] x) => (float[n,1,8] y)", "h = Relu(x) [conv1] c = Conv(h, w) y = Relu(c)", opset=13,
+    proto = model("(float[n,1,8] x) => (float[n,1,8] y)", "h = Relu(x) [conv1] c = ConvTranspose(h, w) y = Relu(c)", opset=13,
                   weights={"w": normal(1, 1, 1)})  # fmt: skip
     with pytest.raises(UnsupportedModelError) as refusal:
         import_model(proto, foreign="refuse")
     assert str(refusal.value).startswith(
-        "node 'conv1': operator Conv (ai.onnx 13) is not covered, accepted are Abs, Add,"
+        "node 'conv1': operator ConvTranspose (ai.onnx 13) is not covered, accepted are Abs, Add,"
     )
 
 
