@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -16,7 +17,7 @@ from redpebble.dialect.tensors import shape_of
 
 @dataclass(frozen=True)
 class NetworkReport:
-    """One sparse network: the name of its first linear layer, its operators and linear layers, their connections."""
+    """One sparse network: the name of its first layer, its operators and layers with weights, their connections."""
 
     name: str
     operators: int
@@ -37,7 +38,7 @@ def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
 
 
 def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
-    layers = [inner for inner in op.body.block.ops if isinstance(inner, LinearOp)]
+    layers = [inner for inner in op.body.block.ops if isinstance(inner, LinearOp | Conv2dOp)]
     connections = sum(map(_connections, layers))
     possible = sum(inputs * outputs for inputs, outputs in (shape_of(layer.weight) for layer in layers))
     return NetworkReport(
@@ -59,14 +60,16 @@ def _features(op: Operation) -> int:
     return sum(max(0, shape_of(result)[-1]) for result in op.results if shape_of(result))
 
 
-def _predicted_us(layers: Sequence[LinearOp]) -> dict[str, float]:
-    """Return the sums of times at the widths for which there are times of all layers."""
+def _predicted_us(layers: Sequence[LinearOp | Conv2dOp]) -> dict[str, float]:
+    """Return the sums of times at the widths for which there are times of all layers; none for layers of pixels."""
+    if any(isinstance(layer, Conv2dOp) for layer in layers):
+        return {}
     times = [layer.kernel.predicted.by_width if layer.kernel is not None else {} for layer in layers]
     widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()
     return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
 
 
-def _connections(layer: LinearOp) -> int:
+def _connections(layer: LinearOp | Conv2dOp) -> int:
     if isinstance(layer.weight.owner, SparseConstantOp):
         return len(layer.weight.owner.values)
     array = constant_array(layer.weight)

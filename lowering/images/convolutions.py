@@ -1,12 +1,13 @@
 """Convolutions: the windows of a tile next to each other, the kernel of a linear layer on them, the residual."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from llvmlite import ir
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.families import is_dense
@@ -14,12 +15,28 @@ from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import packing
 from redpebble.lowering.images.geometry import Phases, Plane
 from redpebble.lowering.images.image_code import ImageCode
+from redpebble.lowering.images.layers import adding
 from redpebble.lowering.images.memory import View, needs_phases
 from redpebble.lowering.images.windows import WindowForm, Work, windows
-from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
+from redpebble.lowering.kernels.block_loop import FUSED
+from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import code_of, kernel_at
-from redpebble.lowering.llvm.builder import I64, POINTER, float_at, i64
+from redpebble.lowering.llvm.builder import I64, POINTER, counted_loop, float_at, i64
+
+CUT: Final = ("count_blocks",)
+"""Families whose kernels go on with the sums of another call."""
+
+INPUTS_AT_ONCE: Final = 128
+"""Rows of windows that stay in the first-level cache: half of it."""
+
+
+class Channels(NamedTuple):
+    """Channels from the first one on."""
+
+    first: ir.Value
+    count: ir.Value
+
 
 TILES_A_THREAD: Final = 4
 """Tiles of a layer for each thread from which on nothing else is cut."""
@@ -32,13 +49,18 @@ def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     borders = _borders(image, op, target.plane)
     form, shares = _form(op, "copy", source, phases), len(borders) - 1
 
+    is_direct = phases.is_point and source.plane.pitch == target.plane.pitch
+
+    def windows_of(tile: ir.Value, first: ir.Value, count: ir.Value) -> ir.Value:
+        """Emit the windows of some channels, and return where they are."""
+        if is_direct:
+            return image.tile(source, tile)
+        _call_windows(image, form, (source, tile, 0.0), image.own(0), channels=Channels(first, count))
+        return image.own(0)
+
     def item(number: ir.Value) -> None:
         tile, share = builder.udiv(number, i64(shares)), builder.urem(number, i64(shares))
-        x = image.tile(source, tile)
-        if not (phases.is_point and source.plane.pitch == target.plane.pitch):
-            x = image.own(0)
-            _call_windows(image, form, (source, tile, 0.0), x)
-        _Kernel(image, op, borders).emit(x, tile, share)
+        _Kernel(image, op, borders, windows_of).emit(tile, share)
 
     image.each(target.plane.tiles * shares, item)
 
@@ -111,14 +133,17 @@ def _call_windows(
     source: tuple[View, ir.Value, float],
     target: ir.Value,
     parameters: Sequence[ir.Value] = (),
+    channels: Channels | None = None,
 ) -> None:
     """Emit the windows of a tile: what they read, the tile's number, what is outside; where they go, parameters."""
     view, number, fill = source
     (outside,) = image.arrays(("outside", fill), partial(packing.outside_row, fill))
     nothing = ir.Constant(POINTER, None)
     factors, bias = (*parameters, nothing, nothing)[:2]
-    arguments = [image.tile(view, number), number, i64(view.plane.tiles), outside, target, factors, bias]
-    image.builder.call(windows(image.code, form), arguments)
+    first, count = (None, i64(form.channels)) if channels is None else channels
+    tile = image.tile(view, number, first)
+    arguments = [tile, number, i64(view.plane.tiles), outside, target, factors, bias]
+    image.builder.call(windows(image.code, form), [*arguments, count])
 
 
 def _form(op: Conv2dOp | Depthwise2dOp | Pool2dOp, work: Work, source: View, phases: Phases) -> WindowForm:
@@ -129,39 +154,64 @@ def _form(op: Conv2dOp | Depthwise2dOp | Pool2dOp, work: Work, source: View, pha
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The kernel of a convolution on a tile of pixels, for a share of its outputs."""
+    """The kernel of a convolution on a tile of pixels, for a share of its outputs; `windows_of` emits what it reads."""
 
     image: ImageCode
     op: Conv2dOp
     borders: tuple[int, ...]
+    windows_of: Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
 
-    def emit(self, x: ir.Value, tile: ir.Value, share: ir.Value) -> None:
+    @property
+    def chunk(self) -> int:
+        """Channels whose windows are made and multiplied before those of the next ones: they stay in the cache."""
+        channels, taps = shape_of(self.op.x)[1], len(self.op.window.taps)
+        is_cut = taps > 1 and kernel_at(self.op.kernel, PIXELS).family.name in CUT
+        return min(channels, max(1, INPUTS_AT_ONCE // taps)) if is_cut else channels
+
+    def emit(self, tile: ir.Value, share: ir.Value) -> None:
         """Emit the kernel, the residual, and what is left of the activation."""
         image, op, builder = self.image, self.op, self.image.builder
-        inputs, outputs = shape_of(op.weight)
-        shares = len(self.borders) - 1
-        key = (op.weight, op.bias, op.kernel, self.borders)
-        image.arrays(key, partial(packing.packed_shares, self.borders), op)
-        packed = image.constants.share_pointers(builder, image.table, key, share, shares)
-        first, count = i64(0), i64(outputs)
-        if shares > 1:
-            (numbers,) = image.arrays(("borders", self.borders), partial(packing.border_numbers, self.borders))
-            entry = builder.gep(numbers, [share], source_etype=I64)
-            first = builder.load(entry, typ=I64)
-            count = builder.sub(builder.load(builder.gep(entry, [i64(1)], source_etype=I64), typ=I64), first)
-        view = image.memory.views[op.result]
-        y = image.tile(view, tile, first)
-        family = kernel_at(op.kernel, PIXELS).family
-        own = op.activation if op.residual is None else None
-        target = image.own(inputs) if is_dense(family.name) else y
-        function = code_of(family).emit(image.code, LinearForm(PIXELS, own))
-        builder.call(function, [x, target, *packed, i64(inputs), count])
-        if target is not y:
-            builder.call(activate(image.code, None, PIXELS), [target, y, count])
+        first, count = self._outputs(share)
+        y = image.tile(image.memory.views[op.result], tile, first)
+        fused = op.residual is None and op.activation is not None and op.activation.kind.data in FUSED
+        self._emit_products(tile, share, (y, count), op.activation if fused else None)
+        rest = None if fused else op.activation
         if op.residual is not None:
             added = image.tile(image.memory.views[op.residual], tile, first)
-            form = BinaryForm("pebble.add", "tile", "tile", PIXELS)
-            builder.call(binary(image.code, form), [y, added, y, count])
-            if op.activation is not None:
-                builder.call(activate(image.code, op.activation, PIXELS), [y, y, count])
+            builder.call(adding(image.code, rest), [y, added, y, count])
+        elif rest is not None:
+            builder.call(activate(image.code, rest, PIXELS), [y, y, count])
         image.clear(op.result, tile, y, count)
+
+    def _outputs(self, share: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the first output of a share, and their number."""
+        builder, borders = self.image.builder, self.borders
+        if len(borders) == 2:
+            return i64(0), i64(borders[-1])
+        (numbers,) = self.image.arrays(("borders", borders), partial(packing.border_numbers, borders))
+        entry = builder.gep(numbers, [share], source_etype=I64)
+        first = builder.load(entry, typ=I64)
+        return first, builder.sub(builder.load(builder.gep(entry, [i64(1)], source_etype=I64), typ=I64), first)
+
+    def _emit_products(
+        self, tile: ir.Value, share: ir.Value, y: tuple[ir.Value, ir.Value], activation: ActivationAttr | None
+    ) -> None:
+        """Emit windows and kernel for one chunk of channels after the other, into rows of y."""
+        image, op, builder, (target, count) = self.image, self.op, self.image.builder, y
+        inputs, taps, chunk = shape_of(op.weight)[0], len(op.window.taps), self.chunk
+        channels, shares = shape_of(op.x)[1], len(self.borders) - 1
+        chunks, key = -(-channels // chunk), (op.weight, op.bias, op.kernel, self.borders)
+        image.arrays(key, partial(packing.packed_shares, self.borders, chunk * taps), op)
+        family = kernel_at(op.kernel, PIXELS).family
+        there = image.own(inputs) if is_dense(family.name) else target
+        function = code_of(family).emit(image.code, LinearForm(PIXELS, activation))
+        with counted_loop(builder, i64(chunks)) as number:
+            first = builder.mul(number, i64(chunk))
+            left = builder.sub(i64(channels), first)
+            size = builder.select(builder.icmp_signed("<", left, i64(chunk)), left, i64(chunk))
+            x = self.windows_of(tile, first, size)
+            part = builder.add(builder.mul(share, i64(chunks)), number)
+            packed = image.constants.share_pointers(builder, image.table, key, part, shares * chunks)
+            builder.call(function, [x, there, *packed, builder.mul(size, i64(taps)), count])
+        if there is not target:
+            builder.call(activate(image.code, None, PIXELS), [there, target, count])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.images import Pool2dOp
 from redpebble.dialect.ops.movement import ConcatOp
 from redpebble.dialect.tensors import shape_of
@@ -12,7 +13,8 @@ from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images.image_code import ImageCode
 from redpebble.lowering.images.memory import View
 from redpebble.lowering.kernels.elementwise import activate
-from redpebble.lowering.llvm.builder import float_at, i64, reduce_loop
+from redpebble.lowering.kernels.kernel_form import activated, activation_key
+from redpebble.lowering.llvm.builder import I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.vectors import FLOAT
 
 
@@ -71,3 +73,17 @@ def emit_mean_of_all(image: ImageCode, op: Pool2dOp) -> None:
         builder.store(mean, image.tile(target, i64(0), number))
 
     image.each(source.channels, channel)
+
+
+def adding(code: Code, activation: ActivationAttr | None) -> ir.Function:
+    """Return `void (left, right, y, features)` for the activation of a sum, on tiles of pixels."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        left, right, y, features = args
+        lanes = code.lanes(builder)
+        with counted_loop(builder, builder.mul(features, i64(PIXELS)), lanes.width) as start:
+            first, second, there = (float_at(builder, operand, start) for operand in (left, right, y))
+            (result,) = activated(lanes, activation, [lanes.add(lanes.load(first), lanes.load(second))])
+            lanes.store(result, there)
+
+    return code.function(f"adding_{activation_key(activation)}", [POINTER, POINTER, POINTER, I64], body)

@@ -9,11 +9,15 @@ from xdsl.ir import Operation
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats.count_blocks import pack
+from redpebble.kernels.row_segments import FIRST, LAST, PackedBlocks
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images.geometry import NO_PIXEL, Phases, Plane
 from redpebble.lowering.images.windows import OUTSIDE_FLOATS
 from redpebble.lowering.kernels.kernel_form import layer_weights
 from redpebble.lowering.kernels.table import kernel_at
+from redpebble.sparse.csr import CscMatrix
 
 Indices = NDArray[np.int64]
 
@@ -106,22 +110,45 @@ def window_shares(plane: Plane, op: Operation | None) -> list[NDArray[np.float32
     return [(1.0 / np.maximum(1.0, counts)).astype(np.float32)]
 
 
-def packed_shares(borders: tuple[int, ...], op: Operation | None) -> list[NDArray[np.generic]]:
-    """Return the packed weights of a convolution, one share after the other.
+def packed_shares(borders: tuple[int, ...], rows: int, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the packed weights of a convolution: one share after the other, each for `rows` inputs after others.
 
     Raises:
         ValueError: the bias is no constant.
     """
     assert isinstance(op, Conv2dOp)
-    outputs = shape_of(op.weight)[1]
+    inputs, outputs = shape_of(op.weight)
     bias = np.zeros(outputs, dtype=np.float32) if op.bias is None else constant_array(op.bias)
     if bias is None:
         raise ValueError("bias is no constant")
     kernel = kernel_at(op.kernel, PIXELS)
-    weights = layer_weights(op.weight, bias, kernel.blocks)
-    if len(borders) == 2:
-        return list(kernel.family.pack(weights))
-    return [array for first, end in pairwise(borders) for array in kernel.family.pack(weights.share(first, end))]
+    whole = layer_weights(op.weight, bias, kernel.blocks)
+    packed: list[NDArray[np.generic]] = []
+    for first, end in pairwise(borders):
+        share = whole if len(borders) == 2 else whole.share(first, end)
+        if rows >= inputs:
+            packed += kernel.family.pack(share)
+            continue
+        for start in range(0, inputs, rows):
+            weight = _rows_between(share.sparse, start, min(inputs, start + rows))
+            packed += _continued(pack(LayerWeights(weight, share.bias)), start == 0, start + rows >= inputs)
+    return packed
+
+
+def _rows_between(weight: CscMatrix, first: int, end: int) -> CscMatrix:
+    """Return the inputs of a weight from `first` to the one before `end`."""
+    inside = (weight.rows >= first) & (weight.rows < end)
+    pointers = np.zeros(weight.shape[1] + 1, dtype=np.int64)
+    np.cumsum(np.bincount(weight.columns[inside], minlength=weight.shape[1]), out=pointers[1:])
+    return CscMatrix((end - first, weight.shape[1]), pointers, weight.rows[inside] - first, weight.values[inside])
+
+
+def _continued(packed: PackedBlocks, is_first: bool, is_last: bool) -> PackedBlocks:
+    """Return packed weights that go on with the sums of others unless they are the first, or leave them to others."""
+    for flag, stays in ((FIRST, is_first), (LAST, is_last)):
+        if not stays:
+            packed.records[:, -1] &= np.uint32(0xFFFFFFFF ^ flag << 16)
+    return packed
 
 
 def border_numbers(borders: tuple[int, ...], _: Operation | None) -> list[NDArray[np.int64]]:

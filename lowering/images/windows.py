@@ -54,7 +54,7 @@ class WindowForm:
 
 
 def windows(code: Code, form: WindowForm) -> ir.Function:
-    """Return `void (tile, number, tiles, outside, target, factors, bias)` for all channels.
+    """Return `void (tile, number, tiles, outside, target, factors, bias, channels)`.
 
     `copy` puts the taps of a channel next to each other, a row of 64 each; `weigh` sums them with factors
     [channels, taps] and a bias; `largest` takes the largest; `mean` sums them, times `factors` [64].
@@ -63,7 +63,7 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         _Windows(code.lanes(builder), form, args).emit()
 
-    return code.function(form.key, [POINTER, I64, I64, *[POINTER] * 4], body)
+    return code.function(form.key, [POINTER, I64, I64, *[POINTER] * 4, I64], body)
 
 
 class _Row:
@@ -77,7 +77,7 @@ class _Row:
 class _Windows:
     def __init__(self, lanes: Lanes, form: WindowForm, args: Sequence[ir.Argument]) -> None:
         self.lanes, self.form, self.builder = lanes, form, lanes.builder
-        self.tile, self.number, self.tiles, self.outside, self.target, self.factors, self.bias = args
+        self.tile, self.number, self.tiles, self.outside, self.target, self.factors, self.bias, self.channels = args
         self._rows: dict[tuple[int, int], _Row] = {}
 
     def emit(self) -> None:
@@ -86,7 +86,7 @@ class _Windows:
         for tap in taps:
             for first in range(0, PIXELS, self.lanes.width):
                 self._prepare(tap, first)
-        with counted_loop(builder, i64(form.channels)) as channel:
+        with counted_loop(builder, self.channels) as channel:
             for first in range(0, PIXELS, self.lanes.width):
                 if form.work == "copy":
                     for tap in taps:

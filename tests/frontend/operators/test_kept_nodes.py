@@ -150,8 +150,8 @@ def test_a_dead_node_that_is_not_covered_is_no_obstacle() -> None:
 
 
 def test_a_node_that_is_not_covered_is_named() -> None:
-    proto = model("(float[n,1,8] x) => (float[n,1,8] y)", "h = Relu(x) [conv1] c = ConvTranspose(h, w) y = Relu(c)", opset=13,
-                  weights={"w": normal(1, 1, 1)})  # fmt: skip
+    nodes = "h = Relu(x) [conv1] c = ConvTranspose(h, w) y = Relu(c)"
+    proto = model("(float[n,1,8] x) => (float[n,1,8] y)", nodes, opset=13, weights={"w": normal(1, 1, 1)})
     with pytest.raises(UnsupportedModelError) as refusal:
         import_model(proto, foreign="refuse")
     assert str(refusal.value).startswith(
