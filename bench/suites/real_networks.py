@@ -62,6 +62,10 @@ NETWORKS: Final = (
     RealNetwork("deit_tiny.dynamo", "DeiT-Ti, images of 224 x 224"),
     RealNetwork("whisper_tiny.dynamo", "Whisper encoder, tiny"),
     RealNetwork("convnext_tiny.dynamo", "ConvNeXt-T"),
+    RealNetwork("resnet_50.dynamo", "ResNet-50"),
+    RealNetwork("resnet_18.dynamo", "ResNet-18"),
+    RealNetwork("mobilenet_v1.dynamo", "MobileNetV1"),
+    RealNetwork("mobilenet_v2.dynamo", "MobileNetV2"),
     RealNetwork("lstm_base.dynamo", "LSTM"),
 )
 
@@ -176,7 +180,7 @@ def _note(rows: Sequence[Measured]) -> str:
     machine, threads = describe_machine(), rows[0].threads
     where = f"{machine['model']}, {threads} thread{'s' if threads > 1 else ''}, onnxruntime {onnxruntime.__version__}"
     disturbed = "" if all(row.steady for row in rows) else " * others used the machine meanwhile."
-    return f"90 % of the weights of linear layers are zeros; {where}; fastest rounds.{disturbed}"
+    return f"90 % of the weights of linear layers and convolutions are zeros; {where}; fastest rounds.{disturbed}"
 
 
 def picture(rows: Sequence[Measured]) -> Figure:

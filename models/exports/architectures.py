@@ -120,6 +120,21 @@ def _convnext(width: int, depths: tuple[int, ...], side: int) -> Architecture:
     return _images(transformers.ConvNextModel(config), "pixel_values", 3, side)
 
 
+def _resnet(layer: str, depths: tuple[int, ...], widths: tuple[int, ...], side: int) -> Architecture:
+    config = transformers.ResNetConfig(
+        embedding_size=min(64, widths[0]), hidden_sizes=list(widths), depths=list(depths), layer_type=layer
+    )
+    return _images(transformers.ResNetForImageClassification(config), "pixel_values", 3, side)
+
+
+def _mobilenet(version: int, side: int) -> Architecture:
+    if version == 1:
+        network = transformers.MobileNetV1ForImageClassification(transformers.MobileNetV1Config(tf_padding=False))
+    else:
+        network = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config(tf_padding=False))
+    return _images(network, "pixel_values", 3, side)
+
+
 def _whisper(size: EncoderSize, frames: int) -> Architecture:
     config = transformers.WhisperConfig(
         num_mel_bins=80,
@@ -193,6 +208,7 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "gpt2": lambda: _gpt2(SMALL, 1000),
         "lstm": lambda: _lstm(64),
         "mixer": lambda: _mixer(128, 2, 64),
+        "resnet": lambda: _resnet("bottleneck", (1, 1), (64, 128), 64),
         "t5": lambda: _t5(SMALL),
         "tabnet": lambda: _rows(TabNet(40, 64, 3), 40),
         "whisper": lambda: _whisper(SMALL, 60),
@@ -205,6 +221,10 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "gpt2_base": lambda: _gpt2(EncoderSize(768, 12, 12), 50257),
         "lstm_base": lambda: _lstm(512),
         "minilm_size": lambda: _bert(MINI),
+        "mobilenet_v1": lambda: _mobilenet(1, 224),
+        "mobilenet_v2": lambda: _mobilenet(2, 224),
+        "resnet_18": lambda: _resnet("basic", (2, 2, 2, 2), (64, 128, 256, 512), 224),
+        "resnet_50": lambda: _resnet("bottleneck", (3, 4, 6, 3), (256, 512, 1024, 2048), 224),
         "mixer_small": lambda: _mixer(512, 8, 224),
         "t5_small": lambda: _t5(EncoderSize(512, 8, 6)),
         "tabnet_base": lambda: _rows(TabNet(128, 128, 5), 128),

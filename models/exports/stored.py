@@ -16,6 +16,9 @@ FOLDER: Final = Path(__file__).parent / "graphs"
 LARGEST_KEPT: Final = 64
 """Entries of the largest initializer that is stored with its values."""
 
+COLOURS: Final = 4
+"""Channels of the images that a first convolution reads, at most; one channel each has a depthwise one."""
+
 LINEAR: Final = frozenset({"Gemm", "MatMul"})
 
 
@@ -37,18 +40,20 @@ def stored_graph(name: str) -> onnx.ModelProto:
 
 
 def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.ModelProto:
-    """Return a stored export with weights: those of linear layers lose the share `sparsity` of smallest magnitude.
+    """Return a stored export with weights: linear layers lose the share `sparsity` of theirs.
+
+    Those of smallest magnitude go. So it is with convolutions where most weights are theirs, but for the first one.
 
     Raises:
         ValueError: there is none of this name.
     """
     model, rng = stored_graph(name), np.random.default_rng(seed)
-    linear = set(_linear_weights(model.graph))
+    pruned = {*_linear_weights(model.graph), *_convolution_weights(model.graph)}
     for tensor in model.graph.initializer:
         if not _is_hollow(tensor):
             continue
         array = _values(tuple(tensor.dims), rng)
-        if tensor.name in linear and array.ndim == 2:
+        if tensor.name in pruned and (array.ndim == 2 or array.shape[1] > COLOURS):
             array *= magnitude_mask(array, sparsity)
         tensor.raw_data = array.tobytes()
     return model
@@ -86,6 +91,14 @@ def _linear_weights(graph: onnx.GraphProto) -> Iterator[str]:
         if node.op_type in LINEAR:
             yield from node.input
             yield from (transposed[name] for name in node.input if name in transposed)
+
+
+def _convolution_weights(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of initializers that convolutions of images read, where these hold most weights."""
+    sizes = {tensor.name: prod(tensor.dims) for tensor in graph.initializer if len(tensor.dims) > 1}
+    read = {name for node in graph.node if node.op_type == "Conv" for name in node.input[1:2] if name in sizes}
+    if 2 * sum(sizes[name] for name in read) > sum(sizes.values()):
+        yield from read
 
 
 def _values(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:

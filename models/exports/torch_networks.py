@@ -181,15 +181,15 @@ class Recurrent(nn.Module):
 
 
 class FirstOutput(nn.Module):
-    """A network of transformers with named inputs, reduced to the tensor that is called `last_hidden_state`."""
+    """A network of transformers with named inputs, reduced to its first result: hidden states, or logits."""
 
     def __init__(self, network: Torch, names: tuple[str, ...]) -> None:
         nn.Module.__init__(self)
         self.network, self.names = network, names
 
     def forward(self, *inputs: Torch) -> Torch:
-        """The inputs in the order of their names -> the last hidden state."""
-        return self.network(**dict(zip(self.names, inputs, strict=True))).last_hidden_state
+        """The inputs in the order of their names -> the first result."""
+        return self.network(**dict(zip(self.names, inputs, strict=True)))[0]
 
 
 class DecoderStep(nn.Module):
