@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from redpebble.export.writing.compact_weights import SINCE, CompactWeight, compact, emit_decoding
-from redpebble.export.writing.node_builder import NodeBuilder
+from redpebble.export.writing.node_builder import Array, NodeBuilder
 from redpebble.sparse.csr import CscMatrix
 from tests.export.export_oracle import answers
 
@@ -32,7 +32,10 @@ class Literals:
     def matrix(self, value: object) -> tuple[ir.Value, bool]:
         raise AssertionError
 
-    def literal(self, array: NDArray[np.float32] | NDArray[np.int64]) -> ir.Value:
+    def edges(self, value: object) -> tuple[ir.Value, ir.Value]:
+        raise AssertionError
+
+    def literal(self, array: Array) -> ir.Value:
         self._nodes.append(ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(array))], num_outputs=1))
         return self._nodes[-1].outputs[0]
 
