@@ -35,7 +35,7 @@ class Channels(NamedTuple):
     """Channels from the first one on."""
 
     first: ir.Value
-    count: ir.Value
+    number: ir.Value
 
 
 TILES_A_THREAD: Final = 4
