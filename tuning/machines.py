@@ -66,7 +66,7 @@ def measured_before(folder: Path) -> Machine | None:
 
 
 def calibrate(folder: Path | None = None, probes: Sequence[int] = PROBES) -> Machine:
-    """Measure this machine, in about five seconds, and remember it for all later compilations; return what was found.
+    """Measure this machine, some ten CPU seconds, and remember it for all later compilations; return what was found.
 
     `folder` is where compiled networks are cached, the user's by default; probes are the layers that are measured, by
     the numbers of `mask_of`. What was measured of models before stays.
