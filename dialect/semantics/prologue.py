@@ -59,10 +59,11 @@ class Prologue:
                 found = OPERATORS[step.operator](step.attributes, *(values[name] for name in step.inputs))
             except (ValueError, IndexError, TypeError, OverflowError) as error:
                 raise ValueError(f"node {step.node!r}: operator {step.operator}: {error}") from error
-            if isinstance(found, np.ndarray):
-                values[step.outputs[0]] = found
-            else:
+            if isinstance(found, list):
                 values.update(zip(step.outputs, found, strict=True))
+            else:
+                # numpy yields numbers where ONNX has arrays without axes
+                values[step.outputs[0]] = np.asarray(found)
         return [np.asarray(values[name], dtype=np.float32, order="C") for name in self.results]
 
 
