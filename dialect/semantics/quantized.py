@@ -37,4 +37,4 @@ def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes
         return steps if layer.activation is None else np.maximum(steps, 0)
     values = totals * multiplier
     assert layer.activation is not None
-    return codes.steps(activate(layer.activation, values) / np.float32(codes.scale))
+    return codes.steps(activate(layer.activation, values).astype(np.float32) / np.float32(codes.scale))

@@ -107,10 +107,11 @@ def _foldable(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> li
             continue
         if node.op_type == "DequantizeLinear" and _feeds_quantized(node):
             continue
-        if all(value is None or value in constant for value in node.inputs) and not _spreads(node):
+        if all(value is None or value in constant for value in node.inputs):
             nodes.append(node)
             constant.update(node.outputs)
-    return nodes
+    folded = set(nodes)
+    return [node for node in nodes if not _spreads(node, folded)]
 
 
 def _feeds_quantized(node: onnx_ir.Node) -> bool:
@@ -134,12 +135,13 @@ def _is_deterministic(node: onnx_ir.Node) -> bool:
     return not any(attribute.type in graphs for attribute in node.attributes.values())
 
 
-def _spreads(node: onnx_ir.Node) -> bool:
+def _spreads(node: onnx_ir.Node, folded: Set[onnx_ir.Node]) -> bool:
     """Return whether a node repeats what edges or nodes have for each feature: those that read it do without that."""
     if (node.domain, node.op_type) != ("", "Expand"):
         return False
-    readers = [(use.node.op_type, use.idx) for use in node.outputs[0].uses()]
-    return bool(readers) and all(reader in (("ScatterElements", 1), ("Div", 1)) for reader in readers)
+    uses = [*node.outputs[0].uses()]
+    spread = (("ScatterElements", 1), ("Div", 1))
+    return bool(uses) and all((use.node.op_type, use.idx) in spread and use.node not in folded for use in uses)
 
 
 def _cones(graph: onnx_ir.Graph, names: Set[str]) -> set[onnx_ir.Node]:

@@ -11,6 +11,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.families import is_dense
+from redpebble.kernels.formats import count_blocks
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import packing
 from redpebble.lowering.images.geometry import Phases, Plane
@@ -24,7 +25,7 @@ from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import code_of, kernel_at
 from redpebble.lowering.llvm.builder import I64, POINTER, counted_loop, float_at, i64
 
-CUT: Final = ("count_blocks",)
+CUT: Final = (count_blocks.FAMILY.name,)
 """Families whose kernels go on with the sums of another call."""
 
 INPUTS_AT_ONCE: Final = 128

@@ -53,7 +53,7 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
         if not _is_hollow(tensor):
             continue
         array = _values(tuple(tensor.dims), rng)
-        if tensor.name in pruned and (array.ndim == 2 or array.shape[1] > COLOURS):
+        if tensor.name in pruned and (array.ndim != 4 or array.shape[1] > COLOURS):
             array *= magnitude_mask(array, sparsity)
         tensor.raw_data = array.tobytes()
     return model

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from redpebble.models import zoo
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.json_cache import remember
 from redpebble.tools import main as cli
-from redpebble.tuning.calibration import machine_name
-from redpebble.tuning.machines import measured_before
+from redpebble.tuning.calibration import cpu_model, machine_name
+from redpebble.tuning.machines import KnownMachine, measured_before, remember_machine
 from tests.support.command_line import exit_code
 
 Run = Callable[..., tuple[int, str, str]]
@@ -131,7 +130,7 @@ def test_the_cache_is_shown_and_cleaned_and_measurements_stay(run: Run, folder: 
 def test_measurements_are_shown_and_forgotten(run: Run, folder: Path) -> None:
     assert "nothing was measured" in run("tune", "--show")[1]
     target = host_target()
-    remember(folder, f"machine-{machine_name(target)}", asdict(Machine(lanes=target.lanes)))
+    remember_machine(folder, KnownMachine(machine_name(target), cpu_model(), Machine(lanes=target.lanes)))
     code, shown, _ = run("tune", "--show")
     assert code == 0
     assert "GB/s" in shown

@@ -178,9 +178,9 @@ def test_passes_are_listed_with_what_they_do_and_their_options(capsys: pytest.Ca
         main(["--list-passes"])
     text = capsys.readouterr().out
     words = " ".join(text.split())
-    assert "pebble-sparsify Choose how each linear layer's weight is stored: dense, or the connections alone." in words
+    assert "pebble-sparsify Choose how the weight of each linear layer and convolution is stored: dense, or" in words
     assert "threshold (default `0.62`): Density below which a weight becomes sparse" in words
-    assert "pebble-tile The passes of one stage: pebble-fold-batch-norm, canonicalize, pebble-form-tiles" in words
+    assert "pebble-tile The passes of one stage: pebble-fold-batch-norm, canonicalize" in words
     assert all(f"\n  {name}\n" in text for name in REDPEBBLE_UNIVERSE.all_passes)
     assert max(map(len, text.splitlines())) <= 100
 
