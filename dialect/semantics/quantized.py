@@ -33,8 +33,8 @@ def rounds_sums(layer: QuantizedLayer) -> bool:
 
 def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:
     if rounds_sums(layer):
-        steps = codes.steps(totals * (multiplier / np.float32(codes.scale)))
+        steps = codes.steps(np.multiply(totals, multiplier / np.float32(codes.scale), dtype=np.float32))
         return steps if layer.activation is None else np.maximum(steps, 0)
     values = totals * multiplier
     assert layer.activation is not None
-    return codes.steps(activate(layer.activation, values).astype(np.float32) / np.float32(codes.scale))
+    return codes.steps(activate(layer.activation, values) / np.float32(codes.scale))
