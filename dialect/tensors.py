@@ -148,3 +148,13 @@ def compatible(left: Shape, right: Shape) -> bool:
 def size_of(shape: Shape) -> int:
     """Return the number of values of a shape, or `DYNAMIC`."""
     return DYNAMIC if DYNAMIC in shape else prod(shape)
+
+
+def verify_bias(bias: SSAValue | None, size: int) -> None:
+    """Check that a bias, where there is one, has a number for each of `size` outputs.
+
+    Raises:
+        VerifyException: it has another shape.
+    """
+    if bias is not None and shape_of(bias) != (size,):
+        raise VerifyException(f"bias {shape_text(shape_of(bias))}, expected {size}")

@@ -19,8 +19,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.axis_maps import RowMajor
 from redpebble.dialect.ops.images import ImageAxes
-from redpebble.dialect.ops.regions import boundary, verify_operands, verify_yield, yielded_by
-from redpebble.dialect.tensors import DENSE_TENSOR, shape_of, shape_text
+from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
+from redpebble.dialect.tensors import DENSE_TENSOR
 
 
 @irdl_op_definition
@@ -70,14 +70,8 @@ class ImageNetworkOp(IRDLOperation):
 
     def verify_(self) -> None:
         verify_yield(self.body)
-        for word, outer, inner in (
-            ("argument", self.inputs, self.body.block.args),
-            ("result", self.outputs, self.yielded),
-        ):
-            for index, (outside, inside) in enumerate(boundary(word, outer, inner)):
-                if inside.type != outside.type:
-                    shapes = f"{shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"
-                    raise VerifyException(f"{word} {index} is {shapes}")
+        verify_boundary("argument", self.inputs, self.body.block.args)
+        verify_boundary("result", self.outputs, self.yielded)
         if self.threads.value.data < 1:
             raise VerifyException(f"{self.threads.value.data} threads, expected one or more")
         for op in self.body.block.ops:

@@ -23,7 +23,16 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, own_axes
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, Shape, f32_tensor, shape_of, shape_text
+from redpebble.dialect.tensors import (
+    DENSE_TENSOR,
+    DYNAMIC,
+    F32_TENSOR,
+    Shape,
+    f32_tensor,
+    shape_of,
+    shape_text,
+    verify_bias,
+)
 
 IMAGE_RANK = 4
 
@@ -103,8 +112,7 @@ class Conv2dOp(IRDLOperation):
         rows, columns = self.window.kernel_size
         if len(weight) != 2 or DYNAMIC in weight or weight[0] != shape[1] * rows * columns:
             raise VerifyException(f"weight {shape_text(weight)}, expected {shape[1] * rows * columns} inputs")
-        if self.bias is not None and shape_of(self.bias) != weight[1:]:
-            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {weight[1]}")
+        verify_bias(self.bias, weight[1])
         expected = (shape[0], weight[1], *self.window.result_size(*shape[2:]))
         _verify_result(self.result, expected)
         if self.residual is not None and shape_of(self.residual)[1:] != expected[1:]:
@@ -147,8 +155,7 @@ class Depthwise2dOp(IRDLOperation):
         rows, columns = self.window.kernel_size
         if weight != (rows * columns, shape[1]):
             raise VerifyException(f"weight {shape_text(weight)}, expected {rows * columns}x{shape[1]}")
-        if self.bias is not None and shape_of(self.bias) != weight[1:]:
-            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {weight[1]}")
+        verify_bias(self.bias, weight[1])
         _verify_result(self.result, (*shape[:2], *self.window.result_size(*shape[2:])))
 
 

@@ -24,7 +24,16 @@ from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr
 from redpebble.dialect.ops.axis_maps import AxisPattern, RowWise
 from redpebble.dialect.ops.pattern_traits import LayerPatterns
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, compatible, f32_tensor, shape_of, shape_text
+from redpebble.dialect.tensors import (
+    DENSE_TENSOR,
+    DYNAMIC,
+    F32_TENSOR,
+    compatible,
+    f32_tensor,
+    shape_of,
+    shape_text,
+    verify_bias,
+)
 
 
 @irdl_op_definition
@@ -81,8 +90,7 @@ class LinearOp(IRDLOperation):
             raise VerifyException(f"weight {shape_text(weight)}, expected known sizes")
         if not shape or shape[-1] != weight[0]:
             raise VerifyException(f"input {shape_text(shape)} does not fit weight {shape_text(weight)}")
-        if self.bias is not None and shape_of(self.bias) != weight[1:]:
-            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {weight[1]}")
+        verify_bias(self.bias, weight[1])
         expected = (*shape[:-1], weight[1])
         if shape_of(self.result) != expected:
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")

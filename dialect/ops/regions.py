@@ -9,7 +9,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import DENSE_TENSOR
+from redpebble.dialect.tensors import DENSE_TENSOR, shape_of, shape_text
 
 YIELDING = ("pebble.tile", "pebble.image_network", "pebble.sparse_network")
 """The ops whose bodies end in a yield."""
@@ -65,6 +65,19 @@ def boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) ->
     if len(outer) != len(inner):
         raise VerifyException(f"{len(inner)} {word}s inside, {len(outer)} outside")
     return zip(outer, inner, strict=True)
+
+
+def verify_boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) -> None:
+    """Check that values inside have the types of those outside.
+
+    Raises:
+        VerifyException: one has another, or there are more on one side.
+    """
+    for index, (outside, inside) in enumerate(boundary(word, outer, inner)):
+        if inside.type != outside.type:
+            raise VerifyException(
+                f"{word} {index} is {shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"
+            )
 
 
 def verify_operands(op: Operation, body: Block) -> None:

@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.regions import boundary, verify_operands, verify_yield, yielded_by
+from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_text
 
 
@@ -77,8 +77,8 @@ class SparseNetworkOp(IRDLOperation):
 
     def verify_(self) -> None:
         verify_yield(self.body)
-        _verify_boundary("argument", self.inputs, self.body.block.args)
-        _verify_boundary("result", self.outputs, self.yielded)
+        verify_boundary("argument", self.inputs, self.body.block.args)
+        verify_boundary("result", self.outputs, self.yielded)
         if len(self.dims) != len(self.inputs):
             raise VerifyException(f"dims of {len(self.dims)} operands, expected {len(self.inputs)}")
         for value, axes in zip(self.inputs, self.dims, strict=True):
@@ -95,14 +95,6 @@ def _verify_dims(value: SSAValue, words: Sequence[str]) -> None:
     )
     if not fit:
         raise VerifyException(f"dims [{', '.join(words)}] for operand {shape_text(sizes)}")
-
-
-def _verify_boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) -> None:
-    for index, (outside, inside) in enumerate(boundary(word, outer, inner)):
-        if inside.type != outside.type:
-            raise VerifyException(
-                f"{word} {index} is {shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"
-            )
 
 
 def _verify_body(body: Block) -> None:

@@ -22,7 +22,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.product_order import ProductOrderAttr
 from redpebble.dialect.ops.axis_maps import AxisMap, AxisPattern, HasAxisMap, RowMajor
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text
+from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
 from redpebble.sparse.csr import CscMatrix
 
 
@@ -113,8 +113,7 @@ class AggregateOp(IRDLOperation):
             raise VerifyException(f"graph {shape_text(graph)}, expected rank 2 and known sizes")
         if len(shape) < 2 or shape[-1] == DYNAMIC or shape[-2] != graph[0]:
             raise VerifyException(f"input {shape_text(shape)}, expected {graph[0]} nodes and a known last axis")
-        if self.bias is not None and shape_of(self.bias) != shape[-1:]:
-            raise VerifyException(f"bias {shape_text(shape_of(self.bias))}, expected {shape[-1]}")
+        verify_bias(self.bias, shape[-1])
         expected = (*shape[:-2], graph[1], shape[-1])
         if shape_of(self.result) != expected:
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
