@@ -149,12 +149,29 @@ def _head(members: Ids, bias: Floats) -> Words:
 
 def _panel_of(matrix: CscMatrix, members: Ids, positions: Ids) -> _Panel:
     """Return the entries of some rows; positions [arrangements, inputs] say where each input is looked up."""
-    counts = matrix.pointers[members + 1] - matrix.pointers[members]
-    starts = panel_starts(counts)
-    entries: Ids = np.arange(int(starts[-1])) + np.repeat(matrix.pointers[members] - starts[: len(members)], counts)
-    inputs = matrix.rows[entries].astype(np.int64)
-    lookups = np.ascontiguousarray(positions[:, inputs].T)
-    return _Panel(starts, inputs, lookups, matrix.values[entries])
+    starts = panel_starts(matrix.pointers[members + 1] - matrix.pointers[members])
+    count = int(starts[-1])
+    panel = _Panel(
+        starts,
+        inputs=np.empty(count, dtype=np.int64),
+        lookups=np.empty((count, len(positions)), dtype=np.int64),
+        weights=np.empty(count, dtype=np.float32),
+    )
+    _collect(panel, matrix, members, positions)
+    return panel
+
+
+@compiled_loop()
+def _collect(panel: _Panel, matrix: CscMatrix, members: Ids, positions: Ids) -> None:
+    """Write the entries of some rows, with the positions [arrangements, inputs] of their inputs."""
+    for row in range(len(members)):
+        shift = matrix.pointers[members[row]] - panel.starts[row]
+        for entry in range(panel.starts[row], panel.starts[row + 1]):
+            source = matrix.rows[entry + shift]
+            panel.inputs[entry] = source
+            panel.weights[entry] = matrix.values[entry + shift]
+            for arrangement in range(len(positions)):
+                panel.lookups[entry, arrangement] = positions[arrangement, source]
 
 
 def _groups(inputs: int) -> int:

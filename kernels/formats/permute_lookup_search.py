@@ -63,38 +63,39 @@ class Placing(NamedTuple):
     seen_in: Ids
 
 
+class Best(NamedTuple):
+    """Where the entries go on the cheapest sequence so far: `taken`, `step_of` and `left` of a `Placing`."""
+
+    taken: Counts
+    step_of: Counts
+    left: Counts
+
+
 def matching_of(starts: Ids, blocks: Ids, block_count: int, gather_cost: float) -> Placing:
     """Return the cheapest sequence of whole chunks over `block_count` blocks, and where its entries go.
 
     A gather for every row of the panel costs as much as `gather_cost` steps.
     """
     longest = _new_matching(starts, blocks, block_count, int(gather_cost * np.diff(starts).max()) + 1)
-    steps = _find_sequence(longest, gather_cost)
-    matching = _without_steps(starts, blocks, longest.firsts, longest.members, steps)
-    matching.sequence[:] = longest.sequence[: steps + 1]
-    _follow_sequence(matching)
-    return matching
+    best = Best(longest.taken.copy(), longest.step_of.copy(), longest.left.copy())
+    steps = _find_sequence(longest, best, gather_cost)
+    return longest._replace(
+        sequence=longest.sequence[: steps + 1],
+        taken=np.ascontiguousarray(best.taken[:, :steps]),
+        step_of=best.step_of,
+        left=best.left,
+    )
 
 
 def _new_matching(starts: Ids, blocks: Ids, block_count: int, steps: int) -> Placing:
-    keys = (np.repeat(np.arange(PANEL_ROWS), np.diff(starts))[:, None] * block_count + blocks).ravel()
-    counts = np.bincount(keys, minlength=PANEL_ROWS * block_count)
-    ends = np.append(0, np.cumsum(counts))
-    rows = np.arange(PANEL_ROWS)[:, None] * block_count
-    firsts = ends[rows + np.arange(block_count + 1)].astype(np.int64)
-    members = np.argsort(keys, kind="stable") // blocks.shape[1]
-    return _without_steps(starts, blocks, firsts, members, steps)
-
-
-def _without_steps(starts: Ids, blocks: Ids, firsts: Ids, members: Ids, steps: int) -> Placing:
     """Return a panel of which no entry has a step, with room for `steps`."""
-    return Placing(
+    matching = Placing(
         sequence=np.zeros(steps + 1, dtype=np.int64),
         starts=starts,
         blocks=blocks,
-        firsts=firsts,
-        members=members,
-        remaining=np.ascontiguousarray(np.diff(firsts, axis=1).T.astype(np.int32)),
+        firsts=np.zeros((PANEL_ROWS, block_count + 1), dtype=np.int64),
+        members=np.empty(blocks.size, dtype=np.int64),
+        remaining=np.zeros((block_count, PANEL_ROWS), dtype=np.int32),
         left=np.diff(starts).astype(np.int32),
         taken=np.full((PANEL_ROWS, steps), -1, dtype=np.int32),
         step_of=np.full(len(blocks), -1, dtype=np.int32),
@@ -105,10 +106,32 @@ def _without_steps(starts: Ids, blocks: Ids, firsts: Ids, members: Ids, steps: i
         queue=np.zeros(steps, dtype=np.int64),
         seen_in=np.zeros(steps + 1, dtype=np.int64),
     )
+    _list_members(matching)
+    return matching
 
 
 @compiled_loop()
-def _find_sequence(matching: Placing, gather_cost: float) -> int:
+def _list_members(matching: Placing) -> None:
+    """Sort the entries of each row by their blocks."""
+    firsts, arrangements, listed = matching.firsts, matching.blocks.shape[1], 0
+    for row in range(PANEL_ROWS):
+        for entry in range(matching.starts[row], matching.starts[row + 1]):
+            for arrangement in range(arrangements):
+                matching.remaining[matching.blocks[entry, arrangement], row] += 1
+        firsts[row, 0] = listed
+        for block in range(len(matching.remaining)):
+            # where the block after it begins once all of its entries are listed
+            firsts[row, block + 1] = listed
+            listed += matching.remaining[block, row]
+        for entry in range(matching.starts[row], matching.starts[row + 1]):
+            for arrangement in range(arrangements):
+                place = matching.blocks[entry, arrangement] + 1
+                matching.members[firsts[row, place]] = entry
+                firsts[row, place] += 1
+
+
+@compiled_loop()
+def _find_sequence(matching: Placing, best: Best, gather_cost: float) -> int:
     """Choose blocks step by step; return the steps of the cheapest sequence of whole chunks, counting its gathers.
 
     A sequence that alone costs more than a shorter one with its gathers need not be made longer.
@@ -124,14 +147,19 @@ def _find_sequence(matching: Placing, gather_cost: float) -> int:
         cost = step + 1 + gather_cost * _most_left(matching)
         if (step + 1) % CHUNK_STEPS == 0 and cost < cheapest:
             cheapest, steps = cost, step + 1
+            _keep(matching, best, steps)
     return steps
 
 
 @compiled_loop()
-def _follow_sequence(matching: Placing) -> None:
-    """Place the entries on the sequence that is there already."""
-    for step in range(matching.taken.shape[1]):
-        _match(matching, step)
+def _keep(matching: Placing, best: Best, steps: int) -> None:
+    """Copy where the entries go after so many steps."""
+    for row in range(PANEL_ROWS):
+        best.left[row] = matching.left[row]
+        for step in range(steps):
+            best.taken[row, step] = matching.taken[row, step]
+    for entry in range(len(best.step_of)):
+        best.step_of[entry] = matching.step_of[entry]
 
 
 @compiled_loop()
@@ -180,7 +208,10 @@ def _match(matching: Placing, step: int) -> None:
     for row in range(PANEL_ROWS):
         if matching.left[row] == 0:
             continue
-        last = _search(matching, row, step)
+        here, there = matching.sequence[step], matching.sequence[step + 1]
+        waiting = matching.remaining[here, row] > 0 or matching.remaining[there, row] > 0
+        # a search looks at the step itself first
+        last = step if waiting else _search(matching, row, step)
         if last < 0:
             continue
         entry = _waiting_entry(matching, row, last)
@@ -235,4 +266,7 @@ def _waiting_entry(matching: Placing, row: int, step: int) -> int:
 
 def panel_starts(counts: Ids) -> Ids:
     """Return where the entries of each row of a panel begin, [33], for up to 32 rows."""
-    return np.append(0, np.cumsum(np.pad(counts, (0, PANEL_ROWS - len(counts))))).astype(np.int64)
+    starts = np.zeros(PANEL_ROWS + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1 : len(counts) + 1])
+    starts[len(counts) + 1 :] = starts[len(counts)]
+    return starts
