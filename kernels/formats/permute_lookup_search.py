@@ -64,7 +64,7 @@ class Placing(NamedTuple):
 
 
 class Best(NamedTuple):
-    """Where the entries go on the cheapest sequence so far: `taken`, `step_of` and `left` of a `Placing`."""
+    """Places of entries on the cheapest sequence so far: `taken`, `step_of` and `left` of a `Placing`."""
 
     taken: Counts
     step_of: Counts
