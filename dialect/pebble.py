@@ -11,6 +11,7 @@ from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.product_order import ProductOrderAttr
+from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
@@ -23,7 +24,7 @@ from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -66,7 +67,7 @@ Pebble = Dialect(
         Conv2dOp,
         Depthwise2dOp,
         Pool2dOp,
-        Resize2dOp,
+        Resample2dOp,
         AggregateOp,
         ReshapeOp,
         TransposeOp,
@@ -98,6 +99,7 @@ Pebble = Dialect(
         PartitionAttr,
         TargetShapeAttr,
         WindowAttr,
+        ResamplingAttr,
         PanelsAttr,
         ProductOrderAttr,
         FactAttr,

@@ -30,7 +30,7 @@ from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
 from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
-from redpebble.frontend.operators.table import CONVERTERS, accepted_operators
+from redpebble.frontend.operators.table import CONVERTERS, LEFT, accepted_operators
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""
@@ -120,6 +120,8 @@ class _Translation:
     def _convert(self, node: onnx_ir.Node) -> None:
         """Emit what the table's converter makes of a node, or nothing at all."""
         converter = CONVERTERS.get((node.domain, node.op_type))
+        if converter is None and (node.domain, node.op_type) in LEFT:
+            raise NotCovered(f": {LEFT[node.domain, node.op_type]}")
         if converter is None or node.op_identifier() in self._model.functions:
             accepted = "" if self._keep_foreign else f", accepted are {accepted_operators()}"
             raise NotCovered(f" is not covered{accepted}")

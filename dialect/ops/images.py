@@ -1,4 +1,7 @@
-"""Layers on images [N, C, H, W]: convolutions, pooling, resizing."""
+"""Layers on images: convolutions, pooling, resizing.
+
+Images are [N, C, H, W], or [N, C, W]: of one row each.
+"""
 
 from typing import ClassVar, Literal
 
@@ -21,8 +24,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, own_axes
+from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.tensors import (
     DENSE_TENSOR,
     DYNAMIC,
@@ -34,21 +40,43 @@ from redpebble.dialect.tensors import (
     verify_bias,
 )
 
-IMAGE_RANK = 4
+IMAGE_RANKS = (3, 4)
 
 Pooling = Literal["max", "average", "average_with_pads"]
 POOLINGS: tuple[Pooling, ...] = ("max", "average", "average_with_pads")
 
 
+def is_image_rank(rank: int) -> bool:
+    """Return whether values of a rank may be images."""
+    return rank in IMAGE_RANKS
+
+
+def image_shape(value: SSAValue) -> tuple[int, int, int, int]:
+    """Return the number of images, their channels, height and width."""
+    samples, channels, *extents = shape_of(value)
+    height, width = extents if len(extents) == 2 else (1, *extents)
+    return samples, channels, height, width
+
+
+def shape_like(x: SSAValue, channels: int, height: int, width: int) -> Shape:
+    """Return the shape of images of another size that have the rank of `x`."""
+    samples, *rest = shape_of(x)
+    return (samples, channels, height, width) if len(rest) == 3 else (samples, channels, width)
+
+
+Spread = Literal["tile", "per_feature", "first_column", "one_value"]
+"""An image; a constant for each channel; a value [N, C, 1, 1] for each channel of each image; one constant."""
+
+
 class ImageAxes(HasAxisMap):
     """Images stay apart; channels, rows and columns have an order that the op relies on.
 
-    Operands of rank 4 are images, all others parameters.
+    Operands of rank 3 and 4 are images, all others parameters.
     """
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
-        images = [len(shape_of(operand)) == IMAGE_RANK for operand in op.operands]
+        images = [is_image_rank(len(shape_of(operand))) for operand in op.operands]
         operands = [own_axes(operand, f"x{index}.") for index, operand in enumerate(op.operands)]
         results = [own_axes(result, f"y{index}.") for index, result in enumerate(op.results)]
         data = tuple(("n", *axes[1:]) if is_image else axes for axes, is_image in zip(operands, images, strict=True))
@@ -100,20 +128,20 @@ class Conv2dOp(IRDLOperation):
         window: WindowAttr,
         residual: SSAValue | None = None,
     ) -> None:
-        samples, _, height, width = shape_of(x)
-        shape = (samples, shape_of(weight)[1], *window.result_size(height, width))
+        _, _, height, width = image_shape(x)
+        shape = shape_like(x, shape_of(weight)[1], *window.result_size(height, width))
         super().__init__(
             operands=[x, weight, bias, residual], properties={"window": window}, result_types=[f32_tensor(shape)]
         )
 
     def verify_(self) -> None:
-        shape, weight = shape_of(self.x), shape_of(self.weight)
-        _verify_image(shape)
+        _verify_image(self.x)
+        shape, weight = image_shape(self.x), shape_of(self.weight)
         rows, columns = self.window.kernel_size
         if len(weight) != 2 or DYNAMIC in weight or weight[0] != shape[1] * rows * columns:
             raise VerifyException(f"weight {shape_text(weight)}, expected {shape[1] * rows * columns} inputs")
         verify_bias(self.bias, weight[1])
-        expected = (shape[0], weight[1], *self.window.result_size(*shape[2:]))
+        expected = shape_like(self.x, weight[1], *self.window.result_size(*shape[2:]))
         _verify_result(self.result, expected)
         if self.residual is not None and shape_of(self.residual)[1:] != expected[1:]:
             raise VerifyException(f"residual {shape_text(shape_of(self.residual))}, expected {shape_text(expected)}")
@@ -145,18 +173,18 @@ class Depthwise2dOp(IRDLOperation):
     )
 
     def __init__(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, window: WindowAttr) -> None:
-        samples, channels, height, width = shape_of(x)
-        shape = (samples, channels, *window.result_size(height, width))
+        _, channels, height, width = image_shape(x)
+        shape = shape_like(x, channels, *window.result_size(height, width))
         super().__init__(operands=[x, weight, bias], properties={"window": window}, result_types=[f32_tensor(shape)])
 
     def verify_(self) -> None:
-        shape, weight = shape_of(self.x), shape_of(self.weight)
-        _verify_image(shape)
+        _verify_image(self.x)
+        shape, weight = image_shape(self.x), shape_of(self.weight)
         rows, columns = self.window.kernel_size
         if weight != (rows * columns, shape[1]):
             raise VerifyException(f"weight {shape_text(weight)}, expected {rows * columns}x{shape[1]}")
         verify_bias(self.bias, weight[1])
-        _verify_result(self.result, (*shape[:2], *self.window.result_size(*shape[2:])))
+        _verify_result(self.result, shape_like(self.x, shape[1], *self.window.result_size(*shape[2:])))
 
 
 @irdl_op_definition
@@ -180,8 +208,8 @@ class Pool2dOp(IRDLOperation):
     assembly_format: ClassVar = "$kind $x `window` $window attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, kind: Pooling, window: WindowAttr) -> None:
-        samples, channels, height, width = shape_of(x)
-        shape = (samples, channels, *window.result_size(height, width))
+        _, channels, height, width = image_shape(x)
+        shape = shape_like(x, channels, *window.result_size(height, width))
         super().__init__(
             operands=[x],
             properties={"kind": StringAttr(kind), "window": window},
@@ -189,61 +217,93 @@ class Pool2dOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        shape = shape_of(self.x)
-        _verify_image(shape)
+        _verify_image(self.x)
+        shape = image_shape(self.x)
         if self.kind.data not in POOLINGS:
             raise VerifyException(f"pooling {self.kind.data!r}, accepted are {', '.join(POOLINGS)}")
         (rows, columns), (top, left, bottom, right) = self.window.kernel_size, self.window.pad_sizes
         if max(top, bottom) >= rows or max(left, right) >= columns:
             raise VerifyException(f"pads {[top, left, bottom, right]}, expected fewer than taps")
-        _verify_result(self.result, (*shape[:2], *self.window.result_size(*shape[2:])))
+        _verify_result(self.result, shape_like(self.x, shape[1], *self.window.result_size(*shape[2:])))
 
 
 @irdl_op_definition
-class Resize2dOp(IRDLOperation):
-    """Each pixel several times, along rows and columns: x [N, C, H, W], result [N, C, a H, b W].
+class Resample2dOp(IRDLOperation):
+    """Pixels of an image in other places: resized, padded, cut; `fill` stands where it has none.
 
     ```mlir
-    %y = pebble.resize2d %x : (tensor<?x4x8x8xf32>) -> tensor<?x4x16x16xf32>
+    %y = pebble.resample2d %x rows <[0, 0, 1, 1]> columns <[-1, 0, 1]> fill 0.0
+        : (tensor<?x4x2x2xf32>) -> tensor<?x4x4x3xf32>
     ```
     """
 
-    name = "pebble.resize2d"
+    name = "pebble.resample2d"
 
     x = operand_def(DENSE_TENSOR)
+    rows = prop_def(ResamplingAttr)
+    columns = prop_def(ResamplingAttr)
+    fill = prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), ImageAxes())
-    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+    assembly_format: ClassVar = (
+        "$x `rows` $rows `columns` $columns `fill` $fill attr-dict `:` functional-type(operands, results)"
+    )
 
-    def __init__(self, x: SSAValue, factors: tuple[int, int]) -> None:
-        samples, channels, height, width = shape_of(x)
-        shape = (samples, channels, height * factors[0], width * factors[1])
-        super().__init__(operands=[x], result_types=[f32_tensor(shape)])
-
-    @property
-    def factors(self) -> tuple[int, int]:
-        """Times that a row, and a column, is there."""
-        before, after = shape_of(self.x), shape_of(self.result)
-        return after[2] // max(1, before[2]), after[3] // max(1, before[3])
+    def __init__(self, x: SSAValue, rows: ResamplingAttr, columns: ResamplingAttr, fill: float = 0.0) -> None:
+        shape = shape_like(x, image_shape(x)[1], rows.size, columns.size)
+        super().__init__(
+            operands=[x],
+            properties={"rows": rows, "columns": columns, "fill": FloatAttr(fill, f64)},
+            result_types=[f32_tensor(shape)],
+        )
 
     def verify_(self) -> None:
-        shape, result = shape_of(self.x), shape_of(self.result)
-        _verify_image(shape)
-        down, across = self.factors
-        _verify_result(self.result, (*shape[:2], shape[2] * max(1, down), shape[3] * max(1, across)))
-        del result
+        _verify_image(self.x)
+        _, channels, height, width = image_shape(self.x)
+        if not self.rows.fits(height) or not self.columns.fits(width):
+            raise VerifyException(f"rows or columns that an image of {height}x{width} does not have")
+        _verify_result(self.result, shape_like(self.x, channels, self.rows.size, self.columns.size))
 
 
-ImageLayerOp = Conv2dOp | Depthwise2dOp | Pool2dOp | Resize2dOp
+WindowOp = Conv2dOp | Depthwise2dOp | Pool2dOp
+"""Ops that read windows."""
+
+ImageLayerOp = Conv2dOp | Depthwise2dOp | Pool2dOp | Resample2dOp
 """Ops that only images have."""
 
 
-def _verify_image(shape: Shape) -> None:
-    if len(shape) != IMAGE_RANK or DYNAMIC in shape[1:]:
-        raise VerifyException(f"input {shape_text(shape)}, expected rank 4 and known channels, height and width")
+def _verify_image(value: SSAValue) -> None:
+    shape = shape_of(value)
+    if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
+        raise VerifyException(f"image {shape_text(shape)}, expected rank 3 or 4 and known channels, height and width")
 
 
 def _verify_result(result: SSAValue, expected: Shape) -> None:
     if shape_of(result) != expected:
         raise VerifyException(f"result {shape_text(shape_of(result))}, expected {shape_text(expected)}")
+
+
+def spreads_of(op: BinaryOp) -> tuple[Spread, Spread] | None:
+    """Return how both operands are spread, None where an image network does not do it."""
+    left, right = _spread_of(op.left, op.result), _spread_of(op.right, op.result)
+    return None if left is None or right is None else (left, right)
+
+
+def _spread_of(operand: SSAValue, result: SSAValue) -> Spread | None:
+    """Return how an operand is spread over the images of a result, None where an image network does not do it."""
+    if not is_image_rank(len(shape_of(result))):
+        return None
+    channels = image_shape(result)[1]
+    constant = constant_array(operand)
+    rank = len(shape_of(result))
+    if constant is not None:
+        if constant.size == 1:
+            return "one_value"
+        aligned = (1,) * (rank - constant.ndim) + constant.shape
+        is_spread = aligned == (1, channels) + (1,) * (rank - 2)
+        return "per_feature" if is_spread else None
+    if operand.type == result.type:
+        return "tile"
+    is_spread = shape_of(operand) == (shape_of(result)[0], channels) + (1,) * (rank - 2)
+    return "first_column" if is_spread else None

@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.activations import ActivationAttr, Floats, activate
+from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 
 
 def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:
@@ -13,10 +14,10 @@ def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:
     windows = _windows(op.window, x, 0.0)
     samples, channels, taps, height, width = windows.shape
     columns = windows.reshape(samples, channels * taps, height * width)
-    result = (weight.T @ columns).reshape(samples, weight.shape[1], height, width)
+    result = _ranked((weight.T @ columns).reshape(samples, weight.shape[1], height, width), x)
     rest = list(others)
     if op.bias is not None:
-        result = result + rest.pop(0)[:, None, None]
+        result = result + _by_channel(rest.pop(0), x)
     if op.residual is not None:
         result = result + rest.pop(0)
     return _activated(op.activation, result)
@@ -24,25 +25,51 @@ def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:
 
 def depthwise2d(op: Depthwise2dOp, x: Floats, weight: Floats, bias: Floats | None = None) -> Floats:
     """Return the convolution of each channel."""
-    result: Floats = np.einsum("nctij,tc->ncij", _windows(op.window, x, 0.0), weight)
-    return _activated(op.activation, result if bias is None else result + bias[:, None, None])
+    result: Floats = _ranked(np.einsum("nctij,tc->ncij", _windows(op.window, x, 0.0), weight), x)
+    return _activated(op.activation, result if bias is None else result + _by_channel(bias, x))
 
 
 def pool2d(op: Pool2dOp, x: Floats) -> Floats:
     """Return the largest value of each window, or the mean."""
     if op.kind.data == "max":
-        return _windows(op.window, x, -np.inf).max(axis=2, initial=-np.inf)
+        return _ranked(_windows(op.window, x, -np.inf).max(axis=2, initial=-np.inf), x)
     total = _windows(op.window, x, 0.0).sum(axis=2)
     is_there = np.ones_like(x)
     if op.kind.data == "average":
-        return total / _windows(op.window, is_there, 0.0).sum(axis=2)
-    return total / len(op.window.taps)
+        return _ranked(total / _windows(op.window, is_there, 0.0).sum(axis=2), x)
+    return _ranked(total / len(op.window.taps), x)
 
 
-def resize2d(op: Resize2dOp, x: Floats) -> Floats:
-    """Return the image with each pixel several times."""
-    down, across = op.factors
-    return x.repeat(down, axis=2).repeat(across, axis=3)
+def resample2d(op: Resample2dOp, x: Floats) -> Floats:
+    """Return the rows, and then the columns, that the op asks for."""
+    result = image_of(x)
+    for axis, resampling in ((2, op.rows), (3, op.columns)):
+        result = _resampled(resampling, result, axis, op.fill.value.data)
+    return _ranked(result, x)
+
+
+def _resampled(resampling: ResamplingAttr, x: Floats, axis: int, fill: float) -> Floats:
+    after = [(0, 0)] * x.ndim
+    after[axis] = (0, 1)
+    room = np.pad(x, after, constant_values=fill)
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    parts = [room.take(tap.indices, axis=axis) * tap.shares.reshape(shape) for tap in resampling.taps]
+    return np.sum(parts, axis=0)
+
+
+def image_of(x: Floats) -> Floats:
+    """Return images [N, C, W] as [N, C, 1, W]."""
+    return x if x.ndim == 4 else x[:, :, None]
+
+
+def _ranked(result: Floats, x: Floats) -> Floats:
+    """Return images [N, C, 1, W] as [N, C, W] where `x` is so."""
+    return result if x.ndim == 4 else result[:, :, 0]
+
+
+def _by_channel(bias: Floats, x: Floats) -> Floats:
+    return bias.reshape((-1,) + (1,) * (x.ndim - 2))
 
 
 def _activated(activation: ActivationAttr | None, values: Floats) -> Floats:
@@ -51,6 +78,7 @@ def _activated(activation: ActivationAttr | None, values: Floats) -> Floats:
 
 def _windows(window: WindowAttr, x: Floats, fill: float) -> NDArray[np.floating]:
     """Return the values of all windows, [N, C, taps, H', W']."""
+    x = image_of(x)
     top, left, bottom, right = window.pad_sizes
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
     (height, width), (down, across) = window.result_size(*x.shape[2:]), window.stride

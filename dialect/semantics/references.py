@@ -11,7 +11,7 @@ from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentio
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -24,7 +24,7 @@ from redpebble.dialect.ops.layers import (
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resize2d
+from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resample2d
 from redpebble.dialect.semantics.network import run_network
 from redpebble.dialect.semantics.quantized import run_quantized_layers
 from redpebble.dialect.tensors import shape_of
@@ -180,7 +180,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         Conv2dOp: conv2d,
         Depthwise2dOp: depthwise2d,
         Pool2dOp: pool2d,
-        Resize2dOp: resize2d,
+        Resample2dOp: resample2d,
         AggregateOp: _aggregate,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,

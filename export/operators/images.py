@@ -1,10 +1,12 @@
 """Layers on images: Conv with its weight as the operator wants it, pooling, Resize."""
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.attributes.resampling import OUTSIDE
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
 from redpebble.dialect.tensors import shape_of
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder
@@ -13,8 +15,8 @@ from redpebble.export.writing.node_builder import NodeBuilder
 def emit_conv2d(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Conv of a weight [O, C, kh, kw], Add for a residual, the activation's nodes."""
     inputs, outputs = shape_of(op.weight)
-    rows, columns = op.window.kernel_size
-    shape = (outputs, inputs // (rows * columns), rows, columns)
+    taps = _spatial(op, op.window.kernel_size)
+    shape = (outputs, inputs // len(op.window.taps), *taps)
     value = _conv(builder, op, _weight(op.weight, shape, builder), 1)
     if op.residual is not None:
         value = builder.node("Add", value, builder.operand(op.residual))
@@ -26,47 +28,62 @@ def emit_conv2d(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
 def emit_depthwise2d(op: Depthwise2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Conv with a group for each channel, the activation's nodes."""
     channels = shape_of(op.weight)[1]
-    value = _conv(builder, op, _weight(op.weight, (channels, 1, *op.window.kernel_size), builder), channels)
+    shape = (channels, 1, *_spatial(op, op.window.kernel_size))
+    value = _conv(builder, op, _weight(op.weight, shape, builder), channels)
     return (value if op.activation is None else emit_activation(op.activation, value, builder),)
 
 
 def emit_pool2d(op: Pool2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """MaxPool or AveragePool."""
-    strides, pads = list(op.window.stride), list(op.window.pad_sizes)
-    x, kernel = builder.operand(op.x), list(op.window.kernel_size)
+    attributes = {"kernel_shape": _spatial(op, op.window.kernel_size), **_window(op)}
+    x, dilations = builder.operand(op.x), attributes.pop("dilations")
     if op.kind.data == "max":
-        dilations = _dilations(op.window)
-        return (builder.node("MaxPool", x, kernel_shape=kernel, strides=strides, pads=pads, dilations=dilations),)
+        return (builder.node("MaxPool", x, **attributes, dilations=dilations),)
     included = int(op.kind.data == "average_with_pads")
-    attributes = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     return (builder.node("AveragePool", x, **attributes, count_include_pad=included),)
 
 
-def emit_resize2d(op: Resize2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """Resize to the nearest pixel above and to the left."""
-    down, across = op.factors
-    scales = builder.floats([1.0, 1.0, float(down), float(across)])
-    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return (builder.node("Resize", builder.operand(op.x), None, scales, **attributes),)
+def emit_resample2d(op: Resample2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """Gather along rows and along columns, for each tap; Pad before it where there is anything else than pixels."""
+    value, rank = builder.operand(op.x), len(shape_of(op.x))
+    extents = image_shape(op.x)[2:]
+    for axis, (resampling, extent) in enumerate(zip((op.rows, op.columns), extents, strict=True), start=rank - 2):
+        if axis == 1:
+            continue  # images of one row have no axis for it
+        taps = resampling.taps
+        if any(OUTSIDE in tap.indices for tap in taps):
+            ends = [0] * (2 * rank)
+            ends[rank + axis] = 1
+            value = builder.node("Pad", value, builder.integers(ends), builder.scalar(op.fill.value.data))
+        parts: list[ir.Value] = []
+        for tap in taps:
+            part = builder.node("Gather", value, builder.integers((tap.indices % (extent + 1)).tolist()), axis=axis)
+            if len(taps) > 1:
+                shares = builder.integers([-1] + [1] * (rank - 1 - axis))
+                part = builder.node("Mul", part, builder.node("Reshape", builder.floats(tap.shares.tolist()), shares))
+            parts.append(part)
+        value = parts[0] if len(parts) == 1 else builder.node("Add", *parts)
+    return (value,)
 
 
 def _conv(builder: NodeBuilder, op: Conv2dOp | Depthwise2dOp, weight: ir.Value, groups: int) -> ir.Value:
     inputs = [builder.operand(op.x), weight]
     if op.bias is not None:
         inputs.append(builder.operand(op.bias))
-    window = op.window
-    return builder.node(
-        "Conv",
-        *inputs,
-        group=groups,
-        strides=list(window.stride),
-        pads=list(window.pad_sizes),
-        dilations=_dilations(window),
-    )
+    return builder.node("Conv", *inputs, group=groups, **_window(op))
 
 
-def _dilations(window: WindowAttr) -> list[int]:
-    return [dilation.data for dilation in window.dilations]
+def _window(op: WindowOp) -> dict[str, list[int]]:
+    """Return strides, pads and dilations as attributes."""
+    top, left, bottom, right = op.window.pad_sizes
+    pads = [top, left, bottom, right] if len(shape_of(op.x)) == 4 else [left, right]
+    dilations = [dilation.data for dilation in op.window.dilations]
+    return {"strides": _spatial(op, op.window.stride), "pads": pads, "dilations": _spatial(op, dilations)}
+
+
+def _spatial(op: WindowOp, numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of rows and columns: the latter alone where images have one row."""
+    return list(numbers)[4 - len(shape_of(op.x)) :]
 
 
 def _weight(value: SSAValue, shape: tuple[int, ...], builder: NodeBuilder) -> ir.Value:

@@ -1,6 +1,7 @@
-"""Nodes on images: convolutions, pooling, resizing by whole factors."""
+"""Nodes on images: convolutions and pooling."""
 
 from collections.abc import Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -10,34 +11,28 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.images import (
-    IMAGE_RANK,
     Conv2dOp,
     Depthwise2dOp,
     ImageLayerOp,
     Pool2dOp,
-    Resize2dOp,
+    Pooling,
+    image_shape,
+    is_image_rank,
 )
 from redpebble.dialect.tensors import DYNAMIC, shape_of, shape_text
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.movement import refuse_further_outputs
 
-NEAREST: Final = frozenset(
-    {("asymmetric", "floor")}
-    | {
-        (transform, rounding)
-        for transform in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
-        for rounding in ("round_prefer_floor", "round_prefer_ceil")
-    }
-)
-"""Ways to find the nearest pixel that, for whole factors, give each pixel as often as all others."""
+MOST_TAPS: Final = 128
+"""Taps of a window for which there is code: one piece of it for each."""
 
 
 def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
-    x, weight, name = _image(conversion), conversion.constant(1), (conversion.input(1), conversion.input(2))
+    x, weight, name = image_of(conversion), conversion.constant(1), (conversion.input(1), conversion.input(2))
     if weight is None or name[0] is None:
         raise NotCovered("the weight is no constant, accepted is a constant one")
-    if weight.ndim != IMAGE_RANK:
-        raise NotCovered(f"a weight of rank {weight.ndim}, accepted is 4: images")
+    if weight.ndim != len(shape_of(x)):
+        raise NotCovered(f"a weight of rank {weight.ndim}, accepted is {len(shape_of(x))}: that of the images")
     bias = None
     if conversion.has_input(2):
         values = conversion.constant(2)
@@ -47,7 +42,7 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     groups, channels = conversion.integer("group", 1), shape_of(x)[1]
     if groups * weight.shape[1] != channels or weight.shape[0] % groups:
         raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {weight.shape} has")
-    window = _window(conversion, weight.shape[2:], shape_of(x)[2:])
+    window = _window(conversion, x, weight.shape[2:])
     key, made = name[0].name or "", conversion.emit_constant
     if groups == channels == weight.shape[0] and groups > 1:
         matrix = np.ascontiguousarray(weight.reshape(channels, -1).T)
@@ -69,7 +64,7 @@ def _matrix(weight: NDArray[np.float32], groups: int) -> NDArray[np.float32]:
     return matrix.reshape(groups * channels * taps, outputs)
 
 
-def _image(conversion: Conversion) -> SSAValue:
+def image_of(conversion: Conversion) -> SSAValue:
     """Return the first input, an image of known channels, height and width.
 
     Raises:
@@ -77,23 +72,26 @@ def _image(conversion: Conversion) -> SSAValue:
     """
     x = conversion.tensor(0)
     shape = shape_of(x)
-    if len(shape) != IMAGE_RANK or DYNAMIC in shape[1:]:
-        raise NotCovered(f"an input {shape_text(shape)}, accepted is rank 4 with known channels, height and width")
+    if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
+        accepted = "rank 3 or 4 with known channels, height and width"
+        raise NotCovered(f"an input {shape_text(shape)}, accepted is {accepted}")
     return x
 
 
-def _window(conversion: Conversion, kernel: Sequence[int], size: Sequence[int]) -> WindowAttr:
+def _window(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> WindowAttr:
     """Return the window that the attributes of a node describe.
 
     Raises:
-        NotCovered: a window has no result.
+        NotCovered: a window has no result, or more taps than there is code for.
     """
-    strides = conversion.integer_list("strides") or (1, 1)
-    dilations = conversion.integer_list("dilations") or (1, 1)
-    pads = conversion.integer_list("pads") or (0, 0, 0, 0)
+    size = shape_of(x)[2:]
+    ones, zeros = (1,) * len(size), (0,) * (2 * len(size))
+    strides = conversion.integer_list("strides") or ones
+    dilations = conversion.integer_list("dilations") or ones
+    pads = conversion.integer_list("pads") or zeros
     automatic = conversion.text("auto_pad", "NOTSET")
     if automatic == "VALID":
-        pads = (0, 0, 0, 0)
+        pads = zeros
     elif automatic.startswith("SAME"):
         totals = [
             max(0, (-(-extent // stride) - 1) * stride + (taps - 1) * dilation + 1 - extent)
@@ -103,62 +101,54 @@ def _window(conversion: Conversion, kernel: Sequence[int], size: Sequence[int]) 
         pads = (*less, *more) if automatic == "SAME_UPPER" else (*more, *less)
     if min(pads) < 0:
         raise NotCovered(f"attribute pads={list(pads)}, accepted are none below 0")
+    if len(size) == 1:  # images of one row
+        kernel, strides, dilations, pads = (1, *kernel), (1, *strides), (1, *dilations), (0, pads[0], 0, pads[1])
     window = WindowAttr.of(kernel, strides, dilations, pads)
-    if 0 in window.result_size(size[0], size[1]):
+    if 0 in window.result_size(*image_shape(x)[2:]):
         raise NotCovered("an image smaller than the window, accepted is one that has a result")
+    if len(window.taps) > MOST_TAPS and not _is_whole(window, x):
+        raise NotCovered(f"a window of {len(window.taps)} taps, accepted are {MOST_TAPS} or fewer, or the whole image")
     return window
+
+
+def _is_whole(window: WindowAttr, x: SSAValue) -> bool:
+    return window.kernel_size == image_shape(x)[2:] and not any(window.pad_sizes)
 
 
 def _convert_max_pool(conversion: Conversion) -> Sequence[SSAValue]:
     refuse_further_outputs(conversion)
-    return [conversion.emit(Pool2dOp(_image(conversion), "max", _pool_window(conversion))).result]
+    return [conversion.emit(Pool2dOp(image_of(conversion), "max", _pool_window(conversion))).result]
 
 
 def _convert_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
     kind = "average_with_pads" if conversion.integer("count_include_pad", 0) else "average"
-    return [conversion.emit(Pool2dOp(_image(conversion), kind, _pool_window(conversion))).result]
+    return [conversion.emit(Pool2dOp(image_of(conversion), kind, _pool_window(conversion))).result]
 
 
 def _pool_window(conversion: Conversion) -> WindowAttr:
-    size = shape_of(_image(conversion))[2:]
-    window = _window(conversion, conversion.integer_list("kernel_shape") or (), size)
-    if conversion.integer("ceil_mode", 0):
-        floor, padded = window.result_size(size[0], size[1]), list(window.pad_sizes)
-        padded[2] += window.stride[0] - 1
-        padded[3] += window.stride[1] - 1
-        if window.of(window.kernel_size, window.stride, (1, 1), padded).result_size(size[0], size[1]) != floor:
-            raise NotCovered("attribute ceil_mode=1 with a window that is cut off, accepted are whole windows")
-    return window
+    """Return the window of a pooling; the last ones of `ceil_mode` reach over the end, which is more pads there."""
+    x = image_of(conversion)
+    window = _window(conversion, x, conversion.integer_list("kernel_shape") or ())
+    if not conversion.integer("ceil_mode", 0):
+        return window
+    pads = list(window.pad_sizes)
+    for axis, (extent, taps, stride) in enumerate(
+        zip(image_shape(x)[2:], window.kernel_size, window.stride, strict=True)
+    ):
+        before = pads[axis]
+        reach = (taps - 1) * window.dilations.data[axis].data + 1
+        starts = -(-(extent + before + pads[axis + 2] - reach) // stride) + 1
+        starts -= (starts - 1) * stride >= extent + before  # none that begins behind the image
+        pads[axis + 2] = max(pads[axis + 2], (starts - 1) * stride + reach - extent - before)
+    if pads != list(window.pad_sizes) and conversion.integer("count_include_pad", 0):
+        raise NotCovered("attributes ceil_mode=1 and count_include_pad=1 with a window that is cut off")
+    numbers = (window.kernel_size, window.stride, [one.data for one in window.dilations])
+    return WindowAttr.of(*numbers, pads)
 
 
-def _convert_global_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
-    x = _image(conversion)
-    return [conversion.emit(Pool2dOp(x, "average", WindowAttr.of(shape_of(x)[2:]))).result]
-
-
-def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
-    x = _image(conversion)
-    mode = conversion.text("mode", "nearest")
-    ways = (
-        conversion.text("coordinate_transformation_mode", "half_pixel"),
-        conversion.text("nearest_mode", "round_prefer_floor"),
-    )
-    scales, sizes = conversion.constant(2), conversion.integers(3)
-    if conversion.integer_list("axes") is not None:
-        raise NotCovered("attribute axes, accepted are factors of all axes")
-    shape = shape_of(x)[1:]
-    if scales is not None and len(scales) == IMAGE_RANK:
-        factors = [float(factor) for factor in scales[1:]]
-    elif sizes is not None and len(sizes) == IMAGE_RANK and 0 not in shape:
-        factors = [size / extent for size, extent in zip(sizes[1:], shape, strict=True)]
-    else:
-        raise NotCovered("sizes that are not known, accepted are constant scales or sizes")
-    doubles = factors == [1.0, 2.0, 2.0] and ways == ("asymmetric", "round_prefer_floor")
-    if mode != "nearest" or (ways not in NEAREST and not doubles):
-        raise NotCovered(f"attributes mode={mode}, {', '.join(ways)}, accepted is nearest by whole pixels")
-    if factors[0] != 1 or any(factor < 1 or factor != int(factor) for factor in factors):
-        raise NotCovered(f"factors {factors}, accepted are whole ones for height and width")
-    return [conversion.emit(Resize2dOp(x, (int(factors[1]), int(factors[2])))).result]
+def _convert_global_pool(kind: Pooling, conversion: Conversion) -> Sequence[SSAValue]:
+    x = image_of(conversion)
+    return [conversion.emit(Pool2dOp(x, kind, WindowAttr.of(image_shape(x)[2:]))).result]
 
 
 def is_image_layer(op: Operation) -> bool:
@@ -170,9 +160,9 @@ IMAGE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
     {
         ("", "AveragePool"): _convert_average_pool,
         ("", "Conv"): _convert_conv,
-        ("", "GlobalAveragePool"): _convert_global_average_pool,
+        ("", "GlobalAveragePool"): partial(_convert_global_pool, "average"),
+        ("", "GlobalMaxPool"): partial(_convert_global_pool, "max"),
         ("", "MaxPool"): _convert_max_pool,
-        ("", "Resize"): _convert_resize,
     }
 )
 """(domain, operator) -> converter."""

@@ -1,5 +1,6 @@
 """Operators that are covered: one table from (domain, operator) to the function that converts a node."""
 
+from types import MappingProxyType
 from typing import Final
 
 from redpebble.foundation.extensible_table import ExtensibleTable
@@ -17,6 +18,7 @@ from redpebble.frontend.operators.quantized import (
     convert_scaled,
     quantized_or,
 )
+from redpebble.frontend.operators.resampling import RESAMPLING_CONVERTERS
 from redpebble.frontend.operators.slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
@@ -31,6 +33,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
         **QUANTIZED_CONVERTERS,
+        **RESAMPLING_CONVERTERS,
         **SLICING_CONVERTERS,
     }
 )
@@ -48,6 +51,12 @@ LAYERS: Final = frozenset(
     }
 )
 """Operators that become layers or attention; the others alone gain nothing."""
+
+
+LEFT: Final = MappingProxyType(
+    {("", "ConvTranspose"): "a transposed convolution stays with the runtime, accepted are Conv, and Resize before it"}
+)
+"""Operators that look as if they were covered, and the reason why they are not."""
 
 
 def accepted_operators() -> str:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.window import Pair, Tap, WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
-from redpebble.dialect.tensors import shape_of
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
 from redpebble.kernels.tile_widths import PIXELS
 
 NO_PIXEL: Final = -1
@@ -97,14 +96,11 @@ class Phases:
         return self.taps == (PhaseTap(0, 0, 0),)
 
 
-WindowOp = Conv2dOp | Depthwise2dOp | Pool2dOp
-
-
 def reads_all(op: Operation) -> bool:
-    """Return whether an op is the mean of all pixels."""
-    if not isinstance(op, Pool2dOp) or op.kind.data == "max":
+    """Return whether an op is the mean of all pixels, or the largest one."""
+    if not isinstance(op, Pool2dOp):
         return False
-    return op.window.taps[0] == Tap(0, 0) and tuple(op.window.kernel_size) == shape_of(op.x)[2:]
+    return op.window.taps[0] == Tap(0, 0) and tuple(op.window.kernel_size) == image_shape(op.x)[2:]
 
 
 def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:
@@ -144,5 +140,5 @@ class _Pitches:
 
 
 def _size(value: SSAValue) -> Pair:
-    _, _, height, width = shape_of(value)
+    _, _, height, width = image_shape(value)
     return height, width

@@ -1,6 +1,6 @@
 """The code of an image on its way through an image network: where its values are, and what threads do of a layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -78,7 +78,12 @@ class ImageCode:
         builder.call(moving(self.code, whole=True), [*arguments, ir.Constant(FLOAT, fill)])
 
     def copy_pixels(
-        self, op: Operation, pack: Callable[..., list[NDArray[np.int32]]], x: SSAValue, target: View, fill: float = 0.0
+        self,
+        op: Operation,
+        pack: Callable[..., Sequence[NDArray[np.generic]]],
+        x: SSAValue,
+        target: View,
+        fill: float = 0.0,
     ) -> None:
         """Emit copies of pixels of `x`, by a table for each part of the target that has the channels of `x`."""
         source = self.memory.views[x]

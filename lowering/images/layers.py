@@ -1,20 +1,24 @@
 """Layers of images without windows: elementwise work, channels next to each other, the mean of all pixels."""
 
 from collections.abc import Sequence
+from functools import partial, reduce
 
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.images import Pool2dOp
+from redpebble.dialect.ops.elementwise import BinaryOp
+from redpebble.dialect.ops.images import Pool2dOp, Resample2dOp, Spread, image_shape, spreads_of
 from redpebble.dialect.ops.movement import ConcatOp
-from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.tile_widths import PIXELS
+from redpebble.lowering.images import packing
 from redpebble.lowering.images.image_code import ImageCode
 from redpebble.lowering.images.memory import View
-from redpebble.lowering.kernels.elementwise import activate
+from redpebble.lowering.images.movement import blending
+from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
+from redpebble.lowering.llvm.call_tables import values_of_constant
 from redpebble.lowering.llvm.vectors import FLOAT
 
 
@@ -53,24 +57,85 @@ def _copy_tiles(image: ImageCode, source: View, target: View) -> None:
     image.each(target.plane.tiles, tile)
 
 
-def emit_mean_of_all(image: ImageCode, op: Pool2dOp) -> None:
-    """Emit the sum of all positions of each channel, of which those without a pixel are zeros."""
+def emit_arithmetic(image: ImageCode, op: BinaryOp) -> None:
+    """Emit a function of two operands, images or what is spread over their pixels, tile by tile.
+
+    Raises:
+        ValueError: an operand is neither.
+    """
+    spreads = spreads_of(op)
+    if spreads is None:
+        raise ValueError(f"{op.name} inside a pebble.image_network has operands that are no images")
+    function = binary(image.code, BinaryForm(op.name, *spreads, PIXELS))
+    target = image.memory.views[op.result]
+
+    def operand(value: SSAValue, spread: Spread, number: ir.Value) -> ir.Value:
+        if spread == "tile":
+            return image.tile(image.memory.views[value], number)
+        if spread == "first_column":
+            return image.tile(image.memory.views[value], i64(0))
+        owner = value.owner if isinstance(value.owner, Operation) else None
+        (constant,) = image.arrays((value, "values"), values_of_constant, owner)
+        return constant
+
+    def tile(number: ir.Value) -> None:
+        read = [operand(value, spread, number) for value, spread in zip((op.left, op.right), spreads, strict=True)]
+        there = image.tile(target, number)
+        image.builder.call(function, [*read, there, i64(target.channels)])
+        image.clear(op.result, number, there)
+
+    image.each(target.plane.tiles, tile)
+
+
+def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
+    """Emit the way of pixels to other places, or means of them."""
+    source, target = image.memory.views[op.x], image.memory.views[op.result]
+    taps = len(op.rows.taps) * len(op.columns.taps)
+    if taps == 1:
+        image.copy_pixels(op, packing.resampled_pixels, op.x, target, op.fill.value.data)
+        return
+    recipe = partial(packing.resampled_pixels, source.plane, source.tile_floats, target.plane)
+    arrays = image.arrays((op, "pixels"), recipe, op)
+
+    def tile(number: ir.Value) -> None:
+        first = image.builder.mul(number, i64(PIXELS))
+        tables = [float_at(image.builder, array, first) for array in arrays]
+        arguments = [image.tile(source, i64(0)), image.tile(target, number), i64(source.channels), *tables]
+        image.builder.call(blending(image.code, taps), arguments)
+
+    image.each(target.plane.tiles, tile)
+
+
+def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
+    """Emit the mean, or the largest, of all positions of each channel, of which those without a pixel are zeros."""
     source, target, builder = image.memory.views[op.x], image.memory.views[op.result], image.builder
-    lanes, pixels = image.code.lanes(builder), shape_of(op.x)[2] * shape_of(op.x)[3]
+    lanes, pixels = image.code.lanes(builder), image_shape(op.x)[2] * image_shape(op.x)[3]
+    firsts, largest = range(0, PIXELS, lanes.width), op.kind.data == "max"
+    outside: list[ir.Value] = []
+    if largest:
+        outside = image.arrays(("outside", source.plane), partial(packing.minus_infinity_outside, source.plane))
+
+    def joined(total: ir.Value, value: ir.Value) -> ir.Value:
+        return lanes.max(total, value) if largest else lanes.add(total, value)
 
     def channel(number: ir.Value) -> None:
-        def tile(index: ir.Value, sums: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def tile(index: ir.Value, totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
             row = image.tile(source, index, number)
-            values = [lanes.load(float_at(builder, row, i64(first))) for first in range(0, PIXELS, lanes.width)]
-            return [lanes.add(total, value) for total, value in zip(sums, values, strict=True)]
+            values = [lanes.load(float_at(builder, row, i64(first))) for first in firsts]
+            for array in outside:
+                begin = float_at(builder, array, builder.mul(index, i64(PIXELS)))
+                added = [lanes.load(float_at(builder, begin, i64(first))) for first in firsts]
+                values = [lanes.add(value, more) for value, more in zip(values, added, strict=True)]
+            return [joined(total, value) for total, value in zip(totals, values, strict=True)]
 
-        starts = [lanes.splat(0.0) for _ in range(0, PIXELS, lanes.width)]
-        sums = reduce_loop(builder, i64(source.plane.tiles), starts, tile)
-        total = sums[0]
-        for other in sums[1:]:
-            total = lanes.add(total, other)
-        mean = builder.fdiv(lanes.horizontal_sum(total), ir.Constant(FLOAT, float(pixels)))
-        builder.store(mean, image.tile(target, i64(0), number))
+        starts = [lanes.splat(float("-inf") if largest else 0.0) for _ in firsts]
+        totals = reduce_loop(builder, i64(source.plane.tiles), starts, tile)
+        total = reduce(joined, totals)
+        if largest:
+            result = lanes.horizontal_max(total)
+        else:
+            result = builder.fdiv(lanes.horizontal_sum(total), ir.Constant(FLOAT, float(pixels)))
+        builder.store(result, image.tile(target, i64(0), number))
 
     image.each(source.channels, channel)
 

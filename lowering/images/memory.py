@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.window import Pair
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, image_shape
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.tensors import shape_of
@@ -186,5 +186,5 @@ def _phase_view(op: Operation, result: Plane) -> View:
 
 
 def _size(value: SSAValue) -> Pair:
-    _, _, height, width = shape_of(value)
+    _, _, height, width = image_shape(value)
     return height, width

@@ -47,6 +47,29 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
     return code.function(f"move_pixels_{'whole' if whole else 'part'}", types, body)
 
 
+def blending(code: Code, taps: int) -> ir.Function:
+    """Return `void (source, target, channels, tables..., shares...)` for a tile: sums of shares of pixels."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        source, target, channels, *arrays = args
+        lanes = code.lanes(builder)
+        with counted_loop(builder, channels) as channel:
+            start = builder.mul(channel, i64(PIXELS))
+            pixels, row = float_at(builder, source, start), float_at(builder, target, start)
+            for first in range(0, PIXELS, lanes.width):
+                total = lanes.splat(0.0)
+                for table, shares in zip(arrays[:taps], arrays[taps:], strict=True):
+                    where = load_ints(lanes, builder.gep(table, [i64(first)], source_etype=I32))
+                    is_pixel = builder.icmp_signed(">=", where, lanes.ints(0))
+                    value = gather(code, lanes, pixels, builder.select(is_pixel, where, lanes.ints(0)))
+                    share = lanes.load(float_at(builder, shares, i64(first)))
+                    # what is read for no pixel may be anything
+                    total = lanes.fma(share, lanes.select(is_pixel, value, lanes.splat(0.0)), total)
+                lanes.store(total, float_at(builder, row, i64(first)), FLOAT_BYTES * lanes.width)
+
+    return code.function(f"blend_pixels_{taps}", [POINTER, POINTER, I64, *[POINTER] * (2 * taps)], body)
+
+
 def _numbers(lanes: Lanes, first: int) -> ir.Constant:
     return ir.Constant(lanes.int_vector, [first + lane for lane in range(lanes.width)])
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, image_shape
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats.count_blocks import pack
@@ -61,12 +61,24 @@ def phase_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | 
     return found
 
 
-def resized_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | None) -> list[NDArray[np.int32]]:
-    """Return for each position where the pixel is that it repeats."""
-    assert isinstance(op, Resize2dOp)
-    rows, columns = _rows_and_columns(target)
-    down, across = op.factors
-    return [_distances(plane.positions(rows // down, columns // across), tile_floats).astype(np.int32)]
+def resampled_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return for each position where the pixels are that it has a share of, of two each pair; then the shares."""
+    assert isinstance(op, Resample2dOp)
+    row, column = np.divmod(np.arange(target.tiles * PIXELS), target.pitch)
+    inside = (row < target.height) & (column < target.width)
+    row, column = np.where(inside, row, 0), np.where(inside, column, 0)
+    found, shares = list[NDArray[np.generic]](), list[NDArray[np.generic]]()
+    for down in op.rows.taps:
+        for across in op.columns.taps:
+            positions = np.where(inside, plane.positions(down.indices[row], across.indices[column]), NO_PIXEL)
+            found.append(_distances(positions, tile_floats).astype(np.int32))
+            shares.append(down.shares[row] * across.shares[column])
+    return found if len(found) == 1 else [*found, *shares]
+
+
+def minus_infinity_outside(plane: Plane, _: Operation | None) -> list[NDArray[np.float32]]:
+    """Return for each position 0, or what is less than all values where it is no pixel."""
+    return [np.where(plane.pixels() == NO_PIXEL, -np.inf, 0).astype(np.float32)]
 
 
 def empty_positions(plane: Plane, _: Operation | None) -> list[NDArray[np.generic]]:
@@ -98,7 +110,7 @@ def channel_taps(op: Operation | None) -> list[NDArray[np.float32]]:
 def window_shares(plane: Plane, op: Operation | None) -> list[NDArray[np.float32]]:
     """Return for each position of a mean the share that each value of its window has."""
     assert isinstance(op, Pool2dOp)
-    _, _, height, width = shape_of(op.x)
+    _, _, height, width = image_shape(op.x)
     rows, columns = _rows_and_columns(plane)
     down, across = op.window.stride
     counts = np.zeros(len(rows))

@@ -13,18 +13,23 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, image_shape
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import packing
 from redpebble.lowering.images.convolutions import emit_convolution, emit_depthwise, emit_pooling
 from redpebble.lowering.images.geometry import reads_all
 from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.layers import emit_concat, emit_elementwise, emit_mean_of_all
+from redpebble.lowering.images.layers import (
+    emit_arithmetic,
+    emit_concat,
+    emit_elementwise,
+    emit_pooling_of_all,
+    emit_resampling,
+)
 from redpebble.lowering.images.memory import ops_of, plan_images
 from redpebble.lowering.images.movement import moving
-from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
+from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.llvm.builder import Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.llvm.vectors import FLOAT
@@ -87,7 +92,7 @@ class _ImageCall:
 
     def _move_in(self, outer: SSAValue, inner: SSAValue) -> None:
         view = self.image.memory.views[inner]
-        _, channels, height, width = shape_of(outer)
+        _, channels, height, width = image_shape(outer)
         (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
         size = i64(channels * height * width)
         image = float_at(self.step.builder, self.step.pointers[outer], self.step.builder.mul(self.number, size))
@@ -99,7 +104,7 @@ class _ImageCall:
 
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
         view, builder = self.image.memory.views[inner], self.step.builder
-        _, channels, height, width = shape_of(outer)
+        _, channels, height, width = image_shape(outer)
         pack = partial(packing.outgoing_pixels, view.plane, view.tile_floats)
         (table,) = self.image.arrays(("out", view.plane, view.tile_floats), pack)
         pixels = height * width
@@ -124,16 +129,15 @@ def _emit_layer(image: ImageCode, op: Operation) -> bool:
         case Depthwise2dOp():
             emit_depthwise(image, op)
         case Pool2dOp() if reads_all(op):
-            emit_mean_of_all(image, op)
+            emit_pooling_of_all(image, op)
         case Pool2dOp():
             emit_pooling(image, op)
-        case Resize2dOp():
-            image.copy_pixels(op, packing.resized_pixels, op.x, image.memory.views[op.result])
+        case Resample2dOp():
+            emit_resampling(image, op)
         case ActivateOp():
             emit_elementwise(image, activate(image.code, op.activation, PIXELS), [op.x], op.result)
         case BinaryOp():
-            function = binary(image.code, BinaryForm(op.name, "tile", "tile", PIXELS))
-            emit_elementwise(image, function, [op.left, op.right], op.result)
+            emit_arithmetic(image, op)
         case ConcatOp():
             return emit_concat(image, op)
         case SplitOp():

@@ -3,6 +3,7 @@
     tile of columns     x = left[k][t .. t + lanes)    one vector of columns of feature k
     tile of one column  x = left[k .. k + lanes)       one vector of features
     per_feature         x = left[k] in every lane      a broadcast, for each feature anew
+    first_column        x = left[k][0] in every lane   the same of a tile
     y = op(x, second)   stored where x was read
 
 An operand is a feature-major buffer [features][width], one row for all features, or a constant per feature.
@@ -29,8 +30,8 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
-Operand = Literal["tile", "one_row", "per_feature", "one_value"]
-"""Layout of an operand, read for feature k and column t: [k][t], [0][t], [k], or [0]."""
+Operand = Literal["tile", "one_row", "per_feature", "first_column", "one_value"]
+"""Layout of an operand, read for feature k and column t: [k][t], [0][t], [k], [k][0], or [0]."""
 
 
 def prelu(lanes: Lanes, x: ir.Value, slope: ir.Value) -> ir.Value:
@@ -97,6 +98,8 @@ def _read(lanes: Lanes, kind: Operand, pointer: ir.Value, cell: Cell) -> ir.Valu
             return lanes.load(float_at(builder, pointer, cell.feature), FLOAT_BYTES)
         case "per_feature":
             return lanes.splat(builder.load(float_at(builder, pointer, cell.feature), typ=FLOAT))
+        case "first_column":
+            return lanes.splat(builder.load(cell._replace(column=0).address(builder, pointer), typ=FLOAT))
         case "one_row" | "one_value":
             return lanes.splat(builder.load(pointer, typ=FLOAT))
 

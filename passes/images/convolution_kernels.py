@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import FloatAttr, f64
 
 from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.ops.images import Conv2dOp, image_shape
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.dense_work import dense_us
 from redpebble.kernels.families import block_counts
@@ -28,7 +28,7 @@ def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) 
     dense = dense_us(PIXELS, machine)
     for conv in convolutions:
         conv.kernel = _kernel(conv, machine)
-        _, outputs, height, width = shape_of(conv.result)
+        _, outputs, height, width = image_shape(conv.result)
         conv.dense_us = FloatAttr(shape_of(conv.weight)[0] * outputs * height * width * dense, f64)
 
 

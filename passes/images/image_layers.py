@@ -6,13 +6,24 @@ from typing import Final
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp, SubOp
-from redpebble.dialect.ops.images import IMAGE_RANK, Conv2dOp, Depthwise2dOp, ImageLayerOp, Pool2dOp, Resize2dOp
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.images import (
+    Conv2dOp,
+    Depthwise2dOp,
+    ImageLayerOp,
+    Pool2dOp,
+    Resample2dOp,
+    image_shape,
+    is_image_rank,
+    spreads_of,
+)
+from redpebble.dialect.ops.layers import BatchNormOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.passes.analysis.clusters import boundary_of
+from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
 from redpebble.passes.analysis.rowwise import dynamic_operands
 
 IMAGES: Final = Size.symbol("%images")
@@ -48,15 +59,17 @@ def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicSha
 
 def _is_image(value: SSAValue) -> bool:
     shape = shape_of(value)
-    return len(shape) == IMAGE_RANK and DYNAMIC not in shape[1:] and 0 not in shape[1:]
+    return is_image_rank(len(shape)) and DYNAMIC not in shape[1:] and 0 not in shape[1:]
 
 
 def _is_covered(op: Operation) -> bool:
     match op:
-        case Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resize2dOp() | ActivateOp():
+        case Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | ActivateOp():
             return True
-        case AddOp() | SubOp() | MulOp():
-            return op.left.type == op.right.type
+        case BatchNormOp():
+            return affine_of_batch_norm(op) is not None
+        case BinaryOp():
+            return spreads_of(op) is not None
         case ConcatOp() | SplitOp():
             return op.axis.value.data == CHANNEL_AXIS
         case _:
@@ -80,13 +93,13 @@ def behind_sparse(counts: Mapping[Operation, Size]) -> dict[Operation, Size]:
 
 def pixels_of(value: SSAValue) -> int:
     """Return the values of one image."""
-    _, channels, height, width = shape_of(value)
+    _, channels, height, width = image_shape(value)
     return channels * height * width
 
 
 def tiles_of(value: SSAValue) -> int:
     """Return the tiles of pixels of an image, about: rows have room for a pad."""
-    _, _, height, width = shape_of(value)
+    _, _, height, width = image_shape(value)
     return -(-height * (width + 1) // PIXELS)
 
 
@@ -102,7 +115,7 @@ def layer_us(op: Operation) -> float:
     match op:
         case Conv2dOp():
             return _convolution_us(op)
-        case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != shape_of(op.x)[2:]:
+        case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != image_shape(op.x)[2:]:
             moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
             return moved + TAP_US * len(op.window.taps) * pixels_of(op.result)
         case ConcatOp() | SplitOp():

@@ -19,6 +19,7 @@ from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.deployment.split_components import SplitComponents
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.passes.images.fuse_convolutions import FuseConvolutions
+from redpebble.passes.images.scale_channels import ScaleChannels
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
@@ -124,6 +125,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
     Stage(  # what lowering needs
         "tile",
         (
+            ScaleChannels(),  # what stands beside no convolution becomes one of each channel
             FoldBatchNorm(),  # what stands beside no linear layer becomes a product and a sum
             CanonicalizePass(),
             lambda options: FormImageNetworks(options.threads),  # convolutions, and what runs on images beside them

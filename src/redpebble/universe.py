@@ -23,7 +23,7 @@ PASSES = {
     ),
     "neuron_order": ("PermuteNeurons", "ReorderNeurons"),
     "kernels": ("DiscoverStructure", "ChooseKernels", "ChooseQuantizedKernels", "AnnotateIoBounds"),
-    "images": ("FuseConvolutions", "FormImageNetworks"),
+    "images": ("FuseConvolutions", "ScaleChannels", "FormImageNetworks"),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
     "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),
     "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),

@@ -15,7 +15,7 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 OPERATORS = (
-    *("AveragePool", "Conv", "GlobalAveragePool", "MaxPool", "Resize"),
+    *("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "Pad", "Resize", "Upsample"),
     *("Abs", "Add", "BatchNormalization", "Cast", "Celu", "Clip", "Concat", "Div", "Dropout", "Elu", "Erf", "Exp"),
     *("Flatten", "Gelu", "Gemm", "HardSigmoid", "HardSwish", "Identity", "LayerNormalization", "LeakyRelu", "Log"),
     *("LogSoftmax", "MatMul", "Mish", "Mul", "Neg", "PRelu", "Pow", "RMSNormalization", "Reciprocal", "ReduceMean"),

@@ -44,6 +44,61 @@ def planes() -> tuple[ImageModel, list[str]]:
     return net, [net.node("Resize", mean, "", "factors", **ways), net.node("GlobalAveragePool", both)]
 
 
+def channels() -> tuple[ImageModel, list[str]]:
+    """What is spread over the pixels of each channel: squeeze and excite, batch norms, constants."""
+    net = ImageModel((6, 9, 8))
+    a = net.node("BatchNormalization", "x", *(net.channel_values(name, 6) for name in ("scale", "shift", "mean")), "v")
+    net.tensors["v"] = np.abs(net.tensors["mean"]) + 1
+    a = net.conv(net.node("Relu", a), (8, 6, 3, 3), pads=[1, 1, 1, 1])
+    mean = net.node("GlobalAveragePool", a)
+    squeezed = net.node("Relu", net.conv(mean, (3, 8, 1, 1)))
+    gate = net.node("HardSigmoid", net.conv(squeezed, (8, 3, 1, 1)))
+    b = net.node("Mul", net.node("Mul", gate, a), net.node("GlobalMaxPool", a))
+    net.tensors["each"] = net.images(1)["x"][0, :1].reshape(-1)[:8].reshape(8, 1, 1)
+    net.tensors["half"] = np.array(0.5, np.float32)
+    b = net.node("Sub", "each", net.node("Mul", b, "half"))
+    return net, [net.conv(b, (4, 8, 1, 1)), squeezed]
+
+
+def places() -> tuple[ImageModel, list[str]]:
+    """Pixels in other places: pads of all modes, resizing by factors and to sizes."""
+    net = ImageModel((3, 7, 6))
+    a = net.conv("x", (5, 3, 3, 3), pads=[1, 1, 1, 1])
+    net.tensors |= {
+        "pads": np.array([0, 0, 2, 1, 0, 0, 0, 3], np.int64),
+        "cut": np.array([0, 0, -1, 0, 0, 0, 2, -2], np.int64),
+        "fill": np.array(1.5, np.float32),
+        "factors": np.array([1, 1, 2, 2], np.float32),
+        "uneven": np.array([1, 1, 1.5, 0.7], np.float32),
+        "sizes": np.array([1, 5, 11, 4], np.int64),
+    }
+    padded = [net.node("Pad", a, "pads", *fill, mode=mode) for mode, *fill in (("constant", "fill"), ("edge",))]
+    reflected = net.node("Pad", a, "cut", mode="constant")
+    results = [net.node("Pad", a, "pads", mode="reflect")]
+    for way in ("half_pixel", "align_corners", "asymmetric"):
+        factors = "factors" if way == "half_pixel" else "uneven"
+        mode = {"mode": "linear", "coordinate_transformation_mode": way}
+        results.append(net.node("Resize", padded[0], "", factors, **mode))
+        results.append(net.node("Resize", padded[1], "", "uneven", coordinate_transformation_mode=way))
+    return net, [*results, net.conv(reflected, (2, 5, 2, 2))]
+
+
+def rows() -> tuple[ImageModel, list[str]]:
+    """Images of one row: signals [N, C, W]."""
+    net = ImageModel((5, 37))
+    a = net.node("Relu", net.conv("x", (8, 5, 5), pads=[2, 2]))
+    b = net.conv(a, (8, 1, 3), group=8, pads=[2, 2], dilations=[2])
+    pooled = net.node("MaxPool", net.node("Add", a, b), kernel_shape=[3], strides=[2], ceil_mode=1)
+    net.tensors["pads"] = np.array([0, 0, 1, 0, 0, 2], np.int64)
+    net.tensors["factors"] = np.array([1, 1, 2], np.float32)
+    c = net.conv(net.node("Pad", pooled, "pads", mode="edge"), (4, 8, 4), strides=[2])
+    larger = net.node("Resize", c, "", "factors", mode="linear")
+    return net, [larger, net.node("GlobalAveragePool", net.node("Mul", c, net.node("GlobalAveragePool", c)))]
+
+
+CASES = (windows, planes, channels, places, rows)
+
+
 def agree(model: onnx.ModelProto, net: ImageModel, target: CpuTarget | None, threads: int = 1) -> None:
     compiled = redpebble.compile(model, target=target, threads=threads)
     for batch in (0, 1, 2, 7):
@@ -54,7 +109,7 @@ def agree(model: onnx.ModelProto, net: ImageModel, target: CpuTarget | None, thr
             np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", [windows, planes])
+@pytest.mark.parametrize("case", CASES)
 def test_layers_on_images_agree_with_onnxruntime(case: Case) -> None:
     net, outputs = case()
     agree(net.model(*outputs), net, CpuTarget.generic())
@@ -62,13 +117,13 @@ def test_layers_on_images_agree_with_onnxruntime(case: Case) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [None, CpuTarget.avx2()])
-@pytest.mark.parametrize("case", [windows, planes, lambda: bottleneck(32, 14)])
+@pytest.mark.parametrize("case", [*CASES, lambda: bottleneck(32, 14)])
 def test_layers_on_images_agree_on_other_targets(case: Case, target: CpuTarget | None) -> None:
     net, outputs = case()
     agree(net.model(*outputs), net, target, threads=2)
 
 
-@pytest.mark.parametrize("case", [windows, planes])
+@pytest.mark.parametrize("case", CASES)
 def test_the_meaning_of_layers_on_images_is_that_of_onnx(case: Case) -> None:
     net, outputs = case()
     model, feeds = net.model(*outputs), net.images(2)

@@ -14,11 +14,11 @@ Attribute = int | str | list[int]
 class ImageModel:
     """Nodes on `x` [batch, channels, height, width], one after the other."""
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     seed: int = 0
     density: float = 0.3
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
-    tensors: dict[str, NDArray[np.float32]] = field(default_factory=dict[str, NDArray[np.float32]])
+    tensors: dict[str, NDArray[np.generic]] = field(default_factory=dict[str, NDArray[np.generic]])
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -31,13 +31,18 @@ class ImageModel:
         self.nodes.append(made)
         return name
 
+    def channel_values(self, name: str, channels: int) -> str:
+        """Add a number for each channel."""
+        self.tensors[name] = self._rng.standard_normal(channels).astype(np.float32)
+        return name
+
     def weights(self, name: str, shape: tuple[int, ...]) -> str:
         """Add a weight with zeros."""
         kept = self._rng.random(shape) < self.density
         self.tensors[name] = (self._rng.standard_normal(shape) * kept).astype(np.float32)
         return name
 
-    def conv(self, x: str, shape: tuple[int, int, int, int], **attributes: Attribute) -> str:
+    def conv(self, x: str, shape: tuple[int, ...], **attributes: Attribute) -> str:
         """Add a convolution with a weight [O, C / groups, kh, kw] and a bias."""
         weight = self.weights(f"w{len(self.nodes)}", shape)
         self.tensors[f"b{len(self.nodes)}"] = self._rng.standard_normal(shape[0]).astype(np.float32)

@@ -14,8 +14,8 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %r: tensor<?x2x4x4xf32>) -> tensor<?x2x
   %each = pebble.depthwise2d %x, %d window <[3, 3] strides [1, 1] dilations [2, 2] pads [2, 2, 2, 2]> : (tensor<?x4x8x8xf32>, tensor<9x4xf32>) -> tensor<?x4x8x8xf32>
   // CHECK-NEXT: pebble.pool2d "max" %{{.*}} window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]> : (
   %most = pebble.pool2d "max" %each window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x8x8xf32>) -> tensor<?x4x4x4xf32>
-  // CHECK-NEXT: pebble.resize2d %{{.*}} : (tensor<?x4x4x4xf32>) -> tensor<?x4x8x12xf32>
-  %large = pebble.resize2d %most : (tensor<?x4x4x4xf32>) -> tensor<?x4x8x12xf32>
+  // CHECK-NEXT: pebble.resample2d %{{.*}} rows <[0, 0, 1, -1]> columns <[0, 0, 3] to [1, 1, 3] shares [0.0, 0.5, 0.0]> fill -1.000000e+00 : (tensor<?x4x4x4xf32>) -> tensor<?x4x4x3xf32>
+  %large = pebble.resample2d %most rows <[0, 0, 1, -1]> columns <[0, 0, 3] to [1, 1, 3] shares [0.0, 0.5, 0.0]> fill -1.0 : (tensor<?x4x4x4xf32>) -> tensor<?x4x4x3xf32>
   // CHECK-NEXT: pebble.image_network %x threads 2 predicted_us 1.000000e+01 : (tensor<?x4x8x8xf32>) -> tensor<?x2x4x4xf32> {
   %y = pebble.image_network %x threads 2 predicted_us 10.0 : (tensor<?x4x8x8xf32>) -> tensor<?x2x4x4xf32> {
   ^bb0(%a: tensor<?x4x8x8xf32>):

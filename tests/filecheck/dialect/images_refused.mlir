@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x4x?x8xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: input ?x4x?x8, expected rank 4 and known channels, height and width
+  // CHECK: image ?x4x?x8, expected rank 3 or 4 and known channels, height and width
   %y = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x?x8xf32>, tensor<4x2xf32>) -> tensor<?x2x?x8xf32>
   func.return
 }
@@ -64,9 +64,25 @@ func.func @main(%x: tensor<?x4x8x8xf32>) {
 
 // -----
 
-func.func @main(%x: tensor<?x4x8x8xf32>) {
-  // CHECK: result ?x4x12x8, expected ?x4x8x8
-  %y = pebble.resize2d %x : (tensor<?x4x8x8xf32>) -> tensor<?x4x12x8xf32>
+func.func @main(%x: tensor<?x4x2x8xf32>) {
+  // CHECK: rows or columns that an image of 2x8 does not have
+  %y = pebble.resample2d %x rows <[0, 2]> columns <[7]> fill 0.0 : (tensor<?x4x2x8xf32>) -> tensor<?x4x2x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4x2x8xf32>) {
+  // CHECK: 1 other rows and 1 shares for 2, expected none or as many
+  %y = pebble.resample2d %x rows <[0, 1] to [1] shares [0.5]> columns <[7]> fill 0.0 : (tensor<?x4x2x8xf32>) -> tensor<?x4x2x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4x2x8xf32>) {
+  // CHECK: row -2, expected -1 or more
+  %y = pebble.resample2d %x rows <[0, -2]> columns <[7]> fill 0.0 : (tensor<?x4x2x8xf32>) -> tensor<?x4x2x1xf32>
   func.return
 }
 

@@ -150,12 +150,12 @@ def test_a_dead_node_that_is_not_covered_is_no_obstacle() -> None:
 
 
 def test_a_node_that_is_not_covered_is_named() -> None:
-    nodes = "h = Relu(x) [conv1] c = ConvTranspose(h, w) y = Relu(c)"
+    nodes = "h = Relu(x) [conv1] c = LpNormalization(h) y = Relu(c)"
     proto = model("(float[n,1,8] x) => (float[n,1,8] y)", nodes, opset=13, weights={"w": normal(1, 1, 1)})
     with pytest.raises(UnsupportedModelError) as refusal:
         import_model(proto, foreign="refuse")
     assert str(refusal.value).startswith(
-        "node 'conv1': operator ConvTranspose (ai.onnx 13) is not covered, accepted are Abs, Add,"
+        "node 'conv1': operator LpNormalization (ai.onnx 13) is not covered, accepted are Abs, Add,"
     )
 
 

@@ -1,0 +1,180 @@
+"""Nodes that put pixels in other places: Resize, Upsample and Pad.
+
+Coordinates are computed as onnxruntime does, in float32: a pixel of the result is at a place
+between those of the image.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.resampling import OUTSIDE, ResamplingAttr
+from redpebble.dialect.ops.images import Resample2dOp, image_shape
+from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.images import image_of
+
+Places = NDArray[np.float32]
+
+ROUNDINGS: Final[Mapping[str, Callable[[Places], Places]]] = MappingProxyType(
+    {
+        "round_prefer_floor": lambda places: np.ceil(places - np.float32(0.5)),
+        "round_prefer_ceil": lambda places: np.floor(places + np.float32(0.5)),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+)
+
+PLACINGS: Final = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+
+
+def _places(way: str, before: int, after: int, scale: float) -> Places:
+    """Return where the pixels of a row of `after` pixels are in one of `before`.
+
+    Raises:
+        NotCovered: there is no code for the way.
+    """
+    numbers, factor = np.arange(after, dtype=np.float32), np.float32(scale)
+    half = np.float32(0.5)
+    match way:
+        case "half_pixel":
+            return (numbers + half) / factor - half
+        case "half_pixel_symmetric":
+            adjusted = np.float32(after) / (factor * np.float32(before))
+            return np.float32(before) / 2 * (1 - adjusted) + (numbers + half) / factor - half
+        case "pytorch_half_pixel":
+            return (numbers + half) / factor - half if after > 1 else np.zeros_like(numbers)
+        case "align_corners":
+            return numbers * np.float32(before - 1) / np.float32(after - 1) if after > 1 else np.zeros_like(numbers)
+        case "asymmetric":
+            return numbers / factor
+        case _:
+            accepted = ", ".join(PLACINGS)
+            raise NotCovered(f"attribute coordinate_transformation_mode={way}, accepted are {accepted}")
+
+
+def _resampling(conversion: Conversion, before: int, scale: float, after: int) -> ResamplingAttr:
+    """Return how an axis is resized.
+
+    Raises:
+        NotCovered: there is no code for the attributes.
+    """
+    mode = conversion.text("mode", "nearest")
+    old = conversion.opset < 11 or conversion.node.op_type == "Upsample"
+    way = conversion.text("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
+    places = _places(way, before, after, scale)
+    if mode == "nearest":
+        name = conversion.text("nearest_mode", "floor" if old else "round_prefer_floor")
+        # as it is in onnxruntime, the way counts where pixels are not copied
+        nearest = ROUNDINGS[name](places) if scale != 1 else np.arange(after)
+        return ResamplingAttr.of(np.clip(nearest, 0, before - 1).astype(np.int64).tolist())
+    if mode != "linear":
+        raise NotCovered(f"attribute mode={mode}, accepted are nearest and linear")
+    inside = np.clip(places, 0, before - 1)
+    first = inside.astype(np.int64)
+    others = np.minimum(first + 1, before - 1)
+    return ResamplingAttr.of(first.tolist(), others.tolist(), (inside - first).astype(np.float32).tolist())
+
+
+def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
+    x = image_of(conversion)
+    for name in ("antialias", "exclude_outside"):
+        if conversion.integer(name, 0):
+            raise NotCovered(f"attribute {name}=1, accepted is 0")
+    if conversion.integer_list("axes") is not None:
+        raise NotCovered("attribute axes, accepted are factors of all axes")
+    shape = shape_of(x)[1:]
+    scales = _scales(conversion, shape)
+    after = [int(np.floor(np.float32(extent) * np.float32(scale))) for extent, scale in zip(shape, scales, strict=True)]
+    sizes = conversion.integers(3)
+    if sizes is not None and conversion.text("keep_aspect_ratio_policy", "stretch") == "stretch":
+        after = [int(size) for size in sizes[1:]]
+    if scales[0] != 1 or 0 in after or 0 in shape:
+        raise NotCovered(f"{list(shape)} to {after}, accepted are other sizes of the pixels alone")
+    pairs = [_resampling(conversion, *numbers) for numbers in zip(shape[1:], scales[1:], after[1:], strict=True)]
+    return [conversion.emit(Resample2dOp(x, *_both(x, pairs))).result]
+
+
+def _scales(conversion: Conversion, shape: Sequence[int]) -> list[float]:
+    """Return the factors of channels and pixels.
+
+    Raises:
+        NotCovered: they are not known.
+    """
+    index = 1 if conversion.opset < 11 or conversion.node.op_type == "Upsample" else 2
+    scales, sizes = conversion.constant(index), conversion.integers(3)
+    if scales is not None and len(scales) == len(shape) + 1:
+        return [float(scale) for scale in scales[1:]]
+    if sizes is None or len(sizes) != len(shape) + 1 or 0 in shape:
+        raise NotCovered("sizes that are not known, accepted are constant scales or sizes")
+    if conversion.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise NotCovered("attribute keep_aspect_ratio_policy, accepted is stretch")
+    return [size / extent for size, extent in zip(sizes[1:], shape, strict=True)]
+
+
+def _both(x: SSAValue, pairs: Sequence[ResamplingAttr]) -> tuple[ResamplingAttr, ResamplingAttr]:
+    """Return the resamplings of rows and columns: images of one row keep it."""
+    rows, columns = pairs if len(shape_of(x)) == 4 else (ResamplingAttr.of([0]), *pairs)
+    return rows, columns
+
+
+def _convert_pad(conversion: Conversion) -> Sequence[SSAValue]:
+    x, mode = image_of(conversion), conversion.text("mode", "constant")
+    rank, fill = len(shape_of(x)), 0.0
+    pads = conversion.integer_list("pads") if conversion.opset < 11 else conversion.integers(1)
+    if pads is None or len(pads) != 2 * rank or conversion.has_input(3):
+        raise NotCovered("pads that are not known for all axes, accepted are constant ones")
+    if any(pads[axis] or pads[rank + axis] for axis in (0, 1)):
+        raise NotCovered(f"pads {list(pads)}, accepted are those of pixels alone")
+    if mode == "constant":
+        fill = conversion.number("value", 0.0) if conversion.opset < 11 else _fill(conversion)
+    pairs = [
+        _padded(mode, extent, pads[axis], pads[rank + axis]) for axis, extent in enumerate(shape_of(x)[2:], start=2)
+    ]
+    if 0 in (pair.size for pair in pairs) or 0 in image_shape(x):
+        raise NotCovered("an image of which nothing is left, accepted is one with pixels")
+    return [conversion.emit(Resample2dOp(x, *_both(x, pairs), fill)).result]
+
+
+def _fill(conversion: Conversion) -> float:
+    if not conversion.has_input(2):
+        return 0.0
+    value = conversion.constant(2)
+    if value is None:
+        raise NotCovered("a value that is no constant, accepted is a constant one")
+    return float(value.reshape(-1)[0])
+
+
+def _padded(mode: str, extent: int, before: int, after: int) -> ResamplingAttr:
+    """Return how an axis is padded, or cut where pads are below 0.
+
+    Raises:
+        NotCovered: there is no code for the mode, or it needs more pixels than there are.
+    """
+    numbers = np.arange(-before, extent + after)
+    match mode:
+        case "constant":
+            found = np.where((numbers >= 0) & (numbers < extent), numbers, OUTSIDE)
+        case "edge":
+            found = np.clip(numbers, 0, extent - 1)
+        case "reflect" if max(before, after) < extent:
+            found = extent - 1 - np.abs(extent - 1 - np.abs(numbers))
+        case "wrap":
+            found = numbers % extent
+        case _:
+            raise NotCovered(f"attribute mode={mode} with pads {before} and {after} of {extent} pixels")
+    return ResamplingAttr.of(found.tolist())
+
+
+RESAMPLING_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
+    {
+        ("", "Pad"): _convert_pad,
+        ("", "Resize"): _convert_resize,
+        ("", "Upsample"): _convert_resize,
+    }
+)
+"""(domain, operator) -> converter."""

@@ -1,0 +1,63 @@
+"""Turn batch norms on images, and activations behind them, into convolutions of each channel by one pixel.
+
+```mlir
+%a = pebble.batch_norm %x scale %g bias %d mean %m variance %v epsilon 1.0e-05 : (tensor<?x4x8x8xf32>, ...) -> ...
+%y = pebble.activate <relu> %a : ...
+// ->
+%y = pebble.depthwise2d %x, %w bias %b window <[1, 1] ...> activation <relu> : ...
+```
+
+They are those that no convolution took. Parameters that would overflow are left.
+"""
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from redpebble.dialect.attributes.window import WindowAttr
+from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp
+from redpebble.dialect.ops.images import Depthwise2dOp, ImageLayerOp, is_image_rank
+from redpebble.dialect.ops.layers import BatchNormOp
+from redpebble.dialect.provenance import copy_provenance, take_value_names
+from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
+from redpebble.passes.rewriting.erase_unused import erase_unused
+
+
+class ScaleChannels(ModulePass):
+    """Turn batch norms on images into convolutions."""
+
+    name = "pebble-scale-channels"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not any(isinstance(found, ImageLayerOp) for found in op.walk()):
+            return
+        for found in [found for found in op.walk() if isinstance(found, BatchNormOp)]:
+            shape = shape_of(found.x)
+            if is_image_rank(len(shape)) and DYNAMIC not in shape[1:]:
+                _replace(found)
+        erase_unused(op.body)
+
+
+def _replace(op: BatchNormOp) -> None:
+    affine = affine_of_batch_norm(op)
+    if affine is None:
+        return
+    with np.errstate(all="ignore"):
+        scale, shift = affine.scale.astype(np.float32), affine.shift.astype(np.float32)
+    if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
+        return
+    weight, bias = ConstantOp(scale[None]), ConstantOp(shift)
+    made = Depthwise2dOp(op.x, weight.result, bias.result, WindowAttr.of((1, 1)))
+    copy_provenance(op, made)
+    reader = op.result.get_user_of_unique_use()
+    Rewriter.replace_op(op, [weight, bias, made], [made.result])
+    if isinstance(reader, ActivateOp):
+        made.activation = reader.activation
+        take_value_names(reader, made)
+        Rewriter.replace_op(reader, [], [made.result])

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.import_model import import_model
+from tests.frontend.import_oracle import imported, model, normal
+
+IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
+
+
+@pytest.mark.parametrize(
+    ("node", "refusal"),
+    [
+        ("ConvTranspose(x, w)", "a transposed convolution stays with the runtime, accepted are Conv, and Resize"),
+        ("Conv(x, large)", "an image smaller than the window, accepted is one that has a result"),
+        ("Conv<pads=[6,6,6,6]>(x, large)", "a window of 144 taps, accepted are 128 or fewer, or the whole image"),
+        ('Resize<mode="cubic">(x, , scales)', "attribute mode=cubic, accepted are nearest and linear"),
+        ("Resize<antialias=1>(x, , scales)", "attribute antialias=1, accepted is 0"),
+        ("Resize(x, , channels)", "[2, 8, 8] to [4, 8, 8], accepted are other sizes of the pixels alone"),
+        ('Pad<mode="reflect">(x, wide)', "attribute mode=reflect with pads 9 and 0 of 8 pixels"),
+        ("Pad(x, deep)", "pads [0, 1, 0, 0, 0, 0, 0, 0], accepted are those of pixels alone"),
+        (
+            "AveragePool<kernel_shape=[3,3],strides=[2,2],ceil_mode=1,count_include_pad=1>(x)",
+            "attributes ceil_mode=1 and count_include_pad=1 with a window that is cut off",
+        ),
+    ],
+)
+def test_what_is_not_covered_on_images_is_named(node: str, refusal: str) -> None:
+    weights = {
+        "w": normal(2, 2, 3, 3),
+        "large": normal(2, 2, 12, 12),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "channels": np.array([1, 2, 1, 1], np.float32),
+        "wide": np.array([0, 0, 9, 0, 0, 0, 0, 0], np.int64),
+        "deep": np.array([0, 1, 0, 0, 0, 0, 0, 0], np.int64),
+    }
+    with pytest.raises(UnsupportedModelError) as error:
+        import_model(model(IMAGE, f"y = {node}", opset=19, weights=weights), foreign="refuse")
+    assert refusal in str(error.value)
+
+
+def test_pads_and_sizes_become_places_of_pixels() -> None:
+    weights = {"pads": np.array([0, 0, 0, 1, 0, 0, 0, 2], np.int64), "factors": np.array([1, 1, 0.5, 1], np.float32)}
+    nodes = (
+        'h = Pad(x, pads) y = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="floor">(h, , factors)'
+    )
+    text = str(imported(model(IMAGE, nodes, opset=19, weights=weights)))
+    assert "rows <[0, 1, 2, 3, 4, 5, 6, 7]> columns <[-1, 0, 1, 2, 3, 4, 5, 6, 7, -1, -1]>" in text
+    assert "rows <[0, 2, 4, 6]> columns <[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]>" in text
