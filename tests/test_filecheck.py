@@ -23,6 +23,7 @@ def test_the_file_says_what_xdsl_opt_prints(file: Path) -> None:
     assert failures(file) == []
 
 
+@pytest.mark.slow
 def test_a_program_of_its_own_prints_the_same() -> None:
     done = lit("-j", "1", str(FOLDER / "passes" / "simplify" / "fuse_layers.mlir"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,7 @@ from redpebble.tuning.probe_layers import mask_of
 SMALLEST = DATA / "cascade_lake-4.csv"
 
 
+@pytest.mark.slow
 def test_committed_prices_are_those_of_the_fit() -> None:
     measured = read_rows(SMALLEST)
     known = prices.PRICES[measured.name][measured.lanes]

@@ -40,6 +40,7 @@ def radix_layers(rng: np.random.Generator) -> list[ChainLayer]:
     return layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skipped", [(), ("pebble-merge-duplicate-neurons",)], ids=["merged", "nominal"])
 def test_rows_alive_at_the_end_of_a_radixnet_are_those_that_scipy_finds(skipped: tuple[str, ...]) -> None:
     rng = np.random.default_rng(0)

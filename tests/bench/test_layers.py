@@ -29,6 +29,7 @@ def test_the_kernel_alone_computes_its_layer(shape: tuple[int, int], density: fl
         np.testing.assert_allclose(call.result(batch).T, expected(layers, x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_are_measured_in_every_engine_and_on_all_threads() -> None:
     layer = RandomLayer(40, 30, 0.8)
     plan = LayerPlan([layer], (1, 9), (1, 2), Budget(0.0, least_rounds=1), ("kernel", "layer", "grid"))

@@ -7,6 +7,7 @@ from redpebble.bench.measure.measuring import Budget
 from redpebble.bench.suites.structure_bench import CASES, StructuredLayer, bench_structure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "found"), [("panels of 8 at 0.80", "panels, 8 of 8 outputs"), ("2:4", "2 of every 4")]
 )

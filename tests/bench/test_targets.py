@@ -79,6 +79,7 @@ def test_a_verdict_is_that_of_the_worst_value(target: Target, values: dict[str, 
     assert check.is_met == (None if not values else verdict == "met")
 
 
+@pytest.mark.slow
 def test_everything_is_met_where_everything_is_fast_and_missed_where_nothing_is() -> None:
     fast, slow = all_checks(result_with(1e4)), all_checks(result_with(0.1, two=1.0))
     assert [check.case for check in fast] == [check.case for check in slow]

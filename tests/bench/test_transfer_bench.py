@@ -9,6 +9,7 @@ from redpebble.kernels.measured.built_in_examples import built_in_examples
 from redpebble.kernels.measured.neighbours import Example
 
 
+@pytest.mark.slow
 def test_thirty_probes_find_the_kernels_of_a_machine_that_prices_were_not_fitted_to() -> None:
     measured = read_rows(DATA / "zen5-16.csv")
     alone = machine_of(measured, "cascade_lake")

@@ -1,9 +1,11 @@
+import pytest
 from hypothesis import given, settings
 
 from tests.dialect.pebble_text import parse, text_of
 from tests.dialect.random_modules import NEUTRAL, ORDINARY, Case, cases
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(cases())
 def test_a_module_reads_back_as_it_was_printed(case: Case) -> None:

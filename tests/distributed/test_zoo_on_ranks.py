@@ -37,7 +37,13 @@ MESSAGES = {"batch_tile": 16, "shared_memory": False}
 
 
 def test_two_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
-    for spec in SMALL:
+    write_case(tmp_path / "rows", build(SMALL[0]), Case("rows", 2, (0, 33)))
+    assert_ranks_agree(tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_two_ranks_agree_however_a_network_is_split(tmp_path: Path) -> None:
+    for spec in SMALL[1:]:
         write_case(tmp_path / spec, build(spec), Case("rows", 2, (0, 33)))
     chain = build("ffnn(depth=2, width=40, density=0.2)")
     write_case(tmp_path / "batch", chain, Case("batch", 2, (0, 7)))

@@ -64,6 +64,7 @@ def test_what_would_take_all_memory_is_left_to_onnxruntime_or_refused(name: str)
         assert len(redpebble.optimize(proto).model.graph) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the cache is not used")
 @pytest.mark.parametrize(
     "how", ["writable", *(pytest.param(how, marks=pytest.mark.slow) for how in ("link", "changed"))]

@@ -28,6 +28,7 @@ def saved(spec: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["min", "lru"])
 @pytest.mark.parametrize("spec", [FFNN, pytest.param(RESMLP, marks=pytest.mark.slow)])
 def test_a_saved_order_counts_as_it_says(
@@ -53,6 +54,7 @@ def test_a_saved_order_counts_as_it_says(
     assert f"{reads:,}" in printed
 
 
+@pytest.mark.slow
 def test_no_search_takes_the_best_start_and_the_same_seed_the_same_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

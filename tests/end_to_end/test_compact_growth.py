@@ -57,6 +57,7 @@ def test_along_the_order_in_which_it_grew_every_memory_from_mg_on_moves_each_val
             assert count.writes == widths[-1]
 
 
+@pytest.mark.slow
 @each_model
 def test_the_search_finds_such_an_order_from_the_model_alone(
     widths: tuple[int, ...], density: float, memory: int, seed: int

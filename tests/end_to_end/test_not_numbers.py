@@ -83,6 +83,7 @@ def assert_agrees(proto: onnx.ModelProto, x: NDArray[np.float32], target: CpuTar
     assert_close(Oracle(redpebble.optimize(proto, target="portable").model).run({"x": x}), expected, "portable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [pytest.param(1.0, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize("place", [0, 3, *(pytest.param(place, marks=pytest.mark.slow) for place in (1, 2, 4, 5))])
 def test_a_weight_or_bias_that_is_no_number_agrees(place: int, density: float) -> None:
@@ -92,6 +93,7 @@ def test_a_weight_or_bias_that_is_no_number_agrees(place: int, density: float) -
     assert_agrees(perceptron(made), np.random.default_rng(1).standard_normal((17, 20)).astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SPECIAL)
 def test_one_weight_that_is_no_number_spoils_no_more_than_it_does_in_onnxruntime(number: float) -> None:
     made = arrays(0.1)
@@ -99,6 +101,7 @@ def test_one_weight_that_is_no_number_spoils_no_more_than_it_does_in_onnxruntime
     assert_agrees(perceptron(made), np.random.default_rng(3).standard_normal((5, 20)).astype(np.float32))
 
 
+@pytest.mark.slow
 @best_target_first
 def test_an_input_that_is_no_number_agrees_where_layers_are_dense(target: CpuTarget) -> None:
     x = np.random.default_rng(2).standard_normal((23, 20)).astype(np.float32)
@@ -108,6 +111,7 @@ def test_an_input_that_is_no_number_agrees_where_layers_are_dense(target: CpuTar
     assert_agrees(perceptron(arrays(1.0)), x, target)
 
 
+@pytest.mark.slow
 @best_target_first
 def test_activations_of_what_is_no_number_agree(target: CpuTarget) -> None:
     nodes = [helper.make_node(operator, ["x"], [operator], **numbers) for operator, numbers in ACTIVATIONS.items()]

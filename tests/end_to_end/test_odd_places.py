@@ -22,6 +22,7 @@ def done(room: Path, cpu: str, *deeds: str) -> tuple[str, str]:
     return ran.stdout, ran.stderr
 
 
+@pytest.mark.slow
 def test_networks_compile_and_run_in_a_closed_place_without_avx(tmp_path: Path) -> None:
     assert WARNING not in done(tmp_path, "generic", "python")[0]
     assert list((tmp_path / "open").iterdir()) == []

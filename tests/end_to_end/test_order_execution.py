@@ -29,12 +29,14 @@ def check(spec: str, schedule: ScheduleConnections, batches: tuple[int, ...]) ->
         assert_close(network.run(None, feeds), oracle.run(feeds), f"batch {batch}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["min", pytest.param("lru", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spec", SPECS)
 def test_an_order_agrees_with_onnxruntime(spec: str, policy: str) -> None:
     check(spec, ScheduleConnections(memory=12, policy=policy, proposals=200), (0, 1, 17, 64))
 
 
+@pytest.mark.slow
 def test_two_threads_compute_the_same_bits_as_one() -> None:
     model = build("ffnn(depth=2, width=40, density=0.2)")
     schedule = ScheduleConnections(memory=10, proposals=0)

@@ -56,6 +56,7 @@ control (float[batch,24] x, bool flag, int64 count) => (float[batch,24] y, float
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [True, False])
 @pytest.mark.parametrize("count", [0, 3])
 def test_branches_and_loops_stay_and_what_they_capture_is_there(flag: bool, count: int) -> None:

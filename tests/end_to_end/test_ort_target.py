@@ -60,7 +60,7 @@ def feeds_of(spec: str, batch: int) -> dict[str, NDArray[Any]]:
     return inputs_for(model_of(spec), batch, np.random.default_rng(batch))
 
 
-@pytest.mark.parametrize("spec", SMALL)
+@pytest.mark.parametrize("spec", [*SMALL[:2], *(pytest.param(spec, marks=pytest.mark.slow) for spec in SMALL[2:])])
 def test_a_model_of_the_zoo_agrees_with_the_original(spec: str) -> None:
     rewritten = with_networks(model_of(spec))
     assert network_nodes(ir.to_proto(rewritten))
@@ -72,6 +72,7 @@ def test_a_model_of_the_zoo_agrees_with_the_original(spec: str) -> None:
         assert_close(native.run(None, feeds), expected, f"native, batch {batch}")
 
 
+@pytest.mark.slow
 def test_two_threads_of_onnxruntime_compute_the_same_bits_as_one() -> None:
     """Both have the same code: `redpebble.session` makes other code for one thread."""
     content = ir.to_proto(with_networks(model_of(SMALL[0]))).SerializeToString()
@@ -105,6 +106,7 @@ def networks_agree(drawn: DrawnModel) -> None:
             assert_close_for_float32(drawn.proto, feeds, (run, expected), f"batch {batch}")
 
 
+@pytest.mark.slow
 @settings(HERE, max_examples=12)
 @given(models())
 def test_a_random_model_agrees_with_the_original(drawn: DrawnModel) -> None:

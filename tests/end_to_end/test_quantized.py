@@ -75,6 +75,7 @@ def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
     assert np.array_equal(outcome(onnx_ir.to_proto(written), x), outcome(model, x))
 
 
+@pytest.mark.slow
 def test_an_activation_between_layers_stays_within_a_step(tmp_path: Path) -> None:
     model = quantized(pruned_network([40, 64, 20], 0.15, "Gelu"), tmp_path, "qdq", "QUInt8", "QInt8")
     x = inputs(50, 40)

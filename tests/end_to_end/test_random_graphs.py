@@ -67,6 +67,7 @@ def test_a_random_model_agrees_with_onnxruntime(drawn: DrawnModel, target: CpuTa
     check(drawn, target)
 
 
+@pytest.mark.slow
 @settings(REPEATABLE, max_examples=2)
 @given(attending_models(), st.sampled_from(TARGETS))
 def test_a_random_model_that_attends_agrees_with_onnxruntime(drawn: DrawnModel, target: CpuTarget) -> None:

@@ -14,6 +14,7 @@ from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec", [pytest.param("digits", marks=pytest.mark.slow), "ffnn(depth=3, width=96, density=0.1)"]
 )

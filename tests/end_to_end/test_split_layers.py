@@ -120,6 +120,7 @@ def check(network: Parts, *, simplified: bool) -> None:
         assert_close(answers(after, network.feed(batch)), answers(model, network.feed(batch)), str(network))
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(network=networks, simplified=st.booleans())
 def test_groups_compute_what_the_layers_computed(network: Parts, simplified: bool) -> None:

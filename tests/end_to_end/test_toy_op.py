@@ -244,6 +244,7 @@ def test_a_toy_op_is_written_in_standard_operators(target: Literal["portable", "
     np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_toys")
 def test_a_toy_op_is_cut_by_neurons_and_each_part_has_code(tmp_path: Path) -> None:
     module = build(model(), Options())
@@ -258,6 +259,7 @@ def test_a_toy_op_is_cut_by_neurons_and_each_part_has_code(tmp_path: Path) -> No
         assert compile_blocks(part, host_target(), 16).program.steps
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_toys")
 def test_a_toy_op_is_cut_by_samples(tmp_path: Path) -> None:
     plan = write_parts(build(model(), Options()), PartsRequest("batch", 2), tmp_path / "parts")

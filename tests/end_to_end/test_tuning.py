@@ -115,6 +115,7 @@ def test_several_numbers_of_blocks_are_measured_and_the_fastest_is_chosen(
         assert {blocks["count_blocks"] for blocks in chosen} == {int(best)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     ["[", '{"format": 2, "content": ["nonsense", 3]}', *(pytest.param(one, marks=pytest.mark.slow) for one in MORE)],
@@ -138,6 +139,7 @@ def test_layers_that_were_never_measured_are_predicted_where_nothing_may_be_meas
     assert all(not layer.measured_us for layer in layer_reports(build_module(other, Options(tuning=tuning))))
 
 
+@pytest.mark.slow
 def test_a_tuned_network_agrees_with_onnxruntime(model: onnx_ir.Model, folder: Path) -> None:
     network = redpebble.compile(model, tune=True, cache=folder)
     assert all(layer.measured_us for layer in network.report)
@@ -156,6 +158,7 @@ def test_tuned_and_predicted_code_are_kept_apart(folder: Path, tmp_path: Path) -
     assert len([*tmp_path.glob("*.pebble")]) == 2
 
 
+@pytest.mark.slow
 def test_a_model_whose_layers_were_measured_now_is_not_compiled_again(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     zoo.save(zoo.build("ffnn(depth=1, width=40, density=0.1)"), path)
@@ -165,6 +168,7 @@ def test_a_model_whose_layers_were_measured_now_is_not_compiled_again(folder: Pa
     assert len([*tmp_path.glob("*.pebble")]) == 1
 
 
+@pytest.mark.slow
 @each_target
 def test_a_forced_target_has_kernels_of_its_own(model: onnx_ir.Model, target: CpuTarget, tmp_path: Path) -> None:
     network = redpebble.compile(model, target=target, cache=tmp_path)

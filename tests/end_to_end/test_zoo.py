@@ -83,6 +83,7 @@ def test_another_seed_of_the_model_agrees_too(spec: str) -> None:
     assert_native_agrees(spec, seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [LARGE[0], pytest.param(LARGE[1], marks=pytest.mark.slow)])
 def test_the_native_code_of_a_transformer_part_agrees_with_onnxruntime(spec: str) -> None:
     network = redpebble.compile(model_of(spec), cache=False)
@@ -91,7 +92,7 @@ def test_the_native_code_of_a_transformer_part_agrees_with_onnxruntime(spec: str
         assert_close(network.run(None, feeds), oracle_of(spec).run(feeds), f"batch {batch}")
 
 
-@pytest.mark.parametrize("spec", [*SMALL, *LARGE])
+@pytest.mark.parametrize("spec", [*SMALL, *(pytest.param(spec, marks=pytest.mark.slow) for spec in LARGE)])
 def test_the_portable_model_agrees_with_the_original(spec: str) -> None:
     portable = Oracle(redpebble.optimize(model_of(spec), target="portable").model)
     for label, feeds in all_feeds(spec, BATCHES if spec in SMALL else (0, 1, 7)):
@@ -123,6 +124,7 @@ def test_code_for_any_target_agrees_with_onnxruntime(spec: str, target: CpuTarge
     assert_native_agrees(spec, target)
 
 
+@pytest.mark.slow
 def test_two_threads_compute_the_same_bits_as_one() -> None:
     model = model_of("resmlp(depth=2, width=32)")
     one, two = (redpebble.compile(model, threads=threads, cache=False) for threads in (1, 2))

@@ -78,6 +78,7 @@ def calls(folder: Path, place: str, **environment: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_where_there_is_no_folder_the_first_call_says_that_it_compiles(tmp_path: Path) -> None:
     (tmp_path / "__pycache__").write_text("no folder")
     assert calls(tmp_path, "closed", HOME="/dev/null") == [VALUES, "[0, 1, 1, 1]", WARNING]
@@ -97,6 +98,7 @@ def test_a_disk_that_is_full_keeps_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "__pycache__").glob("*.nb*")) == []
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_kept_beside_the_source(tmp_path: Path) -> None:
     assert calls(tmp_path, "open")[:2] == [VALUES, "[0, 0, 0, 0]"]
     assert {path.name.partition("-")[0] for path in (tmp_path / "__pycache__").glob("*.nbc")} == {
@@ -105,6 +107,7 @@ def test_what_was_compiled_is_kept_beside_the_source(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_loop_is_compiled_again_when_another_file_of_its_layer_changes(tmp_path: Path) -> None:
     layer = tmp_path / "house" / "layer"
     layer.mkdir(parents=True)

@@ -20,6 +20,7 @@ def fuzz(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_lost_bias_is_found_and_its_case_can_be_run_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = Run([LAYERS], tmp_path, "lost-bias")
     run.go_on(60, 2, 1)
@@ -31,6 +32,7 @@ def test_a_lost_bias_is_found_and_its_case_can_be_run_again(tmp_path: Path, capf
     assert "values are wrong" in replay(case, "lost-bias").problem
 
 
+@pytest.mark.slow
 def test_sessions_are_attacked_and_nothing_is_wrong(tmp_path: Path) -> None:
     run = Run([NODES, PROVIDER, CONTEXTS], tmp_path)
     run.go_on(300, 1, 3)

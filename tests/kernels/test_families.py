@@ -35,6 +35,7 @@ def test_a_family_for_any_number_of_rows_has_code_for_it() -> None:
         assert callable(any_rows_code_of(family).emit_leaving)
 
 
+@pytest.mark.slow
 def test_the_name_of_a_family_is_a_string_in_its_own_files_alone() -> None:
     wrong: list[str] = []
     for file in sorted(ROOT.glob("*/**/*.py")):

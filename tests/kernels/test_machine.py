@@ -59,6 +59,7 @@ def test_wider_tiles_cost_no_less(case: tuple[str, Layer, int, Machine]) -> None
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(cases())
 def test_a_smaller_cache_or_a_slower_memory_costs_no_less(case: tuple[str, Layer, int, Machine]) -> None:

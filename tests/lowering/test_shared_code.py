@@ -34,6 +34,7 @@ def with_other_weights(model: onnx_ir.Model, shift: int = 1) -> onnx_ir.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "shift", "threads", "target"),
     [
@@ -71,6 +72,7 @@ def test_other_kernels_shapes_or_threads_are_other_code() -> None:
     assert len({code_key(module) for module in modules}) == len(modules)
 
 
+@pytest.mark.slow
 def test_networks_with_one_code_give_what_onnxruntime_gives() -> None:
     memory, artefacts = CodeMemory(), list[Artefact]()
     x = np.random.default_rng(0).standard_normal((37, 48), dtype=np.float32)
@@ -83,6 +85,7 @@ def test_networks_with_one_code_give_what_onnxruntime_gives() -> None:
     assert artefacts[0].image is artefacts[1].image
 
 
+@pytest.mark.slow
 def test_tiles_that_differ_only_in_weights_have_one_code() -> None:
     rng, text = np.random.default_rng(0), ["x"]
     weights: list[onnx.TensorProto] = []

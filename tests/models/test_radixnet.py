@@ -50,6 +50,7 @@ def test_every_neuron_has_32_connections_each_way() -> None:
         assert (np.count_nonzero(layer, axis=1) == 32).all()
 
 
+@pytest.mark.slow
 def test_most_rows_die_within_ten_layers_and_a_zero_row_stays_zero() -> None:
     images = radixnet_images(NEURONS, 1000, np.random.default_rng(0))
     images[0] = 0
@@ -80,6 +81,7 @@ def test_the_compact_form_is_the_same_network() -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compact", [False, True])
 def test_wide_networks_are_read_connection_by_connection(compact: bool, tmp_path: Path) -> None:
     """A dense layer would take 17 GB."""

@@ -47,6 +47,7 @@ def assert_same_code(source: Source, monkeypatch: pytest.MonkeyPatch, folder: st
         assert made.program.sizes == expected.program.sizes
 
 
+@pytest.mark.slow
 def test_code_from_the_ir_is_that_of_the_node(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -97,6 +97,7 @@ def compiled(text: str) -> Artefact:
     return native_code(onnx.parser.parse_model(text), cache=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_model_of_the_zoo_as_one_node_gives_the_bits_of_our_runtime(spec: str) -> None:
     model = build(spec)
@@ -184,6 +185,7 @@ def test_sizes_that_do_not_fit_are_refused_in_this_process_as_well() -> None:
         new_call(network, {"c": 0, "a": 1 << 40, "b": 1 << 40}, None)
 
 
+@pytest.mark.slow
 def test_a_library_holds_many_networks(tmp_path: Path) -> None:
     path = tmp_path / "model.so"
     artefacts = [compiled(MIXED), sum_of_two(), compiled(REGROUPED)]

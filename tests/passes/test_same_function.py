@@ -82,6 +82,7 @@ def test_all_passes_together_change_no_function(seed: int) -> None:
     check(network(seed), seed, *COMPILED)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(seed=seeds)
 def test_nan_and_inf_in_constants_reach_the_same_results(seed: int) -> None:

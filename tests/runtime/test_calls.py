@@ -80,6 +80,7 @@ def test_many_calls_at_once_share_tiles_without_disturbing_each_other(threads: i
         assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_bound_call_reads_what_its_arrays_hold(threads: int) -> None:
     network, x = a_network(threads), rows(70)

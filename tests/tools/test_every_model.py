@@ -48,6 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return called
 
 
+@pytest.mark.slow
 def test_a_model_that_is_covered_in_part_is_checked_as_a_session_runs_it(run: Run, model: Path, tmp_path: Path) -> None:
     report = tmp_path / "r.json"
     code, shown, _ = run("check", model, "--batch", 3, "--runs", 1, "--dim", "past=5", "--report", report)
@@ -57,6 +58,7 @@ def test_a_model_that_is_covered_in_part_is_checked_as_a_session_runs_it(run: Ru
     assert [one["name"] for one in json.loads(report.read_text())["outputs"]] == ["y, session"]
 
 
+@pytest.mark.slow
 def test_each_way_is_checked_that_is_named(run: Run, model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=np.random.default_rng(1).standard_normal((2, 3, 64)).astype(np.float32))
     ways = ("--way", "session,provider", "--inputs", tmp_path / "feeds.npz")

@@ -37,6 +37,7 @@ def test_a_defect_of_ours_is_a_code_of_its_own_with_a_traceback(
     assert capsys.readouterr().err.splitlines()[-1] == "AttributeError: planted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -52,6 +52,7 @@ def test_no_number_is_parted_from_its_unit(tabnet: Optimized) -> None:
         assert not any(line.rstrip()[-1].isdigit() for line in lines)
 
 
+@pytest.mark.slow
 def test_calls_and_nodes_are_priced_and_a_check_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few multiply-adds leave little to gain."""
     report, files = tmp_path / "report.json", (tmp_path / "in.onnx", tmp_path / "out.onnx")

@@ -59,6 +59,7 @@ def test_compile_fills_the_cache_and_shows_the_layers(run: Run, model: Path, tmp
     assert len([*kept.parent.glob("*.pebble")]) == 1
 
 
+@pytest.mark.slow
 def test_compile_writes_code_that_runs(run: Run, model: Path, tmp_path: Path) -> None:
     assert run("compile", model, "-o", tmp_path / "code.pebble", "--target", "generic")[0] == 0
     code = read_artefact(tmp_path / "code.pebble")
@@ -69,6 +70,7 @@ def test_compile_writes_code_that_runs(run: Run, model: Path, tmp_path: Path) ->
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["compile", "optimize", "explain"])
 def test_the_ir_after_each_pass_is_shown_on_standard_error(command: str, run: Run, model: Path, tmp_path: Path) -> None:
     words = {"compile": (), "optimize": (tmp_path / "out.onnx",), "explain": ("--seconds", 0)}[command]

@@ -51,6 +51,7 @@ def test_targets_that_do_not_exist_are_refused(model: Path) -> None:
         redpebble.optimize(model, target="native")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_more_threads_than_cpus_are_warned_of(model: Path, tmp_path: Path) -> None:
     count = usable_threads()
     with pytest.warns(UserWarning, match=f"threads is {count + 1}, and this process may use {count} CPUs"):

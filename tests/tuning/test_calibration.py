@@ -55,6 +55,7 @@ def test_every_kernel_that_can_be_chosen_was_measured_somewhere(calibrated: tupl
     assert len(machine.examples.words) == len(FEW)
 
 
+@pytest.mark.slow
 def test_what_was_measured_of_models_is_added_and_stays(calibrated: tuple[Path, Machine], tmp_path: Path) -> None:
     (tmp_path / a_file(calibrated[0]).name).write_text(a_file(calibrated[0]).read_text())
     more = Examples(("7/7/0.5/0.0/0.0|strips@64=2",))
@@ -140,6 +141,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path: Path) -> None:
     assert recall(tmp_path / "file", "name") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [pytest.param(one, marks=pytest.mark.slow) if one > 8 else one for one in WIDTHS])
 def test_every_kernel_can_be_timed_among_others(width: int) -> None:
     weight = SparseConstantOp(CscMatrix.from_dense(np.eye(17, 23, dtype=np.float32))).result

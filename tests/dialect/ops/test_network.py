@@ -64,6 +64,7 @@ def test_counts_do_not_survive_another_order_or_another_count(network: NeuronGra
         op.verify()
 
 
+@pytest.mark.slow
 @settings(max_examples=70, deadline=None)
 @given(network=networks().filter(lambda one: one.connection_count > 0), seed=SEEDS, data=st.data())
 def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(

@@ -67,6 +67,7 @@ def dense(graph: RowGraph, index: int) -> NDArray[np.float32]:
     return np.ones_like(weight)
 
 
+@pytest.mark.slow
 @given(chains())
 @settings(deadline=None, max_examples=20)
 def test_every_needed_value_is_sent_once_and_nothing_else(chain: Chain) -> None:
@@ -84,6 +85,7 @@ def test_every_needed_value_is_sent_once_and_nothing_else(chain: Chain) -> None:
                 np.testing.assert_array_equal(received, expected)
 
 
+@pytest.mark.slow
 @given(chains())
 @settings(deadline=None, max_examples=20)
 def test_the_volume_is_connectivity_minus_one(chain: Chain) -> None:
@@ -95,6 +97,7 @@ def test_the_volume_is_connectivity_minus_one(chain: Chain) -> None:
     assert Ownership.of(chain.graph, chain.partition).volume == expected
 
 
+@pytest.mark.slow
 @given(chains(), st.booleans())
 @settings(deadline=None, max_examples=20)
 def test_steps_of_ranks_fit_each_other(chain: Chain, overlap: bool) -> None:

@@ -102,6 +102,7 @@ def values_of(buffer: NDArray[np.uint8], width: int, shape: tuple[int, int, int]
     return transposed.reshape(count * width, features)[:samples]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("samples", [1, 7, 65])
 def test_functions_compute_on_rows_of_larger_buffers(width: int, samples: int) -> None:

@@ -253,6 +253,7 @@ CALLS: dict[str, tuple[Callable[[Part], Part], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", CALLS)
 def test_a_call_that_reads_behind_a_buffer_is_refused_where_it_is_compiled(how: str, tmp_path: Path) -> None:
     plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")

@@ -53,6 +53,7 @@ def test_a_model_that_fits_is_split_by_its_batch(ffnn: ModuleOp) -> None:
     assert found.lines[-1] == "chosen: batch, the fastest"
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_split_by_its_weights(ffnn: ModuleOp) -> None:
     rooms = {one.kind: one.memory for one in plan(ffnn, own(8, batch=1)).candidates}
     assert rooms["rows"] < rooms["batch"]
@@ -64,6 +65,7 @@ def test_a_model_that_does_not_fit_is_split_by_its_weights(ffnn: ModuleOp) -> No
         plan(ffnn, own(8, memory=9, batch=1))
 
 
+@pytest.mark.slow
 def test_a_single_sample_on_a_fast_wire_is_split_by_rows() -> None:
     module = build_module(build("ffnn(depth=2, width=512, density=0.1)"))
     wire = Machine(latency=1e-7, bandwidth=1e11, message_seconds=1e-8, copied_bytes=1e11)
@@ -167,6 +169,7 @@ def test_tiles_follow_at_the_pace_of_the_busiest_and_no_more_than_some_at_a_time
     assert simulate([layer], slow, Workload(6, 1)).seconds == pytest.approx(2 * one.path)
 
 
+@pytest.mark.slow
 def test_predictions_are_shown_and_drawn(ffnn: ModuleOp, tmp_path: Path) -> None:
     scaling = predict_scaling(ffnn, [own(count) for count in (4, 1, 256)])
     lines = scaling_lines(scaling)
@@ -178,6 +181,7 @@ def test_predictions_are_shown_and_drawn(ffnn: ModuleOp, tmp_path: Path) -> None
         predict_scaling(ffnn, [])
 
 
+@pytest.mark.slow
 def test_the_commands_plan_and_predict(tmp_path: Path) -> None:
     model, parts, plot = tmp_path / "m.onnx", tmp_path / "parts", tmp_path / "times.svg"
     save(build("ffnn(depth=2, width=64, density=0.1)"), model)

@@ -200,6 +200,7 @@ def process_of(rank: int, folder: Path) -> int:
     return int((folder / f"rank{rank}").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rank, how", [(1, signal.SIGINT), *(pytest.param(*one, marks=pytest.mark.slow) for one in product((0, 1), END))]
 )

@@ -75,6 +75,7 @@ def test_a_whole_mlp_becomes_one_node_that_computes_the_same_bits_in_onnxruntime
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_native_code_from_the_node_alone_computes_the_same() -> None:
     model = proto_of(MLP, MLP_WEIGHTS)
     proto = in_networks(model)

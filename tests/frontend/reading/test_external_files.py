@@ -257,6 +257,7 @@ def test_the_network_of_a_node_names_no_file(folder: Path) -> None:
             read_model(network_model("SparseNetwork_0", attached(hostile.SerializeToString()), []))
 
 
+@pytest.mark.slow
 def test_the_network_of_a_node_is_no_bomb() -> None:
     proto = model("(float[n,4] x) => (float[n,4] y)", "y = Relu(x)").SerializeToString()
     doc_string = b"\x32\x80\x80\x80\x80\x01" + bytes(1 << 28)

@@ -126,6 +126,7 @@ def test_functions_that_call_each_other_twice_are_not_written_out() -> None:
     assert [node.op_type for node in redpebble.optimize(functions(31, 2)).model.graph] == ["f0"]
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_functions_is_written_out_or_stays() -> None:
     import_model(functions(500, 1), foreign="refuse")
     assert [node.op_type for node in redpebble.optimize(functions(500, 1)).model.graph] == ["f0"]

@@ -130,6 +130,7 @@ def test_causal_attention_reads_no_later_key(target: CpuTarget) -> None:
         np.testing.assert_array_equal(before[:, : length // 2], after[:, : length // 2])
 
 
+@pytest.mark.slow
 @best_target_first
 def test_queries_and_keys_may_differ_in_number(target: CpuTarget) -> None:
     sizes, weighting = (2, 2, 8, 12), Weighting(0.25)
@@ -139,6 +140,7 @@ def test_queries_and_keys_may_differ_in_number(target: CpuTarget) -> None:
             check(net, sizes, weighting, operands(sizes, 2, queries, keys))
 
 
+@pytest.mark.slow
 @each_target
 @pytest.mark.parametrize("nan_as_zero", [False, True])
 def test_a_query_whose_keys_are_all_masked_is_what_a_softmax_makes_of_it(target: CpuTarget, nan_as_zero: bool) -> None:
@@ -154,6 +156,7 @@ def test_a_query_whose_keys_are_all_masked_is_what_a_softmax_makes_of_it(target:
         check(net, sizes, weighting, arrays, mask)
 
 
+@pytest.mark.slow
 @each_target
 @pytest.mark.parametrize("nan_as_zero", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

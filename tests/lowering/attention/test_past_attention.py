@@ -83,6 +83,7 @@ def test_a_query_without_keys_reads_infinite_values_of_both_parts(target: CpuTar
         assert np.isnan(result[1, 0]).any()
 
 
+@pytest.mark.slow
 def test_threads_change_no_bit() -> None:
     target = next(iter(HERE.values()))
     case = step(Weighting(0.4), 3, 33, 140)

@@ -87,6 +87,7 @@ def kinds(step: Step, rows: int) -> list[int]:
     return marks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("costs", [IN_PROCESS, IN_ONNXRUNTIME])
 @settings(deadline=None)
 @given(steps(), st.integers(0, 700), st.integers(1, 7))

@@ -145,6 +145,7 @@ def test_offsets_of_16_bits_tell_the_inputs_of_a_block_apart() -> None:
     assert (MOST_INPUTS - 1) * OFFSET_UNIT < 1 << 16
 
 
+@pytest.mark.slow
 @each_family
 def test_any_number_of_blocks_computes_the_product(family: str) -> None:
     bias, weights = np.linspace(-1, 1, 90, dtype=np.float32), [pattern(name) for name in sorted(OFTEN)]
@@ -191,6 +192,7 @@ def test_packing_takes_about_six_bytes_a_connection(pack: Callable[..., PackedBl
     assert sum(array.nbytes for array in packed) < 7 * np.count_nonzero(weight)
 
 
+@pytest.mark.slow
 @best_target_first
 @each_family
 def test_every_tile_width_computes_the_product(target: CpuTarget, family: str) -> None:
@@ -201,6 +203,7 @@ def test_every_tile_width_computes_the_product(target: CpuTarget, family: str) -
         assert_product(network.run(None, {"x0": x})[0], x, weight, bias)
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize("name", SOME_PATTERNS)
 def test_every_pattern_computes_the_product(name: str, family: str) -> None:
@@ -210,6 +213,7 @@ def test_every_pattern_computes_the_product(name: str, family: str) -> None:
     assert_product(result, x, weight, bias)
 
 
+@pytest.mark.slow
 @each_family
 @pytest.mark.parametrize(("shape", "density"), [((5000, 9), 0.002), ((2049, 3), 0.5), ((60, 2100), 0.1)])
 def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int], density: float, family: str) -> None:
@@ -219,6 +223,7 @@ def test_inputs_and_outputs_beyond_one_block_and_one_cache(shape: tuple[int, int
     assert_product(result, x, weight, bias)
 
 
+@pytest.mark.slow
 @each_family
 def test_weights_beyond_the_second_cache_are_fetched_ahead_and_give_the_same_product(family: str) -> None:
     weight, bias = np.ones((1200, 1200), dtype=np.float32), np.zeros(1200, dtype=np.float32)
@@ -242,6 +247,7 @@ def test_infinite_and_nan_inputs_reach_only_the_outputs_they_are_connected_to(ta
     assert np.array_equal(np.isfinite(result), np.tile(~touched, (20, 1)))
 
 
+@pytest.mark.slow
 @best_target_first
 @each_family
 @pytest.mark.parametrize("activation", [ActivationAttr.of("clip", -0.5, 0.75), ActivationAttr.of("tanh")])

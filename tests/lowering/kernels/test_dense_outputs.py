@@ -52,6 +52,7 @@ def exact(weights: list[Floats], x: Floats) -> np.ndarray[tuple[int, ...], np.dt
     return value
 
 
+@pytest.mark.slow
 @each_target
 def test_a_chain_of_dense_layers_agrees_with_float64_at_any_batch(target: CpuTarget) -> None:
     weights = [random((37, 85), 1), random((85, 70), 2), random((70, 5), 3)]
@@ -62,6 +63,7 @@ def test_a_chain_of_dense_layers_agrees_with_float64_at_any_batch(target: CpuTar
         assert np.allclose(result, exact(weights, x), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", [FEW_INPUTS + 1, FEW_INPUTS + CHUNK])
 def test_sums_that_were_put_aside_go_on(inputs: int) -> None:
     weights = [random((inputs, 70), 4)]
@@ -70,6 +72,7 @@ def test_sums_that_were_put_aside_go_on(inputs: int) -> None:
     assert np.allclose(result, exact(weights, x), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_row_is_the_same_bits_in_any_batch() -> None:
     network = chain([random((51, 90), 6), random((90, 33), 7)], host_target())
     x = random((150, 51), 8)
@@ -79,6 +82,7 @@ def test_a_row_is_the_same_bits_in_any_batch() -> None:
         assert some.tobytes() == together[:batch].tobytes()
 
 
+@pytest.mark.slow
 def test_nan_and_infinity_stay_in_their_rows() -> None:
     network = chain([random((21, 40), 9)], host_target())
     x = random((17, 21), 10)

@@ -53,6 +53,7 @@ def test_many_layers_agree_with_onnxruntime_and_float64(oracle: Oracle, case: Ca
     check(case, oracle)
 
 
+@pytest.mark.slow
 @best_target_first
 @pytest.mark.parametrize("family", ["count_blocks", "narrow_blocks", "sparse_rows", "strips"])
 def test_infinities_pass_a_connection_and_nothing_else(family: str, target: CpuTarget) -> None:
@@ -84,6 +85,7 @@ def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
     return result
 
 
+@pytest.mark.slow
 @best_target_first
 @pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if 8 in one.widths])
 @pytest.mark.parametrize("outputs", [33, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 5, 16, 48))])
@@ -96,6 +98,7 @@ def test_rows_behind_a_layer_are_not_written_as_they_may_be_of_another_thread(
     assert np.all(result[outputs:] == 7.0)
 
 
+@pytest.mark.slow
 @best_target_first
 def test_good_code_is_code_that_exists(target: CpuTarget) -> None:
     layer = Layer(64, np.full(64, 8, dtype=np.int64), stored="panels")  # any family can compute it

@@ -48,6 +48,7 @@ def test_a_linear_layer_is_the_product_in_float64_up_to_rounding(
         assert np.all(np.abs(result - exact) <= error_bound(x, weight))
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(
     inputs=st.integers(1, 40),
@@ -68,6 +69,7 @@ def test_any_pattern_agrees_with_numpy(
     assert np.all(np.abs(result - exact) <= error_bound(x, weight))
 
 
+@pytest.mark.slow
 @best_target_first
 @each_family
 def test_infinite_and_nan_weights_are_values_like_any_other(target: CpuTarget, family: str) -> None:
@@ -79,6 +81,7 @@ def test_infinite_and_nan_weights_are_values_like_any_other(target: CpuTarget, f
     assert np.array_equal(result, np.tile(np.array([np.inf, np.nan, -np.inf]), (5, 1)), equal_nan=True)
 
 
+@pytest.mark.slow
 @each_family
 def test_the_activation_is_applied_in_the_kernel(family: str) -> None:
     weight = sparse_matrix((20, 30), 0.4, seed=3)

@@ -53,12 +53,14 @@ def assert_exact(weight: Floats, target: CpuTarget, widths: tuple[int, ...] = ()
         assert np.all(np.abs(network(x) - exact) <= (weight.shape[0] + 4) * 2.0**-24 * magnitude)
 
 
+@pytest.mark.slow
 @each_target
 @pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 0.03])
 def test_panels_of_every_height_agree_with_float64(target: CpuTarget, noise: float) -> None:
     assert_exact(grouped([16, 8, 12, 6, 4, 3, 2, 1], 70, noise, seed=1), target, (1, 16, 48))
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(
     heights=st.lists(st.integers(1, 20), min_size=1, max_size=6),

@@ -140,6 +140,7 @@ def test_the_exponential_of_negative_numbers_is_as_exact_as_it_states(target: Cp
     np.testing.assert_array_equal(limits, np.array([0.0, 0.0, 0.0, np.nan, 1.0], np.float32))
 
 
+@pytest.mark.slow
 @each_target
 @pytest.mark.parametrize("width", [1, 2, 16, 32])
 def test_the_width_does_not_change_the_result(width: int, target: CpuTarget) -> None:

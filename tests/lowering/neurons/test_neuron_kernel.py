@@ -67,12 +67,14 @@ def assert_agrees(widths: Sequence[int], density: float, target: CpuTarget, seed
         np.testing.assert_allclose(compiled(x), exact, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_any_layers_agree_with_the_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
     assert_agrees(rng.integers(1, 12, 4).tolist(), float(rng.uniform(0.05, 0.9)), host_target(), seed)
 
 
+@pytest.mark.slow
 @each_target
 @pytest.mark.parametrize("seed", [3, 4])
 def test_layers_agree_on_every_target(target: CpuTarget, seed: int) -> None:

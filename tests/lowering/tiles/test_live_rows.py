@@ -56,6 +56,7 @@ def rows_of_all_kinds(batch: int, rng: np.random.Generator) -> Floats:
     return (rng.random((batch, WIDTHS[0])) < rng.random((batch, 1)) * 0.3).astype(np.float32)
 
 
+@pytest.mark.slow
 @best_target_first
 def test_every_row_is_what_it_is_without_dropping(target: CpuTarget) -> None:
     plain, compacted = native(chain(), target), native(dropping(chain()), target, threads=2)
@@ -73,6 +74,7 @@ def test_every_row_is_what_it_is_without_dropping(target: CpuTarget) -> None:
             assert 300 < alive < 2700
 
 
+@pytest.mark.slow
 def test_rows_are_kept_apart_that_hold_no_numbers() -> None:
     x = rows_of_all_kinds(300, np.random.default_rng(2))
     x[5, 3], x[99, 0], x[201] = np.nan, np.inf, np.nan

@@ -132,11 +132,18 @@ def assert_same_bits(module: ModuleOp, shares: int, target: CpuTarget) -> None:
                 assert one.tobytes() == other.tobytes(), (batch, threads)
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - TOGETHER))
+@pytest.mark.parametrize(
+    "family",
+    [
+        family if family == "count_blocks" else pytest.param(family, marks=pytest.mark.slow)
+        for family in sorted(set(FAMILIES) - TOGETHER)
+    ],
+)
 def test_pieces_of_layers_make_the_same_bits(family: str) -> None:
     assert_same_bits(two_layers(family), 3, host_target())
 
 
+@pytest.mark.slow
 @best_target_first
 def test_threads_meet_wherever_an_op_reads_what_others_wrote(target: CpuTarget) -> None:
     assert_same_bits(everything(), 3, target)

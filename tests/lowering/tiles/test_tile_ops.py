@@ -74,6 +74,7 @@ OVER_FEATURES: dict[str, tuple[Callable[..., Operation], Sequence[Floats], Calla
 }
 
 
+@pytest.mark.slow
 @best_target_first
 @pytest.mark.parametrize("name", OVER_FEATURES)
 def test_work_over_features_agrees_with_float64(target: CpuTarget, name: str) -> None:
@@ -108,6 +109,7 @@ def test_two_operands_of_a_tile_meet_elementwise(target: CpuTarget, name: str) -
             np.testing.assert_allclose(result, exact, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARITHMETIC)
 @pytest.mark.parametrize("constant", [BIAS, BIAS[:1]], ids=["one for each feature", "one for all"])
 def test_a_constant_is_read_for_each_feature(name: str, constant: Floats) -> None:

@@ -126,6 +126,7 @@ def refusal(error: pytest.ExceptionInfo[BaseException]) -> str:
     return str(error.value).rsplit("Exception during initialization: ", maxsplit=1)[-1].splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [

@@ -20,7 +20,7 @@ def nothing_is_left() -> Iterator[None]:
     unregister()
 
 
-@pytest.mark.parametrize("name", ["if", "loop", pytest.param("scan", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["if", *(pytest.param(name, marks=pytest.mark.slow) for name in ("loop", "scan"))])
 def test_bodies_read_what_is_around_them(name: str) -> None:
     made, networks = MODELS[name]
     proto = made()

@@ -117,6 +117,7 @@ def test_code_in_a_model_runs_without_being_compiled_where_it_is_trusted(
     assert compiler.count == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedded", [True, False])
 def test_code_that_is_not_trusted_is_compiled_anew(tmp_path: Path, compiler: Counting, *, embedded: bool) -> None:
     path = write_context(tmp_path, embedded=embedded)
@@ -127,6 +128,7 @@ def test_code_that_is_not_trusted_is_compiled_anew(tmp_path: Path, compiler: Cou
     assert compiler.count == 4
 
 
+@pytest.mark.slow
 def test_small_constants_are_those_of_the_model_when_code_is_not_trusted(tmp_path: Path) -> None:
     """onnxruntime shows them in memory that it frees before contexts are written."""
     proto = model(SCALED)
@@ -160,6 +162,7 @@ def signed(payload: bytes, changes: dict[str, Any], attachment: bytes | None = N
 NEW_FEATURE = {"cpu": "x86-64", "features": "+sse2,+some-new-feature", "lanes": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"format": 99}, {"machine": "riscv64"}, {"target": NEW_FEATURE}])
 def test_code_of_another_format_or_for_another_cpu_is_compiled_anew(
     tmp_path: Path, compiler: Counting, changes: dict[str, Any]
@@ -203,6 +206,7 @@ def test_damaged_code_is_refused_before_any_of_it_is_used(
         load(content, trust)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attachment", [b"", b"12345678not compressed", (1 << 60).to_bytes(8, "little")])
 def test_a_network_that_cannot_be_read_is_refused(tmp_path: Path, attachment: bytes) -> None:
     def change(attributes: dict[str, onnx.AttributeProto]) -> None:
@@ -269,6 +273,7 @@ def test_a_node_of_another_kind_is_refused(tmp_path: Path) -> None:
         load(proto.SerializeToString())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", [TRUST, {}])
 def test_a_node_with_other_inputs_than_its_network_is_refused(tmp_path: Path, trust: dict[str, str]) -> None:
     proto = onnx.ModelProto.FromString(write_context(tmp_path, embedded=True).read_bytes())

@@ -56,7 +56,7 @@ def nothing_is_left() -> Iterator[None]:
     assert EP_NAME not in [device.ep_name for device in onnxruntime.get_ep_devices()]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("text", "networks"), [(MLP, 1), (UNCOVERED, 2), (MEASURED, 1)])
 def test_an_unmodified_model_gives_what_onnxruntime_gives(text: str, networks: int, threads: int) -> None:
     proto = model(text)
@@ -66,6 +66,7 @@ def test_an_unmodified_model_gives_what_onnxruntime_gives(text: str, networks: i
         assert_equal_runs(ours, plain, feeds(batch))
 
 
+@pytest.mark.slow
 def test_layers_in_bodies_of_control_flow_are_taken() -> None:
     proto = model(CONTROL_FLOW)
     ours, plain = provider_session(proto), plain_session(proto)
@@ -74,6 +75,7 @@ def test_layers_in_bodies_of_control_flow_are_taken() -> None:
         assert_equal_runs(ours, plain, {**feeds(7), "flag": np.array(flag)})
 
 
+@pytest.mark.slow
 def test_a_weight_that_a_run_may_replace_is_no_constant() -> None:
     proto = overridable()
     ours, plain = provider_session(proto), plain_session(proto)
@@ -113,6 +115,7 @@ def test_a_provider_in_use_stays() -> None:
     assert_equal_runs(session, plain_session(model(MLP)), feeds(1))
 
 
+@pytest.mark.slow
 def test_a_wrong_size_is_an_error_of_onnxruntime() -> None:
     proto = model(RESIDUAL)
     session = provider_session(proto)
@@ -147,6 +150,7 @@ class Refusing(Forgetful):
         raise UnsupportedModelError("node 'm1': too large")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_network_that_is_not_compiled_stays_with_onnxruntime(*, fails: bool) -> None:
     register()
@@ -209,6 +213,7 @@ exported (float[n, s, {WIDTH}] x) => (float[n, s, {OUTPUTS}] y, int64[3] sizes)
 """What exporters write of a layer on the last axis: sizes are worked out at run time, and also read by others."""
 
 
+@pytest.mark.slow
 def test_weights_say_the_sizes_that_onnxruntime_does_not_know() -> None:
     proto = model(SIZES_AT_RUN_TIME)
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([HIDDEN], np.int64), "width"))

@@ -26,6 +26,7 @@ def with_needless_neurons(dense: str) -> onnx.ModelProto:
     return proto
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", ["w0", "w1"])
 def test_neurons_that_nothing_needs_stay_where_onnxruntime_computes_them(dense: str) -> None:
     proto = with_needless_neurons(dense)

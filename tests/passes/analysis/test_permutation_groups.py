@@ -112,6 +112,7 @@ def test_a_reshape_keeps_its_last_axis_free_and_pins_what_it_merges() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [*ZOO[:3], *(pytest.param(spec, marks=pytest.mark.slow) for spec in ZOO[3:])])
 def test_a_random_permutation_of_every_free_group_leaves_a_model_of_the_zoo_as_it_is(spec: str) -> None:
     model = build(spec)

@@ -1,6 +1,7 @@
 """Layers as one graph: the same function, and the neurons and connections that a person would draw."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from redpebble.dialect.ops.layers import LinearOp
@@ -10,6 +11,7 @@ from tests.passes.pass_texts import all_of, assert_same_function, only, parse, r
 from tests.passes.random_networks import BATCHES, feeds_for, network, seeds
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_a_graph_computes_what_its_layers_computed_and_holds_all_of_them(seed: int) -> None:

@@ -18,6 +18,7 @@ from tests.passes.pass_texts import all_of, assert_same_function, run
 from tests.passes.random_networks import BATCHES, feeds_for, network, seeds
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=seeds, memory=st.integers(3, 9), policy=st.sampled_from(("min", "lru")))
 def test_the_counts_on_an_op_are_those_of_the_reference_machine(seed: int, memory: int, policy: str) -> None:

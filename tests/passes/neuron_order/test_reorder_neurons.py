@@ -41,6 +41,7 @@ def test_a_random_module_computes_what_it_did(seed: int) -> None:
         assert_same_function(module, after, [feeds_for(module, batch, seed) for batch in BATCHES])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["digits", "resmlp(depth=2, width=32)", "radixnet(layers=3)", "bert_layer"])
 def test_a_model_of_the_zoo_computes_what_it_did(spec: str) -> None:
     model = build(spec)

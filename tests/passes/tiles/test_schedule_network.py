@@ -72,6 +72,7 @@ def scheduled(module: ModuleOp, schedule: ScheduleNetwork = SMALL_CACHE) -> Dept
     return tile.depth_first
 
 
+@pytest.mark.slow
 @best_target_first
 @pytest.mark.parametrize(("structure", "groups"), [("band", [range(9)]), ("butterfly", [range(7), range(7, 9)])])
 def test_the_schedule_computes_the_same(structure: str, groups: list[range], target: CpuTarget) -> None:
@@ -88,6 +89,7 @@ def test_the_schedule_computes_the_same(structure: str, groups: list[range], tar
         np.testing.assert_array_equal(network(x, threads=1), network(x))
 
 
+@pytest.mark.slow
 @best_target_first
 def test_neighbours_come_straight_from_rows_and_go_there(target: CpuTarget) -> None:
     plain, module = native(chain("visible", 4), target), chain("visible", 4)

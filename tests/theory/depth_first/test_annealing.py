@@ -73,6 +73,7 @@ def test_a_group_of_a_hidden_band_moves_less_than_its_layers() -> None:
         assert group.traffic[width].far_bytes < costs.one_by_one(0, 6)[width].far_bytes / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["butterfly", "band", "nothing"])
 def test_annealing_finds_a_cheaper_schedule_and_prices_it_right(kind: str) -> None:
     rng = np.random.default_rng(2)

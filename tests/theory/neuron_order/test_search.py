@@ -65,6 +65,7 @@ def spans(groups: NeuronGroups, positions: np.ndarray) -> float:
     return float(np.mean(means))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["band", "blocks"])
 def test_shuffled_bands_and_blocks_are_recovered_across_layers(kind: str) -> None:
     rng = np.random.default_rng(0)

@@ -50,6 +50,7 @@ def test_volume_is_connectivity_minus_one(layer: tuple[Matrix, Owners, Owners, i
     assert layer_traffic(pattern_of_matrix(matrix), inputs, outputs, parts).volume == connectivity - len(inputs)
 
 
+@pytest.mark.slow
 @given(layers())
 def test_local_connections_are_those_inside_a_part(layer: tuple[Matrix, Owners, Owners, int]) -> None:
     matrix, inputs, outputs, parts = layer

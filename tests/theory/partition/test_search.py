@@ -73,6 +73,7 @@ def test_annealing_counts_what_its_moves_change(
     assert cost_of_parts(chain, best, message_values) <= cost_of_parts(chain, start, message_values)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 200))
 @settings(max_examples=15, deadline=None)
 def test_tiny_networks_get_their_best_partition(seed: int) -> None:

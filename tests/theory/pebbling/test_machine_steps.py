@@ -20,6 +20,7 @@ from tests.support.random_orders import random_order
 POLICIES = st.sampled_from(("min", "lru"))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(network=networks(), capacity=st.integers(3, 12), policy=POLICIES, seed=SEEDS)
 def test_loads_connections_and_stores_are_those_that_the_machine_counts(
@@ -37,6 +38,7 @@ def test_loads_connections_and_stores_are_those_that_the_machine_counts(
     assert steps[:, 1:3].max(initial=0) < capacity - 1
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(network=networks(), capacity=st.integers(3, 12), policy=POLICIES, seed=SEEDS)
 def test_carried_out_on_numbers_they_compute_the_network(
@@ -76,6 +78,7 @@ def _values(
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [3, 30, 100, 1000])
 @pytest.mark.parametrize("policy", ["min", "lru"])
 def test_a_large_order_moves_as_much_as_the_machine_counts(capacity: int, policy: Policy) -> None:

@@ -31,6 +31,7 @@ def swept(model: FlatModel) -> Sweep:
     return sweep("grown", model, REQUEST, SearchWatch())
 
 
+@pytest.mark.slow
 def test_a_network_that_is_made_for_a_memory_moves_least_from_there_on(swept: Sweep) -> None:
     below, made_for, above = swept.points
     assert below.ratio > 1
@@ -57,6 +58,7 @@ def interrupt(watch: SearchWatch, seconds: float) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_search_with_the_best_order_so_far(
     model: FlatModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.neuron_graphs import random_layers
 from tests.support.random_orders import POLICIES, random_order
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(tiny_networks(), st.integers(3, 5))
 def test_bounds_enclose_the_exhaustive_optimum(network: NeuronGraph, capacity: int) -> None:
@@ -26,6 +27,7 @@ def test_bounds_enclose_the_exhaustive_optimum(network: NeuronGraph, capacity: i
     assert optimum <= pull_bound(network).total
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(networks(), st.integers(3, 12), SEEDS)
 def test_no_order_beats_the_bounds_in_any_batch(network: NeuronGraph, capacity: int, seed: int) -> None:
@@ -59,6 +61,7 @@ def test_the_accounting_does_not_charge_an_output_twice() -> None:
     assert instance_bound(network, 3).total <= fewest_transfers(network, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "width, density, capacity, argument",
     [

@@ -55,6 +55,7 @@ def test_the_same_draws_lead_to_the_same_orders_at_the_same_cost(
     assert compiled.best_cost == stabbing_cost(network, compiled.best()) <= compiled.cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [1, 3])
 def test_a_plan_ends_at_the_orders_that_the_plain_annealer_finds(restarts: int) -> None:
     network = random_layers([40] * 4, 0.2, np.random.default_rng(0))

@@ -109,6 +109,7 @@ def test_the_optimum_of_two_hundred_tiny_networks_is_met() -> None:
     assert optimum_is_met(200) >= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [1.0, 0.5])
 @pytest.mark.parametrize("bandwidth", [2, 5])
 def test_a_narrow_network_meets_the_lower_bound_though_its_neurons_are_shuffled(bandwidth: int, density: float) -> None:
