@@ -25,7 +25,7 @@ from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.held_tensors import held_tensors
 from redpebble.frontend.reading.model_source import Source, inline_functions, inline_layers, read_model
-from redpebble.frontend.translation import translate
+from redpebble.frontend.translation import Keep, translate
 
 __all__ = ["Imported", "Source", "import_model"]
 
@@ -58,14 +58,15 @@ LEAST_VALUES: Final = 64
 def import_model(
     source: Source,
     *,
-    foreign: Literal["keep", "refuse"],
+    foreign: Literal["keep", "refuse", "prologue"],
     whole: Set[str] | None = None,
     may_be_hopeless: bool = True,
 ) -> Imported:
     """Return the model as a module with one function `@main`.
 
     `refuse` covers every node or fails; `keep` leaves what is not covered as `pebble.foreign`, also a node that would
-    have its values moved and is named in `whole`: all such nodes where that is None.
+    have its values moved and is named in `whole`: all such nodes where that is None. `prologue` leaves no node but
+    those that are not covered, which are computed before all others.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -76,7 +77,8 @@ def import_model(
         model = read_model(source)
         if not may_be_hopeless:
             _check_hope(model)
-        return _imported(model, whole, keep_foreign=foreign == "keep")
+        keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole)
+        return _imported(model, keep)
 
 
 def _check_hope(model: onnx_ir.Model) -> None:
@@ -97,7 +99,8 @@ def _check_hope(model: onnx_ir.Model) -> None:
         )
 
 
-def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: bool) -> Imported:
+def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
+    keep_foreign = keep.foreign
     if not keep_foreign:
         inline_functions(original)
     inlined = keep_foreign and inline_layers(original)
@@ -108,7 +111,7 @@ def _imported(original: onnx_ir.Model, whole: Set[str] | None, *, keep_foreign: 
     while True:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
-        translated = translate(model, keep_foreign=keep_foreign, whole=whole)
+        translated = translate(model, keep)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
             made = frozenset(model.graph.initializers) - stored

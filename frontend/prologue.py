@@ -6,7 +6,8 @@
 ```
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import AddOp, DivOp, MulOp, SubOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import node_name, texts_of, value_name
@@ -29,6 +30,7 @@ from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array
 from redpebble.frontend.import_model import Imported
+from redpebble.frontend.prologue_sizes import SIZES, KnownShape, shapes_known_before
 
 DTYPES: Final = MappingProxyType(
     {
@@ -53,28 +55,36 @@ def cut_prologue(imported: Imported) -> Prologue | None:
         UnsupportedModelError: a node cannot be part of it.
     """
     func = next(op for op in imported.module.body.block.ops if isinstance(op, FuncOp))
-    before = _before(func)
+    shapes = shapes_known_before(func)
+    before = _before(func, shapes)
     if not before:
         return None
-    cut = _Cut(imported, func, before)
+    cut = _Cut(imported, func, before, shapes)
     return cut.prologue()
 
 
-def _before(func: FuncOp) -> list[Operation]:
+def _before(func: FuncOp, shapes: Mapping[ForeignOp, KnownShape]) -> list[Operation]:
     """Return the nodes of ONNX in a function and all that they read, in order."""
     wanted: set[Operation] = set()
     for op in reversed(list(func.body.block.ops)):
         if isinstance(op, ForeignOp) or op in wanted:
             wanted.add(op)
-            wanted.update(value.owner for value in op.operands if isinstance(value.owner, Operation))
+            reads = shapes[op].sources if isinstance(op, ForeignOp) and op in shapes else op.operands
+            wanted.update(value.owner for value in reads if isinstance(value.owner, Operation))
     return [op for op in func.body.block.ops if op in wanted]
 
 
 class _Cut:
     """A function, and its ops that become the prologue."""
 
-    def __init__(self, imported: Imported, func: FuncOp, before: Sequence[Operation]) -> None:
-        self.func, self.before = func, before
+    def __init__(
+        self,
+        imported: Imported,
+        func: FuncOp,
+        before: Sequence[Operation],
+        shapes: Mapping[ForeignOp, KnownShape],
+    ) -> None:
+        self.func, self.before, self.shapes = func, before, shapes
         self.nodes = list(imported.model.graph)
         self.version = imported.model.ir_version
         self.constants: dict[str, Array] = {}
@@ -127,6 +137,11 @@ class _Cut:
         """
         outputs = tuple(self.names.setdefault(value, self._new_name(value)) for value in op.results)
         match op:
+            case ForeignOp() if op in self.shapes:
+                known = self.shapes[op]
+                inputs = tuple(self.names[value] for value in known.sources)
+                attributes = dict(known.attributes) | self._numbers_of(op)
+                yield PrologueStep(node_name(op), SIZES, inputs, outputs, attributes)
             case ForeignOp():
                 yield self._node(op, outputs)
             case ConstantOp():
@@ -135,6 +150,9 @@ class _Cut:
                 yield self._step(op, "ReshapeTo", {"target": list(op.target.values)}, outputs)
             case TransposeOp():
                 yield self._step(op, "Transpose", {"perm": list(op.order)}, outputs)
+            case ActivateOp():
+                attributes = {"activation": op.activation.kind.data, "parameters": list(op.activation.values)}
+                yield self._step(op, "Activate", attributes, outputs)
             case AddOp() | SubOp() | MulOp() | DivOp():
                 yield self._step(op, ARITHMETIC[type(op)], {}, outputs)
             case _:
@@ -164,9 +182,13 @@ class _Cut:
             self.constants[f"={value.name}"] = array
             inputs.append(f"={value.name}")
         attributes = {"outputs": len(outputs)} if node.op_type == "Split" else {}
-        for name, attribute in node.attributes.items():
-            attributes |= _attribute(node, name, attribute)
+        attributes |= self._numbers_of(op)
         return PrologueStep(node.name or "", node.op_type, tuple(inputs), outputs, attributes)
+
+    def _numbers_of(self, op: ForeignOp) -> dict[str, Any]:
+        """Return the attributes of a node."""
+        node = self.nodes[op.position.value.data]
+        return dict(chain.from_iterable(_attribute(node, *entry).items() for entry in node.attributes.items()))
 
     def _detach(self, crossing: Sequence[SSAValue], attributes: Sequence[DictionaryAttr]) -> None:
         """Let the function begin with what crosses, and without the arguments that nothing reads any more."""

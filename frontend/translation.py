@@ -49,19 +49,27 @@ class Translated(NamedTuple):
     """Position of a node that stays -> what is not accepted of it."""
 
 
-def translate(model: onnx_ir.Model, *, keep_foreign: bool, whole: Set[str] | None = None) -> Translated:
-    """Return the model's main graph as `@main`; what is not covered stays if `keep_foreign`.
+class Keep(NamedTuple):
+    """Nodes that stay as they are."""
 
-    There, a node whose values have to be moved for its layers to be ours stays, too, if its name is in `whole`, or
-    where that is None.
+    foreign: bool
+    """Those that are not covered."""
+    moving: bool = True
+    """With them, those whose values have to be moved for their layers to be ours."""
+    whole: Set[str] | None = None
+    """The names of such nodes; None for all."""
+
+
+def translate(model: onnx_ir.Model, keep: Keep) -> Translated:
+    """Return the model's main graph as `@main`.
 
     Raises:
         InvalidModelError: a node contradicts itself.
         UnsupportedModelError: a node is not covered, and may not stay as it is.
     """
-    if keep_foreign:
+    if keep.foreign:
         give_outputs_nodes(model)
-    translation = _Translation(model, keep_foreign=keep_foreign, whole=whole)
+    translation = _Translation(model, keep)
     for position, node in enumerate(model.graph):
         translation.add(position, node)
     return translation.finish()
@@ -70,9 +78,11 @@ def translate(model: onnx_ir.Model, *, keep_foreign: bool, whole: Set[str] | Non
 class _Translation:
     """The function as far as it is built."""
 
-    def __init__(self, model: onnx_ir.Model, *, keep_foreign: bool, whole: Set[str] | None) -> None:
+    def __init__(self, model: onnx_ir.Model, keep: Keep) -> None:
+        keep_foreign, whole = keep.foreign, keep.whole
         self._model = model
         self._keep_foreign = keep_foreign
+        self._keep_moving = keep.foreign and keep.moving
         self._whole = whole
         self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(model)
         self._expanded: set[str] = set()
@@ -152,13 +162,13 @@ class _Translation:
         ops, name = conversion.ops, conversion.node.name or ""
         moves = len(ops) > 1 and any(isinstance(op, MOVING) and not _keeps_features(op) for op in ops)
         attends = any(isinstance(op, Attention) for op in ops)
-        if self._keep_foreign and any(isinstance(op, ImageLayerOp) for op in ops):
+        if self._keep_moving and any(isinstance(op, ImageLayerOp) for op in ops):
             # what is only moved to another layout and back gains nothing: it is imported again, as it was
             if not self._has_sparse_convolution or self._whole is None or name in self._whole or not name:
                 raise NotCovered("no sparse convolution gains enough by it")
             self._expanded.add(name)
             return
-        if not self._keep_foreign or not (moves or attends):
+        if not self._keep_moving or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)
         if self._whole is None or name in self._whole or not name or not can_gain:
@@ -190,7 +200,7 @@ class _Translation:
         inferred = [
             self._inferred.get(output.name or "", Inferred(output.type, output.shape)) for output in node.outputs
         ]
-        sizes = [self._scope.named_sizes(entry.shape) for entry in inferred]
+        sizes = [self._scope.expanded_sizes(node) or self._scope.named_sizes(entry.shape) for entry in inferred]
         types = [pebble_type(entry.kind, known) for entry, known in zip(inferred, sizes, strict=True)]
         op = ForeignOp(operator_text(node), position, reads, types)
         set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])

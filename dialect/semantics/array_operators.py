@@ -5,11 +5,14 @@ one that is left out, and the attributes of its node.
 """
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from redpebble.dialect.symbolic_sizes import Size
 
 Array = NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -27,6 +30,17 @@ def _axes(attributes: Attributes, given: Array | None) -> tuple[int, ...] | None
 
 def _shape(attributes: Attributes, x: Array) -> Array:
     return np.array(x.shape[attributes.get("start", 0) : attributes.get("end", x.ndim)], dtype=np.int64)
+
+
+def _sizes(attributes: Attributes, *arrays: Array) -> Array:
+    """Return a shape: `sizes` are fractions times named sizes to their powers, `axes` an array and an axis by name."""
+    axes: Mapping[str, tuple[int, int]] = attributes["axes"]
+    named = {name: arrays[number].shape[axis] for name, (number, axis) in axes.items()}
+    shape = [
+        Size(Fraction(numerator, denominator), tuple(sorted(powers.items()))).evaluate(named)
+        for numerator, denominator, powers in attributes["sizes"]
+    ]
+    return np.array(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], dtype=np.int64)
 
 
 def _gather(attributes: Attributes, x: Array, indices: Array) -> Array:
@@ -155,6 +169,13 @@ def _triangle(attributes: Attributes, x: Array, k: Array | None = None) -> Array
     return np.triu(x, diagonal) if attributes.get("upper", 1) else np.tril(x, diagonal)
 
 
+def _activate(attributes: Attributes, x: Array) -> Array:
+    """Return an activation of the dialect; what loads its IR is not needed by prologues without one."""
+    from redpebble.dialect.attributes.activations import ActivationAttr, activate
+
+    return activate(ActivationAttr.of(attributes["activation"], *attributes["parameters"]), x)
+
+
 def _identity(_: Attributes, x: Array) -> Array:
     return x
 
@@ -201,6 +222,7 @@ def _reduction(function: Callable[..., Array]) -> Operator:
 OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
     {
         "Abs": _elementwise(np.abs),
+        "Activate": _activate,
         "Add": _elementwise(np.add),
         "And": _elementwise(np.logical_and),
         "Cast": _cast,
@@ -238,6 +260,7 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "Shape": _shape,
         "Sign": _elementwise(np.sign),
         "Size": _size,
+        "Sizes": _sizes,
         "Slice": _slice,
         "Split": _split,
         "Squeeze": _squeeze,
@@ -250,4 +273,4 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "Xor": _elementwise(np.logical_xor),
     }
 )
-"""Operators of the default domain by name; `ReshapeTo` is the dialect's reshape."""
+"""Operators of the default domain by name; `Activate` and `ReshapeTo` are the dialect's, `Sizes` a shape by others."""

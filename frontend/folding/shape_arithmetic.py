@@ -189,6 +189,36 @@ def _product(first: Size, second: Size) -> Size:
     return first * second
 
 
+def _equality(first: Size, second: Size) -> Size | None:
+    """Return 1 or 0 for sizes that are equal or not in every call; a size is never negative."""
+    if first == second:
+        return Size.known(1)
+    if is_known(first) and is_known(second):
+        return Size.known(0)
+    return Size.known(0) if first.coefficient * second.coefficient < 0 else None
+
+
+def _where(query: ShapeQuery) -> ShapeValue | None:
+    chosen, options = query.numbers(0), [query.input(1), query.input(2)]
+    if chosen is None or None in options:
+        return None
+    known = [option for option in options if option is not None]
+    count = max(len(chosen), *(len(option.sizes) for option in known))
+    if count == 0 or any(len(sizes) not in (1, count) for sizes in (chosen, *(option.sizes for option in known))):
+        return None
+    yes, no = (option.sizes * (count // len(option.sizes)) for option in known)
+    flags = chosen * (count // len(chosen))
+    return ShapeValue(tuple(left if flag else right for flag, left, right in zip(flags, yes, no, strict=True)))
+
+
+def _constant_of_shape(query: ShapeQuery) -> ShapeValue | None:
+    target, value = query.numbers(0), query.node.attributes.get("value")
+    number = None if value is None else value.as_tensor().numpy().reshape(-1)
+    if target is None or len(target) != 1 or number is None or not np.issubdtype(number.dtype, np.integer):
+        return None
+    return ShapeValue((Size.known(int(number[0])),) * target[0]) if 0 < target[0] <= LONGEST else None
+
+
 def _reduced(query: ShapeQuery) -> ShapeValue | None:
     source = query.input(0)
     if source is None or source.scalar or query.integer("keepdims", 1) not in (0, 1):
@@ -201,7 +231,9 @@ RULES: Final[Mapping[str, Callable[[ShapeQuery], ShapeValue | None]]] = MappingP
         "Add": lambda query: _pairwise(query, _sum),
         "Cast": _cast,
         "Concat": _concat,
+        "ConstantOfShape": _constant_of_shape,
         "Div": lambda query: _pairwise(query, _quotient),
+        "Equal": lambda query: _pairwise(query, _equality),
         "Gather": _gather,
         "Identity": _same,
         "Mul": lambda query: _pairwise(query, _product),
@@ -213,5 +245,6 @@ RULES: Final[Mapping[str, Callable[[ShapeQuery], ShapeValue | None]]] = MappingP
         "Squeeze": _squeeze,
         "Sub": lambda query: _pairwise(query, _difference),
         "Unsqueeze": _unsqueeze,
+        "Where": _where,
     }
 )

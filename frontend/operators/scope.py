@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, broadcast
 from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
@@ -103,6 +103,15 @@ class ValueScope:
             return tuple(Size.known(extent) for extent in value.const_value.shape.numpy())
         ssa = self._values.get(value)
         return self._sizes[ssa] if ssa is not None and is_f32_tensor(ssa.type) else self.named_sizes(value.shape)
+
+    def expanded_sizes(self, node: onnx_ir.Node) -> SymbolicShape | None:
+        """Return the sizes that Expand yields; None where they are not known, and for other nodes."""
+        if (node.domain, node.op_type) != ("", "Expand") or len(node.inputs) != 2 or None in node.inputs:
+            return None
+        x, target = node.inputs
+        sizes = None if x is None else self._sizes_of_onnx_value(x)
+        known = None if target is None else self.shape_value_of(target)
+        return None if sizes is None or known is None or known.scalar else broadcast(sizes, known.sizes)
 
     def value_of(self, value: onnx_ir.Value) -> SSAValue | None:
         """Return the IR's value, or None where there is none.

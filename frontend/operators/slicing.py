@@ -1,4 +1,4 @@
-"""Slice with bounds that are known: what `chunk`, `x[..., :n]` and split projections become in a file."""
+"""Slice and Gather at places that are known: what `chunk`, `x[..., :n]`, `x[:, 0]` become in a file."""
 
 from collections.abc import Sequence
 from types import MappingProxyType
@@ -67,5 +67,26 @@ def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
     return conversion.emit(SplitOp(x, bounds.axis, parts)).parts[1 if first else 0]
 
 
-SLICING_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter]({("", "Slice"): _convert_slice})
+def _convert_gather(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return what stands at one known index of an axis: the first token of each text, say."""
+    x, index = conversion.tensor(0), conversion.integers(1)
+    sizes = conversion.sizes(x)
+    value = conversion.node.inputs[1]
+    is_number = value is not None and value.shape is not None and value.shape.rank() == 0
+    if index is None or len(index) != 1 or not is_number:
+        raise NotCovered("the indices are computed or several, accepted is one that is known")
+    axis = conversion.axis(conversion.integer("axis", 0), len(sizes))
+    if not is_known(sizes[axis]):
+        raise NotCovered(f"axis {axis} of {shape_words(sizes)} is indexed, accepted is a known size there")
+    extent, place = int(sizes[axis].coefficient), index[0]
+    if not -extent <= place < extent:
+        raise NotCovered(f"index {place} of axis {axis} of {shape_words(sizes)}, accepted is one that is there")
+    first = place % extent
+    part = _cut(conversion, x, _Bounds(axis, first, first + 1))
+    return [conversion.reshape(part, (*sizes[:axis], *sizes[axis + 1 :]))]
+
+
+SLICING_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
+    {("", "Gather"): _convert_gather, ("", "Slice"): _convert_slice}
+)
 """(domain, operator) -> converter."""

@@ -31,7 +31,7 @@ def native_build(source: Source, options: Options) -> NativeBuild:
     except UnsupportedModelError as error:
         refusal = error
     with within_limits():
-        imported = import_model(source, foreign="keep", whole=frozenset())
+        imported = import_model(source, foreign="prologue")
         try:
             prologue = cut_prologue(imported)
         except UnsupportedModelError as error:

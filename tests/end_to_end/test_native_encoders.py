@@ -16,7 +16,7 @@ ENCODERS = (
     "bert.dynamo",
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("bert.classic", "distilbert.classic", "distilbert.dynamo")
+        for name in ("bert.classic", "distilbert.classic", "distilbert.dynamo", "t5.classic")
     ),
 )
 
@@ -34,6 +34,22 @@ def test_an_encoder_with_ids_and_masks_is_native(name: str) -> None:
     for batch, sequence in ((1, 1), (2, 7), (3, 33)):
         feeds = random_feeds(proto, {"batch": batch, "sequence": sequence})
         feeds["attention_mask"][-1, sequence // 2 + 1 :] = 0
+        for expected, found in zip(session.run(None, feeds), network(name).run(None, feeds), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+OTHERS = (
+    "ft_transformer.classic",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("ft_transformer.dynamo", "deit.classic", "deit.dynamo")),
+)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_encoder_that_asks_for_its_batch_is_native(name: str) -> None:
+    proto = stored_export(name, 0.9)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for batch in (1, 5):
+        feeds = random_feeds(proto, {"batch": batch})
         for expected, found in zip(session.run(None, feeds), network(name).run(None, feeds), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
 

@@ -63,6 +63,8 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
         "s = Shape(x) w = Gather(s, one) h = Div(w, two) y = Slice(x, zero, h, one)",
         {"one": np.array([1]), "two": np.array([2]), "zero": np.array([0])},
     ),
+    "Gather, one": (13, "(float[n,5,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, last)", {"last": np.array(-1)}),
+    "Gather, only": (13, "(float[n,1,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, z)", {"z": np.array(0)}),
     "Split, attribute": (
         11,
         "(float[n,5] x) => (float[n,2] y, float[n,3] z)",
@@ -154,6 +156,14 @@ COMPUTED_SHAPES: dict[str, tuple[int, str, str, str]] = {
         target = Concat<axis=0>(b, r) y = Reshape(x, target)""",
         "[d0, 12]",
     ),
+    "open sizes replaced": (
+        13,
+        "(float[batch,12] x) => (float[batch,12,1] y)",
+        """s = Shape(x) b = Slice(s, first, i1) t = Concat<axis=0>(b, open, i1) l = Shape(t)
+        ones = ConstantOfShape<value = int64[1] {12}>(l) e = Equal(t, open) target = Where(e, ones, t)
+        y = Reshape(x, target)""",
+        "[d0, 12, 1]",
+    ),
     "size": (13, "(float[batch,2,6] x) => (float[all] y)", "s = Size(x) t = Reshape(s, open) y = Reshape(x, t)", "[_]"),
 }
 
@@ -205,6 +215,8 @@ def test_a_shape_computed_from_shapes_becomes_a_target(name: str) -> None:
         ("Slice(x, first, one)", "axis 0 of n x 3 x 4 is cut, accepted is a known size there"),
         ("Slice(x, first, first, one)", "nothing is left of axis 1 of n x 3 x 4, accepted is something"),
         ("Slice(x, first, one, one, two)", "steps [2], accepted is 1"),
+        ("Gather(x, target)", "the indices are computed or several, accepted is one that is known"),
+        ("Gather(x, number)", "axis 0 of n x 3 x 4 is indexed, accepted is a known size there"),
         ("Cast<to=11>(x)", "attribute to=double, accepted is float"),
         ("Dropout(x, ratio, training)", "input training_mode is not constantly false, accepted is inference"),
     ],
@@ -214,6 +226,7 @@ def test_a_movement_that_is_not_covered_is_refused(node: str, message: str) -> N
         "first": np.array([0]),
         "one": np.array([1]),
         "two": np.array([2]),
+        "number": np.array(1),
         "ratio": np.array(0.5, np.float32),
         "training": np.array(True),
     }
