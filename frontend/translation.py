@@ -53,9 +53,9 @@ class Keep(NamedTuple):
     """Nodes that stay as they are."""
 
     foreign: bool
-    """Those that are not covered."""
+    """Whether nodes that are not covered stay."""
     moving: bool = True
-    """With them, those whose values have to be moved for their layers to be ours."""
+    """Whether nodes stay, too, whose values have to be moved for their layers to be ours."""
     whole: Set[str] | None = None
     """The names of such nodes; None for all."""
 
