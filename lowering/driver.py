@@ -139,7 +139,8 @@ class Lowering:
                 AttentionStep(self.code, builder, self.sizes, sizes, op, pointers, scratch).emit(Range(*rows))
                 return
             if isinstance(op, QuantizedLayersOp):
-                quantized = QuantizedStep(self.code, builder, op, self.constants, constants, scratch)
+                values = self.sizes.value(builder, sizes, product(self.shapes[op.x])) if op.is_dynamic else None
+                quantized = QuantizedStep(self.code, builder, op, self.constants, constants, scratch, values)
                 quantized.emit(pointers[op.x], pointers[op.result], *rows)
                 return
             step = RowMajorStep(self.code, builder, self.sizes, sizes, pointers)

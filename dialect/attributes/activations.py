@@ -38,6 +38,7 @@ ACTIVATION_PARAMETERS: Final = MappingProxyType(
         "log": (),
         "mish": (),
         "neg": (),
+        "quantize": ("scale", "zero"),
         "reciprocal": (),
         "relu": (),
         "selu": ("alpha", "gamma"),
@@ -52,7 +53,12 @@ ACTIVATION_PARAMETERS: Final = MappingProxyType(
 """Kind of activation -> the names of its parameters, in the order in which they are printed.
 
 `silu` is x * sigmoid(alpha * x); `gelu` is the exact form with erf, `gelu_tanh` the approximation with tanh.
+`quantize` is the nearest of the 256 multiples of the scale from -zero on, those of codes of eight bits, ties to even.
 `clip` holds -inf and inf where a bound is missing; min wins nowhere: min > max gives max, as in ONNX."""
+
+
+CODES: Final = 256
+"""Number of the codes of eight bits."""
 
 
 @irdl_attr_definition
@@ -173,6 +179,13 @@ def _mish(x: Floats) -> Floats:
     return x * np.tanh(_softplus(x))
 
 
+def _quantize(x: Floats, scale: float, zero: float) -> Floats:
+    multiples = x / x.dtype.type(scale)
+    # a NaN has the least code, as in onnxruntime
+    bounded = np.minimum(np.where(multiples > -zero, multiples, -zero), CODES - 1 - zero)
+    return np.rint(bounded) * x.dtype.type(scale)
+
+
 def _selu(x: Floats, alpha: float, gamma: float) -> Floats:
     return gamma * (np.maximum(x, 0) + np.minimum(alpha * np.expm1(x), 0))
 
@@ -205,6 +218,7 @@ REFERENCE_ACTIVATIONS: Final[Mapping[str, Callable[..., Floats]]] = MappingProxy
         "log": np.log,
         "mish": _mish,
         "neg": np.negative,
+        "quantize": _quantize,
         "reciprocal": partial(np.divide, 1),
         "relu": partial(np.maximum, 0),
         "selu": _selu,

@@ -1,11 +1,13 @@
 """Linear layers on codes of eight bits: sums of integers, which are scaled and rounded to the codes of the next one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -22,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.axis_maps import MixedFeatures, RowMajor
+from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, MixedFeatures, RowMajor
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text
 
@@ -58,6 +60,16 @@ class QuantizedLayer(NamedTuple):
         return shape_of(self.weight)[1]
 
 
+class _Map(HasAxisMap):
+    """Rows by themselves, unless the range of all of them has to be known."""
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        known = MixedFeatures(inputs=1).axis_map(op)
+        assert isinstance(op, QuantizedLayersOp)
+        return replace(known, whole=frozenset(known.operands[0][:-1])) if op.is_dynamic else known
+
+
 @irdl_op_definition
 class QuantizedLayersOp(IRDLOperation):
     """Quantized linear layers one after the other, [..., K] -> [..., N].
@@ -66,7 +78,9 @@ class QuantizedLayersOp(IRDLOperation):
     sums = (code - zero) weight + bias. `parameters` are weight [K, N] (sparse or dense), bias [N] and multiplier [N] of
     each layer in turn; weights and biases are integers, held in f32. Where a layer follows without an activation, or
     with relu, what is rounded to its codes is float(sums) * (multiplier / scale), as in onnxruntime's integer kernels.
-    One more entry of `codes` than layers is what the result is rounded to. `nodes` are the names of the ONNX nodes.
+    One more entry of `codes` than layers is what the result is rounded to. A layer with dynamic codes stands alone: the
+    scale that is found multiplies its multiplier, and its bias are floats that are added to the products. `nodes` are
+    the names of the ONNX nodes.
 
     ```mlir
     %y = pebble.quantized_layers %x, %w, %b, %m codes [#pebble.codes<u8 scale 0.05 zero 128>] activations [unit]
@@ -84,7 +98,7 @@ class QuantizedLayersOp(IRDLOperation):
     kernel = opt_prop_def(KernelAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), MixedFeatures(inputs=1), RowMajor())
+    traits = traits_def(Pure(), _Map(), RowMajor())
     assembly_format: ClassVar = (
         "$x `,` $parameters `codes` $codes `activations` $activations `nodes` $nodes (`kernel` $kernel^)? attr-dict "
         "`:` functional-type(operands, results)"
@@ -114,6 +128,11 @@ class QuantizedLayersOp(IRDLOperation):
         return tuple(made)
 
     @property
+    def is_dynamic(self) -> bool:
+        """Whether the codes of the input are found at each call."""
+        return self.codes.data[0].is_dynamic
+
+    @property
     def output(self) -> CodesAttr | None:
         """The codes that the result is rounded to, or None."""
         return self.codes.data[-1] if len(self.codes) > len(self.nodes) else None
@@ -126,6 +145,8 @@ class QuantizedLayersOp(IRDLOperation):
             )
         if len(self.codes) not in (count, count + 1):
             raise VerifyException(f"{len(self.codes)} codes, expected {count} or {count + 1}")
+        if any(one.is_dynamic for one in self.codes) and len(self.codes) > 1:
+            raise VerifyException("dynamic codes among several, accepted are those of one layer that is not rounded")
         shape, result = shape_of(self.x), shape_of(self.result)
         if len(shape) < 2 or shape[-1] == DYNAMIC:
             raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more and a known last axis")
@@ -145,7 +166,8 @@ def _verify_layer(layer: QuantizedLayer, values: int) -> int:
         if shape_of(value) != weight[1:]:
             raise VerifyException(f"{word} {shape_text(shape_of(value))}, expected {weight[1]}")
     _verify_integers("weights", layer.weight, GREATEST_WEIGHT)
-    _verify_integers("biases", layer.bias, GREATEST_BIAS)
+    if not layer.codes.is_dynamic:
+        _verify_integers("biases", layer.bias, GREATEST_BIAS)
     return weight[1]
 
 

@@ -10,6 +10,8 @@ from redpebble.dialect.ops.quantized_layers import PARAMETERS, QuantizedLayer, Q
 def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) -> Floats:
     """Return the result of the layers for rows [..., K]."""
     values = x.astype(np.float32)
+    if op.is_dynamic:
+        return _run_dynamic(op.layers[0], values, parameters).astype(x.dtype)
     following = [*op.codes.data[1:], None][: len(op.layers)]
     steps = op.codes.data[0].steps(values / np.float32(op.codes.data[0].scale))
     for index, (layer, codes) in enumerate(zip(op.layers, following, strict=True)):
@@ -24,6 +26,17 @@ def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) 
             steps = _next_steps(layer, totals, multiplier.astype(np.float32), codes)
             values = steps * np.float32(codes.scale)
     return values.astype(x.dtype)
+
+
+def _run_dynamic(layer: QuantizedLayer, x: Floats, parameters: tuple[Floats, ...]) -> Floats:
+    weight, bias, multiplier = parameters
+    scale, zero = CodesAttr.of_range(x)
+    # a NaN has the least code
+    multiples = np.where(x / scale > -zero, x / scale, -zero)
+    sums = np.rint(np.minimum(multiples, 255 - zero)).astype(np.float64) @ weight.astype(np.float64)
+    values = sums.astype(np.int64).astype(np.int32).astype(np.float32) * (scale * multiplier.astype(np.float32))
+    values = values + bias.astype(np.float32)
+    return values if layer.activation is None else activate(layer.activation, values)
 
 
 def rounds_sums(layer: QuantizedLayer) -> bool:

@@ -139,6 +139,12 @@ def _mish(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
     return builder.node("Mul", x, builder.node("Tanh", builder.node("Softplus", x)))
 
 
+def _quantize(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
+    """Codes, and floats of them."""
+    scale, zero = builder.scalar(parameters[0]), builder.initializers.literal(np.array(parameters[1], np.uint8))
+    return builder.node("DequantizeLinear", builder.node("QuantizeLinear", x, scale, zero), scale, zero)
+
+
 def _silu(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
     """x * sigmoid(alpha x): opset 24 has Swish for it, which onnxruntime 1.31 does not run."""
     (alpha,) = parameters
@@ -159,6 +165,7 @@ DECOMPOSED: Final[Mapping[str, Callable[[ir.Value, tuple[float, ...], NodeBuilde
         "gelu_tanh": _gelu_tanh,
         "hard_swish": _hard_swish,
         "mish": _mish,
+        "quantize": _quantize,
         "silu": _silu,
         "square": _square,
     }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.codes import CodesAttr
@@ -9,6 +10,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder
+from redpebble.sparse.csr import CscMatrix
 
 
 def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[ir.Value]:
@@ -25,21 +27,35 @@ def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[
 
 
 def _layer(layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+    if layer.codes.is_dynamic:
+        return _dynamic_layer(layer, value, builder)
     scale, zero = _scale_and_zero(layer.codes, builder)
     codes = builder.node("QuantizeLinear", value, scale, zero)
-    least, greatest = _extremes(layer.weight)
-    weight = builder.operand(layer.weight)
-    if least >= -128 and greatest <= 127:
-        operands = [codes, builder.node("Cast", weight, to=int(ir.DataType.INT8)), zero]
-    else:
-        # a constant of this range is one of eight bits less its zero
-        offset = builder.node("Sub", weight, builder.scalar(least))
-        weight_zero = builder.initializers.literal(np.array(-least, dtype=np.uint8))
-        operands = [codes, builder.node("Cast", offset, to=int(ir.DataType.UINT8)), zero, weight_zero]
-    sums = builder.node("MatMulInteger", *operands)
+    sums = _sums(layer, codes, zero, builder)
     bias = builder.node("Cast", builder.operand(layer.bias), to=int(ir.DataType.INT32))
     values = builder.node("Cast", builder.node("Add", sums, bias), to=int(ir.DataType.FLOAT))
     return builder.node("Mul", values, builder.operand(layer.multiplier))
+
+
+def _dynamic_layer(layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+    codes, scale, zero = builder.parts("DynamicQuantizeLinear", [value], 3)
+    sums = builder.node("Cast", _sums(layer, codes, zero, builder), to=int(ir.DataType.FLOAT))
+    values = builder.node("Mul", sums, builder.node("Mul", scale, builder.operand(layer.multiplier)))
+    return builder.node("Add", values, builder.operand(layer.bias))
+
+
+def _sums(layer: QuantizedLayer, codes: ir.Value, zero: ir.Value, builder: NodeBuilder) -> ir.Value:
+    """Return the products of codes less their zero, before the bias."""
+    least, greatest = _extremes(layer.weight)
+    weight = builder.operand(layer.weight)
+    if least.min(initial=0) >= -128 and greatest.max(initial=0) <= 127:
+        operands = [codes, builder.node("Cast", weight, to=int(ir.DataType.INT8)), zero]
+    else:
+        # the weights of an output are bytes less a zero
+        offset = builder.node("Sub", weight, builder.initializers.literal(least.astype(np.float32)))
+        weight_zero = builder.initializers.literal((-least).astype(np.uint8))
+        operands = [codes, builder.node("Cast", offset, to=int(ir.DataType.UINT8)), zero, weight_zero]
+    return builder.node("MatMulInteger", *operands)
 
 
 def _scale_and_zero(codes: CodesAttr, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:
@@ -48,9 +64,13 @@ def _scale_and_zero(codes: CodesAttr, builder: NodeBuilder) -> tuple[ir.Value, i
     return builder.scalar(codes.scale), builder.initializers.literal(zero)
 
 
-def _extremes(value: SSAValue) -> tuple[int, int]:
-    """Return the least and the greatest weight, or 0."""
+def _extremes(value: SSAValue) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the least and the greatest weight of each output, or 0."""
     owner = value.owner
     assert isinstance(owner, ConstantOp | SparseConstantOp)
-    array = owner.array if isinstance(owner, ConstantOp) else owner.weight.values
-    return min(0, int(array.min(initial=0))), max(0, int(array.max(initial=0)))
+    sparse = CscMatrix.from_dense(owner.array) if isinstance(owner, ConstantOp) else owner.weight
+    least, greatest = (np.zeros(sparse.shape[1], np.int64) for _ in range(2))
+    values = sparse.values.astype(np.int64)
+    np.minimum.at(least, sparse.columns, values)
+    np.maximum.at(greatest, sparse.columns, values)
+    return least, greatest

@@ -13,7 +13,9 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import AddOp
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized_operands import (
@@ -76,10 +78,13 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
     Raises:
         NotCovered: it is of a form that is not accepted.
     """
-    cast = conversion.input(0)
-    scale = conversion.constant(1)
-    if cast is None or scale is None or not made_by(cast, "Cast"):
+    cast, factor = conversion.input(0), conversion.input(1)
+    if factor is not None and made_by(factor, "Cast"):
+        cast, factor = factor, cast
+    found = _factors(conversion, factor)
+    if cast is None or found is None or not made_by(cast, "Cast"):
         return ()
+    scale, input_scale, inner = found
     nodes, sums = [producer_of(cast)], producer_of(cast).inputs[0]
     bias: Integers | None = None
     if sums is not None and made_by(sums, "Add"):
@@ -98,6 +103,10 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
         return ()
     product = producer_of(sums)
     codes, weight = _integer_operands(conversion, product)
+    if codes.codes.is_dynamic != (input_scale is not None) or (codes.codes.is_dynamic and bias is not None):
+        raise NotCovered("it is scaled by another factor than the scales of its operands, or adds to dynamic sums")
+    if input_scale is not None and input_scale.producer() is not codes.nodes[0]:
+        raise NotCovered("it is scaled by the scale of another tensor than its input")
     multiplier = (
         np.broadcast_to(scale.reshape(-1), weight.scale.shape) if scale.size in (1, weight.scale.size) else None
     )
@@ -105,7 +114,7 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered(f"a scale of {scale.size} values, accepted are 1 and {weight.scale.size}")
     if bias is not None:
         bias = np.broadcast_to(bias, weight.scale.shape)
-    kept = codes._replace(nodes=(*codes.nodes, *nodes, product))
+    kept = codes._replace(nodes=(*codes.nodes, *nodes, *inner, product))
     layer = _layer(conversion, kept, weight, multiplier.astype(np.float32), bias)
     return [conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result]
 
@@ -114,11 +123,35 @@ def _integer_operands(conversion: Conversion, node: onnx_ir.Node) -> tuple[Codes
     """Return the operands of a MatMulInteger; the scale of the weight is 1."""
     x, w, x_zero, w_zero = [*node.inputs, None, None][:4]
     codes = None if x is None else _codes(conversion, x)
-    zero = 0 if x_zero is None else number_of(conversion, x_zero)
-    if codes is None or zero is None or int(zero) != codes.codes.zero or w is None:
+    if codes is None or w is None or not _has_zero(conversion, codes, x_zero):
         raise NotCovered("the input of MatMulInteger is not quantized by one scale and zero that are given")
     weight = weight_of(conversion, (w, None, w_zero), axis=1)
     return codes, weight
+
+
+def _factors(
+    conversion: Conversion, value: onnx_ir.Value | None
+) -> tuple[Floats, onnx_ir.Value | None, tuple[onnx_ir.Node, ...]] | None:
+    """Return a constant, the scale of a tensor that multiplies it or None, and the node that does; else None."""
+    constant = array_of(conversion, value)
+    if constant is not None:
+        return constant.astype(np.float32), None, ()
+    if value is None or not made_by(value, "Mul"):
+        return None
+    node = producer_of(value)
+    for one, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
+        array = array_of(conversion, other)
+        if array is not None and one is not None and made_by(one, "DynamicQuantizeLinear"):
+            return array.astype(np.float32), one, (node,)
+    return None
+
+
+def _has_zero(conversion: Conversion, codes: Codes, zero: onnx_ir.Value | None) -> bool:
+    """Return whether a value is the zero of codes."""
+    if codes.codes.is_dynamic:
+        return zero is not None and zero is codes.nodes[0].outputs[2]
+    number = 0 if zero is None else number_of(conversion, zero)
+    return number is not None and int(number) == codes.codes.zero
 
 
 def convert_qgemm(conversion: Conversion) -> Sequence[SSAValue]:
@@ -154,25 +187,45 @@ def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:
     _check_same(conversion, codes, x_scale, x_zero)
     weight = weight_of(conversion, (w, w_scale, w_zero), axis=1)
     assert codes is not None
-    floats = None if bias is None else array_of(conversion, bias)
+    return [_emit(conversion, codes, weight, _float_addend(conversion, bias))]
+
+
+def convert_dynamic(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the layer of a DynamicQuantizeMatMul.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
+    x, w, w_scale, w_zero, bias = [*conversion.node.inputs, *[None] * 3][:5]
+    if x is None or w is None:
+        raise NotCovered("it has no weight")
+    codes = Codes(conversion.tensor_of(x), CodesAttr.dynamic(), ())
+    weight = weight_of(conversion, (w, w_scale, w_zero), axis=1)
+    return [_emit(conversion, codes, weight, _float_addend(conversion, bias))]
+
+
+def _float_addend(conversion: Conversion, bias: onnx_ir.Value | None) -> Addend:
+    floats = array_of(conversion, bias)
     if bias is not None and floats is None:
         raise NotCovered("its bias is no constant")
-    addend = Addend() if floats is None else Addend(floats=floats.reshape(-1).astype(np.float32))
-    return [_emit(conversion, codes, weight, addend)]
+    return Addend() if floats is None else Addend(floats=floats.reshape(-1).astype(np.float32))
 
 
 def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return a layer that is rounded to codes, as floats; a constant as floats where nodes may not stay.
+    """Return the floats of codes: a layer that is rounded to them, or whatever is, rounded.
 
     Raises:
         NotCovered: it is something else.
     """
     result = conversion.node.outputs[0]
     codes = _dequantized(conversion, result)
-    owner = None if codes is None else codes.floats.owner
-    if codes is None or not isinstance(owner, QuantizedLayersOp) or owner.output is not None:
-        raise NotCovered("what is dequantized is no quantized layer")
+    if codes is None or codes.codes.is_dynamic:
+        raise NotCovered("what is dequantized was not quantized by one scale and zero that are given")
     conversion.replaces(codes.nodes)
+    owner = codes.floats.owner
+    if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
+        rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
+        return [conversion.emit(ActivateOp(codes.floats, rounded)).result]
     return [conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result]
 
 
@@ -190,6 +243,10 @@ def _dequantized(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
 def _check_same(
     conversion: Conversion, codes: Codes | None, scale: onnx_ir.Value | None, zero: onnx_ir.Value | None
 ) -> None:
+    if codes is not None and codes.codes.is_dynamic:
+        if scale is not codes.nodes[0].outputs[1] or not _has_zero(conversion, codes, zero):
+            raise NotCovered("its input is quantized by another scale or zero than it is dequantized by")
+        return
     read, number = number_of(conversion, scale), 0 if zero is None else number_of(conversion, zero)
     if codes is None or read is None or number is None:
         raise NotCovered("its input is not quantized by one scale and zero that are given")
@@ -209,6 +266,8 @@ def _codes(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
             if codes is None or node.inputs[0] is None:
                 return None
             return Codes(conversion.tensor_of(node.inputs[0]), codes, (node,))
+        case "DynamicQuantizeLinear" if node.inputs[0] is not None and value is node.outputs[0]:
+            return Codes(conversion.tensor_of(node.inputs[0]), CodesAttr.dynamic(), (node,))
         case "QGemm" if len(node.inputs) > 8 and node.inputs[7] is not None:
             codes = codes_attribute(conversion, node.inputs[7], node.inputs[8], "u8")
             return None if codes is None else Codes(_of_qgemm(conversion, node), codes, (node,))
@@ -257,6 +316,7 @@ def _emit(conversion: Conversion, codes: Codes, weight: IntegerWeight, addend: A
     kept = codes._replace(nodes=(*codes.nodes, *weight.nodes, *addend.nodes))
     layer = _layer(conversion, kept, weight, multiplier, addend.integers)
     result = conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result
+    # a layer with dynamic codes takes it as its own later
     if addend.floats is not None:
         result = conversion.emit(AddOp(result, conversion.emit_constant(addend.floats, ""))).result
     return result
@@ -296,6 +356,7 @@ QUANTIZED_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {
     ("", "QuantizeLinear"): convert_codes,
     ("com.microsoft", "QuantizeLinear"): convert_codes,
     ("", "QLinearMatMul"): convert_codes,
+    ("com.microsoft", "DynamicQuantizeMatMul"): convert_dynamic,
     ("com.microsoft", "QGemm"): convert_qgemm,
     ("com.microsoft", "MatMulIntegerToFloat"): convert_integer_to_float,
 }

@@ -6,12 +6,16 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.dialect.attributes.activations import CODES
 from redpebble.lowering.llvm.transcendental import erf, exp, expm1, log, sigmoid, softplus, tanh
 from redpebble.lowering.llvm.vectors import Lanes
 
 SQRT_HALF: Final = 0.7071067811865476
 SQRT_8_BY_PI: Final = 1.5957691216057308
 GELU_CUBE: Final = 0.044715
+
+HALVES: Final = 12582912.0
+"""1.5 * 2^23: what is added to a float of up to 22 bits rounds it to an integer, which its last bits are then."""
 
 
 def emit_activation(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
@@ -66,6 +70,12 @@ def _mish(lanes: Lanes, x: ir.Value) -> ir.Value:
     return lanes.mul(x, lanes.div(numerator, lanes.add(numerator, rest)))
 
 
+def _quantize(lanes: Lanes, x: ir.Value, scale: float, zero: float) -> ir.Value:
+    # the bound first: a NaN becomes the least code
+    bounded = lanes.min(lanes.max(-zero, lanes.div(x, scale)), CODES - 1 - zero)
+    return lanes.mul(lanes.sub(lanes.add(bounded, HALVES), HALVES), scale)
+
+
 def _reciprocal(lanes: Lanes, x: ir.Value) -> ir.Value:
     return lanes.div(1.0, x)
 
@@ -102,6 +112,7 @@ EMITTERS: Final[Mapping[str, Callable[..., ir.Value]]] = MappingProxyType(
         "log": log,
         "mish": _mish,
         "neg": Lanes.neg,
+        "quantize": _quantize,
         "reciprocal": _reciprocal,
         "relu": _relu,
         "selu": _selu,

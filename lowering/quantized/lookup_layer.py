@@ -48,12 +48,14 @@ class LayerEnd:
     kind: Literal["codes", "rounded", "values"]
     activation: ActivationAttr | None
     outputs: int
+    adds: bool = False
+    """Whether floats are added to values before the activation."""
 
     @property
     def key(self) -> str:
         """A name for functions with this end."""
         tail = 0 if self.kind == "codes" else self.outputs
-        return f"{self.kind}{tail}_{activation_key(self.activation)}"
+        return f"{self.kind}{tail}_{activation_key(self.activation)}{'_adds' if self.adds else ''}"
 
 
 class Packed(NamedTuple):
@@ -66,7 +68,8 @@ class Packed(NamedTuple):
     weights: ir.Value
     bias: ir.Value
     multiplier: ir.Value
-    bounds: ir.Value
+    tail: ir.Value
+    """The bounds of codes, or what is added to values."""
 
 
 class Strided(NamedTuple):
@@ -184,6 +187,9 @@ class _PanelEnd:
         bias = builder.load(bias_at, align=FLOAT_BYTES * width, typ=self.lanes.int_vector)
         multiplier = self.lanes.load(float_at(builder, self.packed.multiplier, output), FLOAT_BYTES * width)
         values = [self.lanes.mul(self.lanes.to_float(builder.add(total, bias)), multiplier) for total in sums]
+        if self.end.adds:
+            addend = self.lanes.load(float_at(builder, self.packed.tail, output), FLOAT_BYTES * width)
+            values = [self.lanes.add(value, addend) for value in values]
         results = self._results(activated(self.lanes, self.end.activation, values))
         targets = [y.row(builder, i64(row)).address for row in range(len(sums))]
         if self.end.kind == "codes":
@@ -204,7 +210,7 @@ class _PanelEnd:
     def _results(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         if self.end.kind == "values":
             return list(values)
-        rounding = Rounding.read(self.lanes, self.packed.bounds)
+        rounding = Rounding.read(self.lanes, self.packed.tail)
         multiples = values if self.end.activation is None else [rounding.divided(value) for value in values]
         rounded = [rounding.rounded(value) for value in multiples]
         return [rounding.code(value) if self.end.kind == "codes" else rounding.value(value) for value in rounded]

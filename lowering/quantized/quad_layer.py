@@ -25,6 +25,7 @@ from redpebble.lowering.llvm.builder import (
     byte_at,
     counted_loop,
     entry_of,
+    float_at,
     i64,
     reduce_loop,
 )
@@ -46,7 +47,8 @@ class PackedQuads(NamedTuple):
     weights: ir.Value
     bias: ir.Value
     multiplier: ir.Value
-    bounds: ir.Value
+    tail: ir.Value
+    """The bounds of codes, or what is added to values."""
 
 
 def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int) -> ir.Function:
@@ -141,7 +143,7 @@ class _Block:
 def _emit_end(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[ir.Value, ir.Value]) -> None:
     """Emit what becomes of the sums: words of the codes of four outputs, or floats in the place of sums."""
     builder, (sums, y) = lanes.builder, buffers
-    ending = _End(lanes, end, packed, None if end.kind == "values" else Rounding.read(lanes, packed.bounds))
+    ending = _End(lanes, end, packed, None if end.kind == "values" else Rounding.read(lanes, packed.tail))
     step = QUAD if end.kind == "codes" else 1
     with counted_loop(builder, i64(end.outputs), step) as output:
         lines = [builder.add(output, i64(index)) for index in range(step)]
@@ -194,4 +196,8 @@ class _End:
             builder.gep(self.packed.multiplier, [output], source_etype=ir.FloatType()), typ=ir.FloatType()
         )
         total = builder.add(sums, lanes.bits(lanes.splat(builder.bitcast(bias, ir.FloatType()))))
-        return activated(lanes, self.end.activation, [lanes.mul(lanes.to_float(total), lanes.splat(multiplier))])[0]
+        value = lanes.mul(lanes.to_float(total), lanes.splat(multiplier))
+        if self.end.adds:
+            place = float_at(builder, self.packed.tail, output)
+            value = lanes.add(value, lanes.splat(builder.load(place, typ=ir.FloatType())))
+        return activated(lanes, self.end.activation, [value])[0]

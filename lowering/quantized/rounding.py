@@ -8,11 +8,9 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.lowering.llvm.activations import HALVES
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, byte_at, i64
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
-
-HALVES: Final = 12582912.0
-"""1.5 * 2^23: what is added to a float of up to 22 bits rounds it to an integer, which its last bits are then."""
 
 HALVES_BITS: Final = 0x4B400000
 

@@ -38,6 +38,7 @@ from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_colum
 from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.quantized.byte_lanes import lookup_form
+from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
 from redpebble.lowering.quantized.quad_layer import quad_layer
 from redpebble.lowering.quantized.rounding import WORDS, CodeBounds, Rounding
@@ -70,10 +71,20 @@ def quantized_tiles() -> TiledRows:
 
 def quantized_scratch_bytes(op: QuantizedLayersOp) -> int:
     """Return the bytes of scratch memory that a thread needs."""
+    widest = max(layer.outputs for layer in op.layers)
+    return _found_offset(op) + (found_bytes(_padded(widest)) if op.is_dynamic else 0)
+
+
+def _found_offset(op: QuantizedLayersOp) -> int:
+    """Return the bytes of scratch memory before that of what is found at each call."""
     # code for CPUs without instructions for quads has a little too much
     widest = max(layer.outputs for layer in op.layers)
     quads = sum(_word_bytes(layer.inputs) for layer in op.layers) + FLOAT_BYTES * COLUMNS * (widest + 2 * QUAD)
     return _row_bytes(op) + (quads if _wants_quads(op) else 0)
+
+
+def _padded(outputs: int) -> int:
+    return -(-outputs // WIDE_LANES) * WIDE_LANES
 
 
 def has_quads(op: QuantizedLayersOp, form: LookupForm) -> bool:
@@ -114,11 +125,16 @@ class QuantizedStep:
     table: ir.Value
     """The table of the addresses of packed constants."""
     scratch: ir.Value
+    values: ir.Value | None = None
+    """The number of values of the input, whose range is found, or None where that need not be known."""
 
     def emit(self, x: ir.Value, y: ir.Value, begin: ir.Value, end: ir.Value) -> None:
         """Emit rows `begin` to `end`, some of them at a time."""
         builder = self.builder
         inputs, outputs = shape_of(self.op.x)[-1], shape_of(self.op.result)[-1]
+        if self.values is not None:
+            # every thread finds it by itself: they would otherwise have to meet in between
+            self._emit_range(x, self.values)
         with counted_loop(builder, builder.sub(end, begin), MOST_ROWS) as done:
             row = builder.add(begin, done)
             left = builder.sub(end, row)
@@ -126,9 +142,28 @@ class QuantizedStep:
             source = Strided(float_at(builder, x, builder.mul(row, i64(inputs))), i64(FLOAT_BYTES * inputs))
             target = Strided(float_at(builder, y, builder.mul(row, i64(outputs))), i64(FLOAT_BYTES * outputs))
             buffers = self._buffers()
-            (bounds,) = self._pointers("bounds", 0, _input_bounds)
+            (bounds,) = self._pointers("bounds", 0, _input_bounds) if self.values is None else [self._found.bounds]
             builder.call(quantizing(self.code, self.op.layers[0].inputs), [*source, *buffers[0], bounds, count])
             self._emit_layers(buffers, target, count)
+
+    @property
+    def _found(self) -> FoundCodes:
+        memory = byte_at(self.builder, self.scratch, i64(_found_offset(self.op)))
+        return FoundCodes.at(self.builder, memory, _padded(self.op.layers[0].outputs))
+
+    def _emit_range(self, x: ir.Value, values: ir.Value) -> None:
+        """Emit the search for the codes of the input."""
+        *_, sums, multiplier, _ = self._pointers("lookup", 0, partial(_packed_lookups, self._form, 0))
+        lanes = self._form.lanes
+        outputs = i64(-(-self.op.layers[0].outputs // lanes) * lanes)
+        self.builder.call(find_codes(self.code, lanes), [x, values, sums, multiplier, outputs, *self._found])
+
+    def _with_found(self, packed: list[ir.Value]) -> list[ir.Value]:
+        """Return packed arrays, bias and multiplier being those that were found."""
+        if self.values is None:
+            return packed
+        *weights, _, _, tail = packed
+        return [*weights, self._found.bias, self._found.multiplier, tail]
 
     def _emit_layers(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
         """Emit all layers for rows of codes, by quads where there are enough of them."""
@@ -151,7 +186,7 @@ class QuantizedStep:
             stride = _stride(self.op.layers[index].inputs)
             function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
-            self.builder.call(function, [source.address, *target, *packed, count])
+            self.builder.call(function, [source.address, *target, *self._with_found(packed), count])
 
     def _emit_quads(self, x: Strided, y: ir.Value, count: ir.Value) -> None:
         """Emit all layers for 64 columns, the last ones of which may repeat one."""
@@ -165,7 +200,7 @@ class QuantizedStep:
             size = block_quads(layers[index].inputs, _blocks(self.op))
             function = quad_layer(self.code, self._form, layer_end(self.op, index), size)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
-            builder.call(function, [source, sums, target, *packed])
+            builder.call(function, [source, sums, target, *self._with_found(packed)])
         outputs = i64(layers[-1].outputs)
         builder.call(columns_to_rows(self.code, COLUMNS), [sums, y, outputs, outputs, count, columns])
 
@@ -189,7 +224,7 @@ def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:
     layer, last = op.layers[index], index == len(op.layers) - 1
     outputs = layer.outputs
     if last and op.output is None:
-        return LayerEnd("values", layer.activation, outputs)
+        return LayerEnd("values", layer.activation, outputs, adds=op.is_dynamic)
     kind = "rounded" if last else "codes"
     return LayerEnd(kind, None if rounds_sums(layer) else layer.activation, outputs)
 
@@ -237,15 +272,21 @@ def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]
 
 
 def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:
-    """Return bias and multiplier of the outputs in order, padded to whole units, and the bounds of their codes."""
-    layer = op.layers[index]
+    """Return bias and multiplier of the outputs in order, padded to whole units, and the bounds of their codes.
+
+    Where codes are found at each call, they are the sums of weights, the multiplier, and what is added to results.
+    """
+    layer, padding = op.layers[index], (0, -len(order) % unit)
+    if op.is_dynamic:
+        weight = weight_of(layer)
+        sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int32)
+        return [np.pad(one[order], padding) for one in (sums, _constant(layer.multiplier), _constant(layer.bias))]
     codes = op.codes.data[index + 1] if index + 1 < len(op.codes) else None
     multiplier = _constant(layer.multiplier)
     if codes is not None and rounds_sums(layer):
         multiplier = multiplier / np.float32(codes.scale)
     positive = layer.activation is not None and layer.activation.kind.data == "relu"
     bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
-    padding = (0, -len(order) % unit)
     bias = _bias(layer, weight_of(layer))[order]
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 

@@ -8,20 +8,25 @@
 %y = pebble.quantized_layers %x, %w, %b, %m, %v, %c, %n codes [#a, #d] activations [#pebble.activation<relu>, unit] ...
 ```
 
-A value that something else reads, too, stays.
+Sums with constants belong to layers whose codes are found at each call: no others add floats. What is rounded to codes
+behind a layer is a rounded layer. A value that something else reads, too, stays.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.elementwise import ActivateOp
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.constants import ConstantOp, constant_array
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.provenance import copy_provenance
+from redpebble.passes.analysis.per_feature_constants import featurewise_operands
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,13 @@ class JoinQuantizedLayers(ModulePass):
 def join_layers(module: ModuleOp) -> None:
     """Join all quantized layers of a module that follow each other."""
     for op in list(module.walk()):
-        if isinstance(op, ActivateOp | QuantizedLayersOp):
-            _join(op)
+        match op:
+            case AddOp():
+                _join_addend(op)
+            case ActivateOp() | QuantizedLayersOp():
+                _join(op)
+            case _:
+                continue
 
 
 def _join(op: ActivateOp | QuantizedLayersOp) -> None:
@@ -48,13 +58,34 @@ def _join(op: ActivateOp | QuantizedLayersOp) -> None:
     if before is None:
         return
     *first, last = before.layers
-    if isinstance(op, QuantizedLayersOp):
-        joined = QuantizedLayersOp(before.x, [*before.layers, *op.layers], op.output)
-    elif last.activation is None:
-        joined = QuantizedLayersOp(before.x, [*first, last._replace(activation=op.activation)])
-    else:
+    match op:
+        case QuantizedLayersOp():
+            fits = not (before.is_dynamic or op.is_dynamic)
+            joined = QuantizedLayersOp(before.x, [*before.layers, *op.layers], op.output) if fits else None
+        case ActivateOp() if op.activation.kind.data == "quantize":
+            scale, zero = op.activation.values
+            codes = CodesAttr.of("u8", scale, int(zero))
+            joined = None if before.is_dynamic else QuantizedLayersOp(before.x, before.layers, codes)
+        case _:
+            layers = [*first, last._replace(activation=op.activation)]
+            joined = QuantizedLayersOp(before.x, layers) if last.activation is None else None
+    if joined is not None:
+        _replace(op, joined, before)
+
+
+def _join_addend(op: AddOp) -> None:
+    """Let a layer with dynamic codes take a constant that is added to each of its outputs."""
+    found = featurewise_operands(op)
+    before = None if found is None else _only_reader(found.value)
+    if found is None or before is None or not before.is_dynamic or before.layers[0].activation is not None:
         return
-    _replace(op, joined, before)
+    (layer,), block = before.layers, op.parent
+    bias = constant_array(layer.bias)
+    assert bias is not None
+    assert block is not None
+    total = ConstantOp((bias + found.entries).astype(np.float32))
+    block.insert_op_before(total, op)
+    _replace(op, QuantizedLayersOp(before.x, [layer._replace(bias=total.result)]), before)
 
 
 def _only_reader(value: SSAValue) -> QuantizedLayersOp | None:

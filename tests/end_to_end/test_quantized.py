@@ -15,7 +15,7 @@ import redpebble
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.runtime.jit import host_target
-from tests.support.quantized_models import Form, pruned_network, quantized
+from tests.support.quantized_models import Form, dynamically_quantized, pruned_network, quantized
 
 Floats = NDArray[np.float32]
 
@@ -66,6 +66,21 @@ def test_a_session_runs_all_layers_in_one_node(tmp_path: Path) -> None:
     model = quantized(pruned_network([40, 64, 20], 0.15), tmp_path, "qdq", "QUInt8", "QInt8")
     x = inputs(5, 40)
     assert np.array_equal(redpebble.session(model).run(None, {"x": x})[0], outcome(model, x))
+
+
+@needs_vnni
+@pytest.mark.parametrize("weights", ["QInt8", "QUInt8"])
+@pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
+def test_scales_that_a_call_finds_are_those_of_onnxruntime(weights: str, *, per_channel: bool, tmp_path: Path) -> None:
+    network = pruned_network([40, 64, 48, 20], 0.15)
+    model = dynamically_quantized(network, tmp_path, weights, per_channel=per_channel)
+    assert networks_of(model) == ["ours"]
+    compiled, written = redpebble.compile(model), redpebble.optimize(model, target="ort").model
+    for rows in (1, 70):
+        x = inputs(rows, 40)
+        expected = outcome(model, x)
+        np.testing.assert_allclose(compiled.run(None, {"x": x})[0], expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(outcome(onnx_ir.to_proto(written), x), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
@@ -134,3 +149,52 @@ def test_weights_in_blocks_are_refused() -> None:
     left = redpebble.optimize(model, target="ort").left
     assert left is not None
     assert "its weight is quantized in blocks, accepted is a scale, or one an output" in left.reasons.values()
+
+
+ROUNDED = """
+<ir_version: 9, opset_import: ["" : 17]>
+rounded (float[n, 4] x) => (float[n, 4] y) <float s = {0.05}, int8 z = {-100}> {
+  a = Abs(x)
+  q = QuantizeLinear(a, s, z)
+  y = DequantizeLinear(q, s, z)
+}
+"""
+
+
+def test_values_are_rounded_to_codes_without_a_layer() -> None:
+    model = parser.parse_model(ROUNDED)
+    assert np.array_equal(redpebble.compile(model).run(None, {"x": (x := 9 * inputs(6, 4))})[0], outcome(model, x))
+
+
+SCALED_BY_ANOTHER = """
+<ir_version: 9, opset_import: ["" : 17]>
+other (float[n, 4] x, float[n, 4] o) => (float[n, 4] y) <float ws = {0.1},
+  int8[4, 4] w = {1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}> {
+  q, s, z = DynamicQuantizeLinear(x)
+  q2, s2, z2 = DynamicQuantizeLinear(o)
+  p = MatMulInteger(q, w, z)
+  f = Cast<to = 1>(p)
+  t = Mul(s2, ws)
+  y = Mul(f, t)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "it is scaled by the scale of another tensor than its input"),
+        ({"(s2, ws)": "(s, ws)"}, ""),
+        ({"MatMulInteger(q, w, z)": "MatMulInteger(q, w)"}, "the input of MatMulInteger is not quantized by one scale"),
+        ({"Mul(f, t)": "Mul(f, ws)"}, "it is scaled by another factor than the scales of its operands"),
+    ],
+)
+def test_dynamic_scales_are_those_of_the_input(changes: dict[str, str], reason: str) -> None:
+    text = SCALED_BY_ANOTHER
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    model = parser.parse_model(text)
+    left = redpebble.optimize(model, target="ort").left
+    assert left is not None
+    assert reason in "; ".join(left.reasons.values())
+    assert ("ours" in networks_of(model)) == (not reason)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 Form = Literal["qdq", "operator"]
 
@@ -64,4 +64,14 @@ def quantized(
         weight_type=QuantType[weights],
         per_channel=per_channel,
     )
+    return onnx.load_from_string(target.read_bytes())
+
+
+def dynamically_quantized(
+    model: onnx.ModelProto, folder: Path, weights: str, *, per_channel: bool = False
+) -> onnx.ModelProto:
+    """Return the model with weights of the type, and codes of activations that each call finds."""
+    path, target = folder / "float.onnx", folder / "quantized.onnx"
+    path.write_bytes(model.SerializeToString())
+    quantize_dynamic(path, target, weight_type=QuantType[weights], per_channel=per_channel)
     return onnx.load_from_string(target.read_bytes())

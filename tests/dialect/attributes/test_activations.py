@@ -1,5 +1,7 @@
 import numpy as np
+import onnxruntime
 import pytest
+from onnx import parser
 
 from redpebble.dialect.attributes.activations import (
     ACTIVATION_PARAMETERS,
@@ -68,7 +70,15 @@ def test_silu_and_square_are_products_of_onnx_operators() -> None:
     np.testing.assert_array_equal(activate(ActivationAttr.of("square"), VALUES), square)
 
 
-@pytest.mark.parametrize("kind", sorted(set(ACTIVATION_PARAMETERS)))
+def test_quantize_is_two_onnx_operators() -> None:
+    text = """<ir_version: 8, opset_import: ["": 13]> g (float[N] x) => (float[N] y)
+    <float s = {0.25}, uint8 z = {100}> { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"""
+    session = onnxruntime.InferenceSession(parser.parse_model(text).SerializeToString())
+    (expected,) = session.run(None, {"x": VALUES})
+    np.testing.assert_array_equal(activate(ActivationAttr.of("quantize", 0.25, 100), VALUES), expected)
+
+
+@pytest.mark.parametrize("kind", sorted(set(ACTIVATION_PARAMETERS) - {"quantize"}))
 def test_nan_stays_nan_and_shapes_stay(kind: str) -> None:
     activation = ActivationAttr.of(kind, *(1.0 for _ in ACTIVATION_PARAMETERS[kind]))
     assert np.isnan(activate(activation, np.array(np.nan, dtype=np.float32)))

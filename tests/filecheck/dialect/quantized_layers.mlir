@@ -13,5 +13,8 @@ func.func @main(%x: tensor<?x3xf32>) -> (tensor<?x1xf32>, tensor<?x2xf32>) {
   %y = pebble.quantized_layers %x, %w, %b, %m, %v, %c, %n codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<s8 scale 9.999999747378752e-06 zero -128>, #pebble.codes<u8 scale 0.25 zero 0>] activations [#pebble.activation<relu>, unit] nodes ["fc1", "fc2"] : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2x1xf32, #pebble.sparsity<nonzeros = 1>>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
   // CHECK: pebble.quantized_layers %x, %w, %b, %m codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["fc"] kernel <byte_lookup from 1, byte_quads from 33, "dense"> :
   %z = pebble.quantized_layers %x, %w, %b, %m codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["fc"] kernel <byte_lookup from 1, byte_quads from 33, "dense"> : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %f = pebble.constant dense<[0.5, -0.25]> : tensor<2xf32>
+  // CHECK: pebble.quantized_layers %x, %w, %f, %m codes [#pebble.codes<dynamic>] activations [unit] nodes ["fc"] :
+  %d = pebble.quantized_layers %x, %w, %f, %m codes [#pebble.codes<dynamic>] activations [unit] nodes ["fc"] : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y, %z : tensor<?x1xf32>, tensor<?x2xf32>
 }

@@ -45,6 +45,12 @@ CASES = [
     Case("log", (), "y = Log(x)"),
     Case("mish", (), "y = Mish(x)"),
     Case("neg", (), "y = Neg(x)"),
+    Case(
+        "quantize",
+        (0.25, 100.0),
+        "s = Constant<value_float = 0.25>() z = Constant<value = uint8 {100}>() q = QuantizeLinear(x, s, z) "
+        "y = DequantizeLinear(q, s, z)",
+    ),
     Case("reciprocal", (), "y = Reciprocal(x)"),
     Case("relu", (), "y = Relu(x)"),
     Case("selu", (1.67326319217681884765625, 1.05070102214813232421875), "y = Selu(x)"),

@@ -27,3 +27,11 @@ def quantize_static(
     activation_type: QuantType = ...,
     weight_type: QuantType = ...,
 ) -> None: ...
+
+def quantize_dynamic(
+    model_input: str | PathLike[str],
+    model_output: str | PathLike[str],
+    *,
+    per_channel: bool = ...,
+    weight_type: QuantType = ...,
+) -> None: ...

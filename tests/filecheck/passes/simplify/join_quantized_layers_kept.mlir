@@ -39,3 +39,17 @@ func.func @activated_twice(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %y = pebble.activate <relu> %h : (tensor<?x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// -----
+
+// Codes that are found at each call need all rows of the layer before.
+// CHECK-LABEL: @found
+func.func @found(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
+  %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
+  // CHECK: %h = pebble.quantized_layers %x
+  %h = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<dynamic>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  // CHECK: %y = pebble.quantized_layers %h
+  %y = pebble.quantized_layers %h, %w, %b, %b codes [#pebble.codes<dynamic>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
