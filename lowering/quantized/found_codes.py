@@ -28,7 +28,7 @@ from redpebble.lowering.llvm.vectors import Lanes
 BOUNDS_BYTES: Final = 64
 """Bytes that the words of `CodeBounds` take at most."""
 
-VECTORS: Final = 4
+RUNNING_VECTORS: Final = 4
 """Vectors whose minima and maxima are found at once."""
 
 
@@ -87,22 +87,22 @@ def find_codes(code: Code, lanes: int) -> ir.Function:
 
 def _range(lanes: Lanes, x: ir.Value, count: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the least and the greatest of some values and 0, vectors of one lane."""
-    builder, block = lanes.builder, VECTORS * lanes.width
+    builder, block = lanes.builder, RUNNING_VECTORS * lanes.width
     blocks = builder.udiv(count, i64(block))
-    nothing = [lanes.splat(0.0)] * (2 * VECTORS)
+    nothing = [lanes.splat(0.0)] * (2 * RUNNING_VECTORS)
 
     def step(start: ir.Value, before: Sequence[ir.Value]) -> list[ir.Value]:
-        offsets = [builder.add(start, i64(lanes.width * vector)) for vector in range(VECTORS)]
+        offsets = [builder.add(start, i64(lanes.width * vector)) for vector in range(RUNNING_VECTORS)]
         values = [lanes.load(float_at(builder, x, offset)) for offset in offsets]
         # a NaN is no bound
-        lows = [lanes.min(low, value) for low, value in zip(before[:VECTORS], values, strict=True)]
-        highs = [lanes.max(high, value) for high, value in zip(before[VECTORS:], values, strict=True)]
+        lows = [lanes.min(low, value) for low, value in zip(before[:RUNNING_VECTORS], values, strict=True)]
+        highs = [lanes.max(high, value) for high, value in zip(before[RUNNING_VECTORS:], values, strict=True)]
         return [*lows, *highs]
 
     ends = reduce_loop(builder, blocks, nothing, lambda index, before: step(builder.mul(index, i64(block)), before))
-    low, high = ends[0], ends[VECTORS]
-    for vector in range(1, VECTORS):
-        low, high = lanes.min(low, ends[vector]), lanes.max(high, ends[VECTORS + vector])
+    low, high = ends[0], ends[RUNNING_VECTORS]
+    for vector in range(1, RUNNING_VECTORS):
+        low, high = lanes.min(low, ends[vector]), lanes.max(high, ends[RUNNING_VECTORS + vector])
     single = Lanes(builder, lanes.target, 1)
     first = [single.neg(single.splat(lanes.horizontal_max(lanes.neg(low)))), single.splat(lanes.horizontal_max(high))]
 
