@@ -234,9 +234,9 @@ def _verify_features(word: str, shape: Shape, heads: int) -> None:
 
 
 def _verify_mask(shape: Shape, scores: Shape) -> None:
-    """Check that a mask can be broadcast to the scores; keys are never broadcast."""
+    """Check that a mask can be broadcast to the scores."""
     fits = len(shape) == MASK_RANK and all(
         size in (1, DYNAMIC) or score in (size, DYNAMIC) for size, score in zip(shape, scores, strict=True)
     )
-    if not fits or (shape[3] == 1 != scores[3]):
+    if not fits:
         raise VerifyException(f"mask {shape_text(shape)}, expected one that is broadcast to {shape_text(scores)}")

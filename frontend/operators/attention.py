@@ -79,9 +79,7 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
         conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
         conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
     )
-    # a sum of sizes is equal to none of them
-    scored = Size.symbol("past and own keys") if operands.past else keys
-    mask = _sum_of_masks(conversion, scores.masks, scored)
+    mask = _sum_of_masks(conversion, scores.masks)
     weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
     count = int(heads.coefficient)
     form = PastAttentionOp if operands.past else AttentionOp
@@ -113,13 +111,13 @@ def _operands(conversion: Conversion, queries: onnx_ir.Value, keys: onnx_ir.Valu
     return _Operands(q, conversion.transpose(k, KEYS_LAST), v, past, own_keys.nodes)
 
 
-def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask], keys: Size) -> SSAValue | None:
+def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask]) -> SSAValue | None:
     """Return what is added to the scores by all masks together."""
     total: SSAValue | None = None
     for mask in masks:
         is_value = isinstance(mask, onnx_ir.Value)
         tensor = conversion.tensor_of(mask) if is_value else conversion.emit_constant(mask, "")
-        tensor = mask_of(conversion, tensor, keys)
+        tensor = mask_of(conversion, tensor)
         total = tensor if total is None else conversion.emit(AddOp(total, tensor)).result
     return total
 
@@ -140,15 +138,15 @@ def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicSha
     return heads, heads * key_size, heads * value_size
 
 
-def mask_of(conversion: Conversion, mask: SSAValue, keys: Size) -> SSAValue:
+def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:
     """Return a mask with four axes.
 
     Raises:
-        NotCovered: For a mask without an entry for each key.
+        NotCovered: For a mask without axes, or with more than scores have.
     """
     sizes = conversion.sizes(mask)
-    if not 0 < len(sizes) <= MASK_RANK or sizes[-1] == ONE != keys:
-        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted is an entry for each key")
+    if not 0 < len(sizes) <= MASK_RANK:
+        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted are one to four axes")
     missing = MASK_RANK - len(sizes)
     return conversion.reshape(mask, (ONE,) * missing + sizes) if missing else mask
 

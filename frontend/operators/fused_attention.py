@@ -98,7 +98,7 @@ def _attention(conversion: Conversion, operands: Operands, heads: Heads, mask: i
     size = shape_of(q)[2] // heads.queries if shape_of(q)[2] != DYNAMIC else 1
     scale = conversion.number("scale", 0.0) or size**-0.5
     weighting = Weighting(scale, causal=causal)
-    rows = None if added is None else mask_of(conversion, added, keys[1])
+    rows = None if added is None else mask_of(conversion, added)
     return conversion.emit(AttentionOp((q, k, v), rows, heads, weighting)).result
 
 

@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from redpebble.lowering.attention.form import MOST_KEYS, SCORE_ROWS, AttentionForm, BufferOffsets, Registers
 from redpebble.lowering.attention.products import scores, weighted_values
-from redpebble.lowering.attention.weights import hide_later_keys, scores_to_weights, spread_mask
+from redpebble.lowering.attention.weights import hide_later_keys, repeat_scores, scores_to_weights, spread_mask
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -50,6 +50,8 @@ class BlockArguments(NamedTuple):
     value_stride: ir.Value
     mask_stride: ir.Value
     """0 where all queries share a row."""
+    mask_key_stride: ir.Value
+    """1, or 0 where all keys share an entry."""
     result_stride: ir.Value
     query_count: ir.Value
     key_count: ir.Value
@@ -61,7 +63,7 @@ class BlockArguments(NamedTuple):
     past_count: ir.Value
 
 
-BLOCK_TYPES = [POINTER] * 6 + [I64] * 8 + [POINTER] * 2 + [I64]
+BLOCK_TYPES = [POINTER] * 6 + [I64] * 9 + [POINTER] * 2 + [I64]
 
 
 class _Keys(NamedTuple):
@@ -109,7 +111,7 @@ class _Block:
         if form.has_past:
             strides = i64(form.key_size), i64(form.value_size)
             found.append(_Keys(args.past_keys, args.past_values, *strides, args.past_count, mask))
-            mask = float_at(builder, mask, args.past_count) if form.masked else mask
+            mask = float_at(builder, mask, builder.mul(args.past_count, args.mask_key_stride)) if form.masked else mask
         return [*found, _Keys(args.keys, args.values, args.key_stride, args.value_stride, args.key_count, mask)]
 
     def _each_block(self, keys: _Keys) -> None:
@@ -173,14 +175,19 @@ class _Block:
         """Emit what is added to the scores of a block of keys, written where these are going to be."""
         code, builder, args = self.code, self.builder, self.args
         if self.form.masked:
-            mask = float_at(builder, entries, first)
+            step = args.mask_key_stride
+            mask = float_at(builder, entries, builder.mul(first, step))
             shared = builder.icmp_signed("==", args.mask_stride, i64(0))
             with builder.if_else(shared) as (one_row, own_rows):
                 with one_row:
-                    builder.call(spread_mask(code, self.width), [mask, table, count])
+                    builder.call(spread_mask(code, self.width), [mask, table, count, step])
                 with own_rows:
-                    arguments = [mask, table, args.mask_stride, count, args.query_count, i64(self.width)]
+                    same = builder.icmp_signed("==", step, i64(0))
+                    known = builder.select(same, i64(1), count)
+                    arguments = [mask, table, args.mask_stride, known, args.query_count, i64(self.width)]
                     builder.call(rows_to_columns(code, self.width), arguments)
+                    with builder.if_then(same, likely=False):
+                        builder.call(repeat_scores(code, self.width), [table, count])
         else:
             self._fill(self._buffers.scores, SCORE_ROWS, 0.0)
         if self.form.causal:

@@ -42,7 +42,8 @@ def sizes_taken_as_equal(op: Attention, shapes: Mapping[SSAValue, SymbolicShape]
         *broadcast, mask_keys = shapes[op.mask]
         scores = (samples, Size.known(op.head_counts.queries), queries)
         pairs += [EqualSizes(*both, or_one=True) for both in zip(broadcast, scores, strict=True)]
-        pairs.append(EqualSizes(mask_keys, keys, plus=shapes[op.past[0]][2] if op.past else Size.known(0)))
+        plus = shapes[op.past[0]][2] if op.past else Size.known(0)
+        pairs.append(EqualSizes(mask_keys, keys, or_one=True, plus=plus))
     if op.past:
         (past_samples, _, past_keys, _), (value_samples, _, past_values, _) = (shapes[value] for value in op.past)
         pairs += [EqualSizes(samples, past_samples), EqualSizes(samples, value_samples)]
@@ -117,7 +118,7 @@ class AttentionStep:
             *(self._value(self.sizes.shapes[value][1]) for value in (op.q, op.k)),
         )
         left = builder.sub(queries, query)
-        mask, mask_stride = self._mask(sample, head, query)
+        mask, mask_stride, mask_key_stride = self._mask(sample, head, query)
         arguments = BlockArguments(
             queries=self._row(op.q, (sample, query, head), form.key_size),
             keys=self._row(op.k, (sample, i64(0), key_head), form.key_size),
@@ -129,6 +130,7 @@ class AttentionStep:
             key_stride=i64(shape_of(op.k)[2]),
             value_stride=i64(shape_of(op.v)[2]),
             mask_stride=mask_stride,
+            mask_key_stride=mask_key_stride,
             result_stride=i64(shape_of(op.result)[2]),
             query_count=builder.select(builder.icmp_signed("<", left, i64(WIDEST)), left, i64(WIDEST)),
             key_count=keys,
@@ -166,23 +168,26 @@ class AttentionStep:
         start = builder.mul(index, i64(shape_of(value)[2]))
         return float_at(builder, self.pointers[value], builder.add(start, builder.mul(head, i64(features))))
 
-    def _mask(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Return the mask's entries for a query, and the distance to those of the next one, 0 where it has the same."""
+    def _mask(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Return the mask's entries for a query, and the distances to those of the next query and of the next key.
+
+        They are 0 where all have the same.
+        """
         builder, mask = self.builder, self.op.mask
         if mask is None:
-            return ir.Constant(POINTER, None), i64(0)
+            return ir.Constant(POINTER, None), i64(0), i64(0)
         _, heads, queries, keys = sizes = [self._value(size) for size in self.sizes.shapes[mask]]
         head_stride = builder.mul(queries, keys)
-        strides = (builder.mul(heads, head_stride), head_stride, keys)
+        strides = (builder.mul(heads, head_stride), head_stride, keys, i64(1))
         # an axis of size 1 stands for all indices
         own = [
             builder.select(builder.icmp_signed("==", size, i64(1)), i64(0), stride)
-            for size, stride in zip(sizes, strides, strict=False)
+            for size, stride in zip(sizes, strides, strict=True)
         ]
         offset: ir.Value = i64(0)
-        for index, stride in zip((sample, head, query), own, strict=True):
+        for index, stride in zip((sample, head, query), own, strict=False):
             offset = builder.add(offset, builder.mul(index, stride))
-        return float_at(builder, self.pointers[mask], offset), own[2]
+        return float_at(builder, self.pointers[mask], offset), own[2], own[3]
 
 
 def _divided_up(builder: ir.IRBuilder, number: ir.Value, divisor: ir.Value) -> ir.Value:

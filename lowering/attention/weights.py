@@ -97,18 +97,33 @@ class _Columns:
 
 
 def spread_mask(code: Code, width: int) -> ir.Function:
-    """Return `void (mask, scores, number of keys)`, which makes scores[t][:] = mask[t]."""
+    """Return `void (mask, scores, number of keys, step)`, which makes scores[t][:] = mask[t step]."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        mask, scores, count = args
+        mask, scores, count, step = args
         lanes = code.lanes(builder)
         with counted_loop(builder, count) as key:
-            value = lanes.splat(builder.load(float_at(builder, mask, key), typ=FLOAT))
+            value = lanes.splat(builder.load(float_at(builder, mask, builder.mul(key, step)), typ=FLOAT))
             row = float_at(builder, scores, builder.mul(key, i64(width)))
             for start in range(0, width, lanes.width):
                 lanes.store(value, float_at(builder, row, i64(start)), FLOAT_BYTES * lanes.width)
 
-    return code.function(f"attention_mask_{width}", [POINTER] * 2 + [I64], body)
+    return code.function(f"attention_mask_{width}", [POINTER] * 2 + [I64] * 2, body)
+
+
+def repeat_scores(code: Code, width: int) -> ir.Function:
+    """Return `void (scores, number of keys)`, which makes scores[t][:] = scores[0][:]."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        scores, count = args
+        lanes = code.lanes(builder)
+        with counted_loop(builder, count) as key:
+            row = float_at(builder, scores, builder.mul(key, i64(width)))
+            for start in range(0, width, lanes.width):
+                value = lanes.load(float_at(builder, scores, i64(start)))
+                lanes.store(value, float_at(builder, row, i64(start)), FLOAT_BYTES * lanes.width)
+
+    return code.function(f"attention_repeat_{width}", [POINTER, I64], body)
 
 
 def hide_later_keys(code: Code, width: int) -> ir.Function:

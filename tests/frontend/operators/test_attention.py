@@ -105,6 +105,7 @@ DRAFTS = {
     "unscaled": Draft(scale="nowhere"),
     "padding_mask": Draft(mask=["b", 1, 1, "s"]),
     "mask_of_rank_2": Draft(mask=["s", "s"]),
+    "mask_of_queries": Draft(mask=["b", 1, "s", 1]),
     "guarded": Draft(mask=["b", 1, "s", "s"], guard=True),
     "old": Draft(opset=11, axis=3),
 }

@@ -102,9 +102,11 @@ def test_masks_are_broadcast_over_samples_heads_and_queries(target: CpuTarget) -
         net = network(target, sizes, weighting, axes)
         for samples, length in ((2, 7), (1, 33), (3, 80)):
             arrays = operands(sizes, samples, length, length)
-            for rows in (1, length):
-                shape = (samples if axes[0] == DYNAMIC else 1, axes[1], rows, length)
+            for rows, keys in ((1, length), (length, length), (length, 1), (1, 1)):
+                shape = (samples if axes[0] == DYNAMIC else 1, axes[1], rows, keys)
                 mask = np.random.default_rng(rows).standard_normal(shape, dtype=np.float32)
+                if keys == 1:
+                    mask[mask > 1.0] = -np.inf  # all keys of these queries are hidden
                 check(net, sizes, weighting, arrays, mask)
 
 

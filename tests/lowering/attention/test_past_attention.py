@@ -61,6 +61,16 @@ def step(weighting: Weighting, samples: int, own: int, past: int, hidden: bool =
     return Step(feeds, expected(SIZES, weighting, [q, k, v], mask.astype(np.float32)))
 
 
+@best_target_first
+def test_a_mask_may_have_one_entry_for_all_keys(target: CpuTarget) -> None:
+    weighting = Weighting(0.4)
+    case, rng = step(weighting, 2, 5, 140), np.random.default_rng(0)
+    mask = np.where(rng.random((2, 1, 5, 1)) < 0.3, np.float32(-np.inf), np.float32(0.5))
+    q, k, v = operands(SIZES, 2, 5, 145)
+    (result,) = network(target, weighting).run(None, {**case.feeds, "x3": mask})
+    np.testing.assert_allclose(result, expected(SIZES, weighting, [q, k, v], mask), rtol=2e-5, atol=3e-6)
+
+
 @each_target
 def test_it_is_attention_to_both_parts(target: CpuTarget) -> None:
     weighting = Weighting(0.4)
