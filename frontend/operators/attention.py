@@ -24,7 +24,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, PastAttentionOp, Weighting
 from redpebble.dialect.ops.elementwise import AddOp
-from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
+from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
