@@ -49,6 +49,10 @@ class Translated(NamedTuple):
     """Position of a node that stays -> what is not accepted of it."""
 
 
+NO_CONVOLUTION: Final = "no sparse convolution gains enough by it"
+"""The reason why a node on images stays that has code."""
+
+
 class Keep(NamedTuple):
     """Nodes that stay as they are."""
 
@@ -165,7 +169,7 @@ class _Translation:
         if self._keep_moving and any(isinstance(op, ImageLayerOp) for op in ops):
             # what is only moved to another layout and back gains nothing: it is imported again, as it was
             if not self._has_sparse_convolution or self._whole is None or name in self._whole or not name:
-                raise NotCovered("no sparse convolution gains enough by it")
+                raise NotCovered(NO_CONVOLUTION)
             self._expanded.add(name)
             return
         if not self._keep_moving or not (moves or attends):

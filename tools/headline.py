@@ -54,7 +54,7 @@ def headline(result: Optimized) -> list[str]:
     gain, taken = result.gain, f"{_percent(placement.share)} of multiply-adds taken"
     if gain is None:
         return [f"nothing gains: {result.obstacle}"] if result.obstacle else [taken]
-    rows = f"{gain.rows}{FIXED_SPACE}row{'s' * (gain.rows != 1)}"
+    rows = f"{gain.rows}{FIXED_SPACE}row{'s' * (gain.rows != 1)}" if gain.rows else f"1{FIXED_SPACE}image"
     return [f"{gain.ratio:.1f}x predicted at {rows}", taken, _staying(gain, placement)]
 
 

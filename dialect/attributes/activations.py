@@ -231,3 +231,8 @@ REFERENCE_ACTIVATIONS: Final[Mapping[str, Callable[..., Floats]]] = MappingProxy
     }
 )
 """Kind of activation -> the function of the array and of the parameters that `ACTIVATION_PARAMETERS` names."""
+
+OF_FEW_INSTRUCTIONS: Final = frozenset(
+    {"abs", "clip", "hard_sigmoid", "hard_swish", "leaky_relu", "neg", "relu", "square"}
+)
+"""Kinds that kernels apply to sums in registers; others have a pass of their own."""

@@ -23,6 +23,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.window import WindowAttr
@@ -92,7 +93,8 @@ class Conv2dOp(IRDLOperation):
 
     The weight is a matrix [C kh kw, O], with an input for each channel and, for each of these, each tap of the window
     row by row; groups are zeros in it. So a convolution is a linear layer over pixels. `kernel` has the times of a
-    tile of pixels, `dense_us` that of a whole image by a dense product.
+    tile of pixels, `dense_us` that of a whole image by a dense product, `io_bounds` the transfers of one pixel, whose
+    inputs are the values of its window.
 
     ```mlir
     %y = pebble.conv2d %x, %w bias %b : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>
@@ -109,6 +111,7 @@ class Conv2dOp(IRDLOperation):
     window = prop_def(WindowAttr)
     activation = opt_prop_def(ActivationAttr)
     kernel = opt_prop_def(KernelAttr)
+    io_bounds = opt_prop_def(IoBoundsAttr)
     dense_us = opt_prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
@@ -116,7 +119,8 @@ class Conv2dOp(IRDLOperation):
     traits = traits_def(Pure(), ImageAxes())
     assembly_format: ClassVar = (
         "$x `,` $weight (`bias` $bias^ `:` type($bias))? (`residual` $residual^ `:` type($residual))? "
-        "`window` $window (`activation` $activation^)? (`kernel` $kernel^)? (`dense_us` $dense_us^)? attr-dict "
+        "`window` $window (`activation` $activation^)? (`kernel` $kernel^)? "
+        "(`io_bounds` $io_bounds^)? (`dense_us` $dense_us^)? attr-dict "
         "`:` `(` type($x) `,` type($weight) `)` `->` type($result)"
     )
 

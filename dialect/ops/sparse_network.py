@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -28,7 +29,8 @@ class SparseNetworkOp(IRDLOperation):
     """Layers on values of the shapes that they have outside; only constants are used from outside.
 
     `dims` has a word for every axis of every operand: its size, or a name that equal sizes share. `reason` says why
-    these layers run together.
+    these layers run together. Of convolutions, `image_us` are the predicted microseconds of an image, and
+    `dense_image_us` those without sparse kernels.
 
     ```mlir
     %y = pebble.sparse_network %x dims [["d0", "4"]] because "1 of 1 weights sparse"
@@ -45,12 +47,15 @@ class SparseNetworkOp(IRDLOperation):
     inputs = var_operand_def(DENSE_TENSOR)
     dims = prop_def(ArrayAttr[ArrayAttr[StringAttr]])
     reason = prop_def(StringAttr)
+    image_us = opt_prop_def(FloatAttr.constr(f64))
+    dense_image_us = opt_prop_def(FloatAttr.constr(f64))
     outputs = var_result_def(DENSE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure())
     assembly_format: ClassVar = (
-        "$inputs `dims` $dims `because` $reason attr-dict `:` functional-type($inputs, $outputs) $body"
+        "$inputs `dims` $dims `because` $reason (`image_us` $image_us^)? (`dense_image_us` $dense_image_us^)? "
+        "attr-dict `:` functional-type($inputs, $outputs) $body"
     )
 
     def __init__(

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.attributes.latencies import TimesAttr
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_chain import chain_of
@@ -33,15 +34,15 @@ class LayerNumbers:
     """The reason why the layer does not run by itself, or not for all rows."""
 
 
-def layer_numbers(module: ModuleOp) -> dict[LinearOp, LayerNumbers]:
+def layer_numbers(module: ModuleOp) -> dict[LinearOp | Conv2dOp, LayerNumbers]:
     """Return what is known of each linear layer of a module, in the order of execution."""
-    found = {op: _one_by_one(op) for op in module.walk() if isinstance(op, LinearOp)}
+    found = {op: _one_by_one(op) for op in module.walk() if isinstance(op, LinearOp | Conv2dOp)}
     for tile in (op for op in module.walk() if isinstance(op, TileOp)):
         found |= _in_tile(tile)
     return found
 
 
-def connection_count(op: LinearOp) -> int:
+def connection_count(op: LinearOp | Conv2dOp) -> int:
     """Return the connections of a layer."""
     if isinstance(op.weight.owner, SparseConstantOp):
         return len(op.weight.owner.values)
@@ -49,13 +50,13 @@ def connection_count(op: LinearOp) -> int:
     return inputs * outputs if array is None else int((array != 0).sum())
 
 
-def _weight_bytes(op: LinearOp) -> int:
+def _weight_bytes(op: LinearOp | Conv2dOp) -> int:
     inputs, outputs = shape_of(op.weight)
     sparse = isinstance(op.weight.owner, SparseConstantOp)
     return CONNECTION_BYTES * connection_count(op) if sparse else 4 * inputs * outputs
 
 
-def _one_by_one(op: LinearOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
+def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
     """Return the numbers of a layer that runs by itself in tiles of some widths, or of all where there are no tiles."""
     if op.kernel is None:
         return LayerNumbers()

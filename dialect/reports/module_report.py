@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.images import Conv2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.provenance import ORDER, SEARCH, node_name
@@ -24,7 +25,7 @@ def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
     """Return a line for each linear layer of `module`, in the order of execution."""
     known, reports = layer_numbers(module), list[LayerReport]()
     for op in module.walk():
-        if isinstance(op, LinearOp):
+        if isinstance(op, LinearOp | Conv2dOp):
             reports.append(_report(op, node_name(op) or f"linear_{len(reports)}", known[op]))
         elif isinstance(op, QuantizedLayersOp):
             reports += quantized_reports(op)
@@ -36,7 +37,7 @@ def _text(op: Operation, key: str) -> str:
     return attribute.data if isinstance(attribute, StringAttr) else ""
 
 
-def _report(op: LinearOp, name: str, numbers: LayerNumbers) -> LayerReport:
+def _report(op: LinearOp | Conv2dOp, name: str, numbers: LayerNumbers) -> LayerReport:
     inputs, outputs = shape_of(op.weight)
     connections, bounds = connection_count(op), op.io_bounds
     return LayerReport(
@@ -74,13 +75,23 @@ def _kernel(families: Mapping[int, str]) -> str:
     return ", ".join(f"{families[width]} from {width}" for width in starts)
 
 
-def _reasons(op: LinearOp) -> list[str]:
+def _reasons(op: LinearOp | Conv2dOp) -> list[str]:
     """Return why the kernels were chosen, and what the order of the neurons does for the layer."""
     reasons, order = [] if op.kernel is None else [op.kernel.reason.data], _text(op, ORDER)
+    if isinstance(op, Conv2dOp):
+        reasons.append(_window_text(op))
     return [*reasons, f"order {order}"] if order else reasons
 
 
-def _structure(op: LinearOp) -> list[str]:
+def _window_text(op: Conv2dOp) -> str:
+    """Return what a convolution does with an image: beside it the numbers are those of a tile of pixels."""
+    (rows, columns), (_, _, height, width) = op.window.kernel_size, image_shape(op.result)
+    stride = "" if op.window.stride == (1, 1) else f", stride {op.window.stride[0]}x{op.window.stride[1]}"
+    dense = "" if op.dense_us is None else f", {op.dense_us.value.data:.3g} us by a dense product"
+    return f"windows of {rows}x{columns}{stride}, results of {height}x{width} pixels{dense}"
+
+
+def _structure(op: LinearOp | Conv2dOp) -> list[str]:
     """Return a sentence for the panels of a weight, and one for each fact about it."""
     weight = op.weight.owner
     if not isinstance(weight, SparseConstantOp):

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -29,6 +29,11 @@ class NetworkReport:
     """Times of a tile of all its linear layers, by its width in rows as a decimal number, ascending."""
     values: int = 0
     """Values that all other operators yield for a row."""
+    image_us: float = 0.0
+    """Predicted time of an image, its way in and out included, and that of dense convolutions; 0 without images."""
+    dense_image_us: float = 0.0
+    image_products: int = 0
+    """Multiply-adds of the convolutions of an image, zeros included."""
 
 
 def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
@@ -50,7 +55,18 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         reason=op.reason.data,
         predicted_us=_predicted_us(layers),
         values=sum(map(_features, op.body.block.ops)),
+        image_us=op.image_us.value.data if op.image_us is not None else 0.0,
+        dense_image_us=op.dense_image_us.value.data if op.dense_image_us is not None else 0.0,
+        image_products=sum(map(_products, op.body.block.ops)),
     )
+
+
+def _products(op: Operation) -> int:
+    """Return the multiply-adds of a convolution for an image, zeros included; 0 for all else."""
+    if not isinstance(op, Conv2dOp | Depthwise2dOp):
+        return 0
+    (inputs, outputs), (_, _, height, width) = shape_of(op.weight), image_shape(op.result)
+    return inputs * outputs * height * width
 
 
 def _features(op: Operation) -> int:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.families import is_dense
@@ -19,7 +19,6 @@ from redpebble.lowering.images.image_code import ImageCode
 from redpebble.lowering.images.layers import adding
 from redpebble.lowering.images.memory import View, needs_phases
 from redpebble.lowering.images.windows import WindowForm, Work, windows
-from redpebble.lowering.kernels.block_loop import FUSED
 from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import code_of, kernel_at
@@ -174,7 +173,7 @@ class _Kernel:
         image, op, builder = self.image, self.op, self.image.builder
         first, count = self._outputs(share)
         y = image.tile(image.memory.views[op.result], tile, first)
-        fused = op.residual is None and op.activation is not None and op.activation.kind.data in FUSED
+        fused = op.residual is None and op.activation is not None and op.activation.kind.data in OF_FEW_INSTRUCTIONS
         self._emit_products(tile, share, (y, count), op.activation if fused else None)
         rest = None if fused else op.activation
         if op.residual is not None:

@@ -13,11 +13,10 @@ Registers, for a group of R rows and V vectors of batch columns, one lane a colu
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from redpebble.kernels.row_segments import FETCH_OUTPUTS, FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD
 from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
@@ -43,9 +42,6 @@ LEAST_COLUMNS = 32
 
 STREAMS_AHEAD = ((1024, 4), (512, 2))
 """Bytes by which weights and offsets are fetched ahead, and how many cache lines of each: those of a large group."""
-
-FUSED: Final = frozenset({"abs", "clip", "hard_sigmoid", "hard_swish", "leaky_relu", "neg", "relu", "square"})
-"""Activations of a few instructions, applied to the sums in registers; others have a pass over y of their own."""
 
 Values = Sequence[ir.Value]
 
@@ -187,7 +183,7 @@ class BlockKernel:
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return `void (x, y, blocks, records, weights, offsets, bias, inputs, outputs)`."""
-        separate = form.activation is not None and form.activation.kind.data not in FUSED
+        separate = form.activation is not None and form.activation.kind.data not in OF_FEW_INSTRUCTIONS
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             x, y, *packed, _, outputs = args

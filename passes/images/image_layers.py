@@ -5,6 +5,7 @@ from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
+from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.images import (
@@ -39,6 +40,18 @@ MOVED_US: Final = 1.0e-3
 
 TOUCHED_US: Final = 0.12e-3
 """Microseconds of a value of elementwise work."""
+
+FAR_US: Final = 0.2e-3
+"""Microseconds of a value that a layer reads or writes beyond the second-level cache."""
+
+NEAR_VALUES: Final = 1 << 18
+"""Values that fit into that cache."""
+
+POWER_US: Final = 0.6e-3
+"""Microseconds of a value of an activation that takes a power of e."""
+
+DENSE_SHARE: Final = 0.8
+"""Time of a dense convolution of onnxruntime as a share of that of a dense layer with as many products."""
 
 TAP_US: Final = 0.05e-3
 """Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
@@ -82,13 +95,21 @@ def is_sparse_convolution(op: Operation) -> bool:
 
 
 def behind_sparse(counts: Mapping[Operation, Size]) -> dict[Operation, Size]:
-    """Return the ops that sparse convolutions feed, dense convolutions left out: what is before them gains nothing."""
+    """Return sparse convolutions and the ops that they feed: what is before them gains nothing.
+
+    A dense convolution among them stays where it takes no longer than with the runtime and on the way there and back.
+    """
     found: dict[Operation, Size] = {}
     for op, count in counts.items():
-        is_fed = not isinstance(op, Conv2dOp) and any(operand.owner in found for operand in op.operands)
-        if is_fed or is_sparse_convolution(op):
+        is_fed = any(operand.owner in found for operand in op.operands)
+        if is_sparse_convolution(op) or (is_fed and not (isinstance(op, Conv2dOp) and _is_better_outside(op))):
             found[op] = count
     return found
+
+
+def _is_better_outside(op: Conv2dOp) -> bool:
+    moved = MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), op.result)))
+    return layer_us(op) > dense_us([op]) + moved
 
 
 def pixels_of(value: SSAValue) -> int:
@@ -112,6 +133,17 @@ def network_us(ops: Sequence[Operation]) -> float:
 
 def layer_us(op: Operation) -> float:
     """Return the microseconds of a layer for an image."""
+    return activation_us(op) + _work_us(op)
+
+
+def activation_us(op: Operation) -> float:
+    """Return the microseconds of an op's activation, nothing for one of a few instructions."""
+    if not isinstance(op, Conv2dOp | Depthwise2dOp | ActivateOp) or op.activation is None:
+        return 0.0
+    return POWER_US * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
+
+
+def _work_us(op: Operation) -> float:
     match op:
         case Conv2dOp():
             return _convolution_us(op)
@@ -130,7 +162,9 @@ def _convolution_us(op: Conv2dOp) -> float:
     copied = COPIED_US * inputs * PIXELS * tiles if len(op.window.taps) > 1 else 0.0
     moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
     added = TOUCHED_US * pixels_of(op.residual) if op.residual is not None else 0.0
-    return times.get(PIXELS, 0.0) * tiles + copied + moved + added
+    values = sum(map(pixels_of, (*dynamic_operands(op), op.result)))
+    far = FAR_US * values if values > NEAR_VALUES else 0.0
+    return times.get(PIXELS, 0.0) * tiles + copied + moved + added + far
 
 
 def dense_us(ops: Sequence[Operation]) -> float:
@@ -138,7 +172,8 @@ def dense_us(ops: Sequence[Operation]) -> float:
     total = 0.0
     for op in ops:
         if isinstance(op, Conv2dOp):
-            total += op.dense_us.value.data if op.dense_us is not None else 0.0
-        elif isinstance(op, ImageLayerOp):
+            total += activation_us(op)
+            total += DENSE_SHARE * op.dense_us.value.data if op.dense_us is not None else 0.0
+        elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
             total += layer_us(op)
     return total

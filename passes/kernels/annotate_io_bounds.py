@@ -14,6 +14,8 @@ reads and S writes; neuron by neuron at most 2 W + N - I reads and N - I writes.
 %y = pebble.linear %x, %w ... bound <memory = 3, batch_tile = 1, policy = min, transfers = 6 to 6, by "...">
 ```
 
+A convolution is a linear layer of a window of pixels: its bounds are those of one pixel.
+
 See `redpebble.theory.pebbling.bounds.bounds`.
 """
 
@@ -27,6 +29,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.transfers import POLICIES, InstanceBoundAttr
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.passes.analysis.weights import Weight, weight_of
@@ -53,10 +56,10 @@ class AnnotateIoBounds(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for found in op.walk():
-            weight = weight_of(found.weight) if isinstance(found, LinearOp) else None
-            if isinstance(found, LinearOp) and weight is not None:
+            weight = weight_of(found.weight) if isinstance(found, LinearOp | Conv2dOp) else None
+            if isinstance(found, LinearOp | Conv2dOp) and weight is not None:
                 found.io_bounds = bounds_of(weight)
-                if self.memory is not None:
+                if self.memory is not None and isinstance(found, LinearOp):
                     found.bound = self._instance_bound(network_of(weight), self.memory)
             elif isinstance(found, NetworkOp) and self.memory is not None:
                 found.bound = self._instance_bound(found.graph, self.memory)

@@ -45,7 +45,7 @@ from redpebble.native_build import native_build
 from redpebble.options import Options
 from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import check_skipped, run_stages
-from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
+from redpebble.placement import NodesLeft, Placement, left_alone, nodes_left, placement_of
 from redpebble.predicted_gain import PredictedGain, predicted_gain
 from redpebble.runtime.code_memory import code_memory
 from redpebble.runtime.jit import host_target
@@ -322,7 +322,7 @@ def network_code(network: ModuleOp, threads: int, cpu: CpuTarget, folder: Path |
 
 def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -> Optimized:
     try:
-        imported, before, obstacle = extracted(source, options, network_obstacle)
+        imported, before, obstacle, alone = extracted(source, options, network_obstacle)
     except NothingToGainError as error:
         return Optimized(error.model, obstacle=str(error))
     except UnsupportedModelError as error:
@@ -334,8 +334,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
-        obstacle = "no layer is predicted to gain from sparse kernels"
-    left = nodes_left(module, imported)
+        obstacle = alone or "no layer is predicted to gain from sparse kernels"
+    left = nodes_left(module, imported, alone)
     if imported.rewritten and not networks:
         # float32 takes twice the room, functions written out are hard to read, and neither does any good
         return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
@@ -365,6 +365,7 @@ class Extracted(NamedTuple):
     before: ModuleOp
     obstacle: str
     """Reason why there are no sparse networks though they were asked for; empty otherwise."""
+    left: str  # reason why convolutions were
 
 
 def extracted(
@@ -377,7 +378,7 @@ def extracted(
     Raises:
         ModelError: the model is unreadable, or of versions that are not covered.
     """
-    whole = frozenset[str]()
+    whole, left = frozenset[str](), ""
     while True:
         names = whole if options.sparse_networks else None
         imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False)
@@ -386,9 +387,10 @@ def extracted(
         rows = options.rows or stated_rows(imported.model)
         networks = options.sparse_networks and not obstacle
         run_stages(module, replace(options, sparse_networks=networks, rows=rows), until="extract")
+        left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:
-            return Extracted(imported, before, obstacle)
+            return Extracted(imported, before, obstacle, left)
         whole |= wasted
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 from math import inf
 
 import onnx_ir
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.attention import Attention
@@ -18,7 +18,9 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
+from redpebble.frontend.translation import NO_CONVOLUTION
 from redpebble.kernels.families import is_dense
+from redpebble.passes.deployment.form_sparse_networks import LEFT
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,18 @@ class NodesLeft:
     """Position of such a node in the graph -> why."""
 
 
-def nodes_left(module: ModuleOp, imported: Imported) -> NodesLeft:
-    """Return what a module that has been through the stage `extract` leaves."""
-    return NodesLeft(imported.model, dict(_left(module, imported)))
+def left_alone(module: ModuleOp) -> str:
+    """Return why convolutions were left alone; empty where they were not."""
+    reasons = [op.attributes.get(LEFT) for op in module.walk()]
+    return next((reason.data for reason in reasons if isinstance(reason, StringAttr)), "")
+
+
+def nodes_left(module: ModuleOp, imported: Imported, convolutions_left: str = "") -> NodesLeft:
+    """Return what a module that has been through the stage `extract` leaves; convolutions for a reason of their own."""
+    reasons = dict(_left(module, imported))
+    if convolutions_left:
+        reasons = {at: convolutions_left if why == NO_CONVOLUTION else why for at, why in reasons.items()}
+    return NodesLeft(imported.model, reasons)
 
 
 def placement_of(left: NodesLeft) -> Placement:

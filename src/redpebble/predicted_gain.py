@@ -12,7 +12,7 @@ from typing import Final
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.kernels.dense_work import dense_us
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.tile_widths import time_of_rows
+from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.placement import Placement
 
 CALL_US: Final = 20.0
@@ -33,6 +33,7 @@ class PredictedGain:
     """Microseconds of a call for a batch of 1, see `Placement`."""
 
     rows: int
+    """Rows of a layer; 0 where layers are convolutions, and the batch is an image."""
     original_us: float
     networks_us: float
     """Time of what was taken."""
@@ -47,6 +48,8 @@ class PredictedGain:
 
 def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain | None:
     """Return what sparse networks are predicted to gain; None where there are none, or no times of them."""
+    if any(network.image_us for network in networks):
+        return _gain_of_images(placement, networks, machine)
     if not networks or not placement.linear_taken or not all(network.predicted_us for network in networks):
         return None
     rows = placement.rows
@@ -59,3 +62,16 @@ def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], mach
     left = dense * (placement.multiply_adds - placement.taken) + NODE_US * placement.nodes_left
     original = dense * placement.multiply_adds + NODE_US * placement.nodes
     return PredictedGain(rows, CALL_US + original + values, sparse + attention + values, CALL_US + left)
+
+
+def _gain_of_images(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain:
+    """Return what networks on images gain: they know their times, what is beside them is priced as tiles of pixels."""
+    images = [network for network in networks if network.image_us]
+    others = [network for network in networks if network.predicted_us]
+    sparse = sum(network.image_us for network in images)
+    sparse += sum(time_of_rows({int(width): us for width, us in one.predicted_us.items()}, 1) for one in others)
+    products = sum(network.image_products for network in images)
+    beside = dense_us(PIXELS, machine) * (placement.multiply_adds - products) + NODE_US * placement.nodes_left
+    left = dense_us(PIXELS, machine) * (placement.multiply_adds - placement.taken) + NODE_US * placement.nodes_left
+    original = sum(network.dense_image_us for network in images) + max(left, beside)
+    return PredictedGain(0, CALL_US + original, sparse, CALL_US + left)

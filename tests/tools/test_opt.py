@@ -180,7 +180,7 @@ def test_passes_are_listed_with_what_they_do_and_their_options(capsys: pytest.Ca
     words = " ".join(text.split())
     assert "pebble-sparsify Choose how the weight of each linear layer and convolution is stored: dense, or" in words
     assert "threshold (default `0.62`): Density below which a weight becomes sparse" in words
-    assert "pebble-tile The passes of one stage: pebble-fold-batch-norm, canonicalize" in words
+    assert "pebble-tile The passes of one stage: pebble-scale-channels, pebble-fold-batch-norm, canonicalize" in words
     assert all(f"\n  {name}\n" in text for name in REDPEBBLE_UNIVERSE.all_passes)
     assert max(map(len, text.splitlines())) <= 100
 
