@@ -10,6 +10,9 @@ from redpebble.kernels.work import misses
 DEFAULT_PRICES: Final = next(iter(PRICES))
 """The measured machine that counts where nothing is known."""
 
+LARGEST_CACHE: Final = 1 << 50
+"""Bytes that no cache has."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -39,7 +42,7 @@ class Machine:
             raise ValueError(f"{self.lanes} lanes, accepted are 4, 8 and 16")
         if self.prices not in PRICES:
             raise ValueError(f"no prices of {self.prices!r}, accepted are {', '.join(PRICES)}")
-        if not 0 < sizes[0] <= sizes[1] <= sizes[2]:
+        if not 0 < sizes[0] <= sizes[1] <= sizes[2] < LARGEST_CACHE:
             raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
         for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns)):
             if not 0 < value < float("inf"):

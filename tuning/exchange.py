@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from redpebble.foundation.atomic_files import replacing
+from redpebble.foundation.regular_files import open_regular
 from redpebble.runtime.store.json_cache import Json
 from redpebble.tuning.machines import FILES, KnownMachine, machine_from, recalled_machine, remember_machine
 
 FORMAT: Final = "redpebble measured machines 1"
+
+MOST_BYTES: Final = 64 << 20
+"""Bytes of a file that are read: a machine has some hundred kilobytes."""
 
 NAME: Final = re.compile("[0-9a-f]{16}")
 """The form of a name of `machine_name`, which becomes part of a file's name."""
@@ -59,10 +63,11 @@ def import_machines(folder: Path, file: Path) -> list[KnownMachine]:
 
 def _machines_of(file: Path) -> list[Json]:
     try:
-        content: Json = json.loads(file.read_text(encoding="utf-8"))
+        with open_regular(file) as stream:
+            content: Json = json.loads(stream.read(MOST_BYTES))
         if content["format"] == FORMAT:
             return list(content["machines"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         pass
     raise ValueError(f"cannot read {file}, accepted is what redpebble tune --export writes")
 

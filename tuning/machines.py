@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import hypot, sqrt
+from operator import index
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -142,9 +143,12 @@ def machine_from(name: str, content: Json) -> KnownMachine | None:
     """Return the machine that was kept as `content`; None where it makes no sense."""
     try:
         numbers: dict[str, Json] = dict(content["machine"])
+        # text, fractions and numbers beyond float64 would fail later, in every compilation
+        numbers |= {key: index(numbers[key]) for key in ("lanes", "l1_bytes", "l2_bytes", "l3_bytes")}
+        numbers |= {key: float(numbers[key]) for key in ("l3_ns", "dram_ns")}
         numbers["examples"] = Examples(tuple(numbers["examples"]["words"]))
         return KnownMachine(name, str(content["cpu"]), Machine(**numbers))
-    except (TypeError, ValueError, KeyError, AttributeError):
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         return None
 
 

@@ -1,5 +1,6 @@
 """Choices about the inputs that a model is checked or measured with."""
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ import onnx_ir
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from redpebble.foundation.regular_files import open_regular
 from redpebble.verification.feeds import inputs_for
 
 Feeds = Mapping[str, NDArray[Any]]
@@ -66,9 +68,10 @@ def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
         ValueError: the file cannot be understood.
         OSError: the file cannot be read.
     """
-    with path.open("rb") as content:
+    with open_regular(path) as content:
         try:
             loaded = np.load(content, allow_pickle=False)
             return {name: loaded[name] for name in loaded.files} if isinstance(loaded, NpzFile) else {}
-        except (ValueError, EOFError, BadZipFile) as error:
+        except (ValueError, EOFError, BadZipFile, zlib.error, KeyError, RuntimeError, MemoryError) as error:
+            # RuntimeError: it is encrypted, or compressed in a way that Python does not know
             raise ValueError(f"{path} holds no arrays: {error}") from error

@@ -155,7 +155,9 @@ def _aggregated(conversion: Conversion, targets: Indices, axis: int, *, maximum:
     edges = EdgeList(_counted(sources, counts[0]), _counted(targets, counts[1]), messages.weights)
     if maximum and edges.weights is not None:
         raise NotCovered("a maximum of weighted edges, accepted are edges without weights")
-    graph = conversion.emit_sparse(lambda: edges.matrix(counts, unique=maximum), f"graph.{_digest(edges)}", "")
+    # edges that are there twice count once in a maximum, and the same edges may be those of larger graphs
+    variant = f"{counts}{' unique' if maximum else ''}"
+    graph = conversion.emit_sparse(lambda: edges.matrix(counts, unique=maximum), f"graph.{_digest(edges)}", variant)
     conversion.replaces(messages.nodes)
     return conversion.emit(AggregateOp(x, graph, maximum=maximum)).result
 

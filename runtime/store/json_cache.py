@@ -20,7 +20,7 @@ def recall(folder: Path, name: str) -> Json | None:
     try:
         content = json.loads(read_private(folder / f"{name}.json"))
         return content["content"] if content["format"] == CONTENT_VERSION else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -1,5 +1,6 @@
 """Damage to files: of their bytes, and of what a protobuf message says."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -8,6 +9,7 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from redpebble.runtime.store.json_cache import Json
 from tests.fuzzing.fuzzer import one_of
 
 NUMBERS = (0, 1, 2, 3, 7, -1, -2, 127, 255, 10**6, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
@@ -132,3 +134,49 @@ def damaged_model(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]
     model = onnx.ModelProto.FromString(content)
     how = [damage_message(model, rng) for _ in range(one_of(rng, (1, 1, 2, 3)))]
     return model.SerializeToString(), ", ".join(how)
+
+
+def damaged_json(content: bytes, rng: np.random.Generator) -> bytes:
+    """The bytes of a JSON file of which one value is another one, or gone."""
+    document: Json = json.loads(content)
+    places = [*_places_in(document)]
+    if rng.random() < 0.7:  # most places are in lists, of layers that were measured
+        places = [place for place in places if isinstance(place[1], str)]
+    inside, key = one_of(rng, places)
+    others: tuple[Json, ...] = (
+        None,
+        True,
+        -1,
+        0,
+        8,
+        1 << 20,
+        1 << 40,
+        8.0,
+        0.01,
+        1e300,
+        10**400,
+        float("nan"),
+        "x",
+        "-0",
+        [],
+        {},
+        [[1]],
+        {"x": 1},
+    )
+    if isinstance(inside, dict) and rng.random() < 0.2:
+        del inside[key]
+    else:
+        inside[key] = one_of(rng, others)
+    return json.dumps(document).encode()
+
+
+def _places_in(value: Json) -> Iterator[tuple[Json, str | int]]:
+    """All places of a document that hold a value: what they are in, and their key or number there."""
+    keys: Sequence[str | int] = ()
+    if isinstance(value, dict):
+        keys = [*cast("dict[str, Json]", value)]
+    elif isinstance(value, list):
+        keys = range(len(cast("list[Json]", value)))
+    for key in keys:
+        yield value, key
+        yield from _places_in(value[key])

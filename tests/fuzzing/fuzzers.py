@@ -3,15 +3,27 @@
 import numpy as np
 
 import redpebble
-from tests.fuzzing import damaged_models, damaged_parts, networks_in_use, random_masks, random_models, sessions
+from tests.fuzzing import (
+    damaged_models,
+    damaged_parts,
+    networks_in_use,
+    random_layers,
+    random_masks,
+    random_models,
+    sessions,
+)
 
 FUZZERS = (
     random_models.MODELS,
     random_masks.LAYERS,
     random_masks.NETWORKS,
+    random_layers.IMAGES,
+    random_layers.QUANTIZED,
+    random_layers.AGGREGATIONS,
     damaged_models.MODELS,
     networks_in_use.CACHES,
     networks_in_use.CALLING,
+    networks_in_use.TUNING,
     damaged_parts.PARTS,
     sessions.NODES,
     sessions.PROVIDER,

@@ -1,6 +1,8 @@
-"""Networks as programs use them: by many threads with many shapes at once, and from a cache that was damaged."""
+"""Networks as programs use them: by many threads with many shapes at once, and from a cache, or with
+what others measured, that was damaged."""
 
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,10 +10,15 @@ from pathlib import Path
 import numpy as np
 
 import redpebble
+from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
-from tests.fuzzing.damage import damaged_bytes
+from redpebble.tuning.calibration import machine_name
+from redpebble.tuning.exchange import export_machines
+from redpebble.tuning.machines import KnownMachine, machine_for, remember_machine
+from tests.fuzzing.damage import damaged_bytes, damaged_json
+from tests.fuzzing.damaged_models import ended
 from tests.fuzzing.fuzzer import Fuzzer
-from tests.fuzzing.random_masks import draw_network
+from tests.fuzzing.random_masks import check_network, draw_network
 from tests.support.lowering_modules import TARGETS, Floats
 
 CALLERS = 6
@@ -85,5 +92,30 @@ def check_cache(folder: Path) -> str:
     return f"{len(files)} files damaged"
 
 
+def draw_tuning(seed: int, folder: Path) -> None:
+    """A network, and a damaged file of what was measured of this machine."""
+    draw(seed, folder)
+    rng = np.random.default_rng(seed)
+    here = KnownMachine(machine_name(host_target()), "a CPU", machine_for(host_target(), None))
+    remember_machine(folder / "there", here)
+    export_machines(folder / "there", folder / "shared.json")
+    content = (folder / "shared.json").read_bytes()
+    (folder / "shared.json").write_bytes(
+        damaged_json(content, rng) if rng.random() < 0.7 else damaged_bytes(content, rng)
+    )
+
+
+def check_tuning(folder: Path) -> str:
+    """What others measured is refused in one line, or taken; either way networks are right."""
+    os.environ["REDPEBBLE_CACHE"] = str((folder / "cache").absolute())
+    code, error = ended(["tune", "--import", str(folder / "shared.json")], folder)
+    assert code in (0, 2), f"tune ended with {code}: {error[-200:]}"
+    assert code == 0 or error.startswith("error: "), error[-200:]
+    assert error.count("\n") == (code == 2), f"not one line: {error[-200:]}"
+    check_network(folder)
+    return "refused" if code else "taken"
+
+
 CALLING = Fuzzer("calls", draw, check_calls)
 CACHES = Fuzzer("caches", draw, check_cache)
+TUNING = Fuzzer("tuning", draw_tuning, check_tuning)

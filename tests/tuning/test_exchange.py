@@ -1,5 +1,6 @@
 import json
-from dataclasses import replace
+import os
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_layers_beside_other_prices_are_not_mixed(exported: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": "another"}', '{"format": "redpebble measured machines 1"}']
+    "text", ["", "[]", "{}", '{"format": "another"}', '{"format": "redpebble measured machines 1"}', "[" * 100_000]
 )
 def test_a_file_of_another_kind_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(text)
@@ -51,7 +52,18 @@ def test_a_file_of_another_kind_is_refused(text: str, tmp_path: Path) -> None:
         import_machines(tmp_path, tmp_path / "file")
 
 
-@pytest.mark.parametrize("damage", [{"name": "../../x"}, {"name": 3}, {"machine": {"lanes": 3}}])
+DAMAGES: tuple[dict[str, object], ...] = (
+    {"name": "../../x"},
+    {"name": 3},
+    {"machine": {"lanes": 3}},
+    {"machine": asdict(HERE.machine) | {"lanes": 8.0}},
+    {"machine": asdict(HERE.machine) | {"l3_bytes": 10**400}},
+    {"machine": asdict(HERE.machine) | {"dram_ns": 10**400}},
+    {"machine": asdict(HERE.machine) | {"examples": {"words": [f"{10**400}/8/0.5/0.0/0.0|strips@64=2"]}}},
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_machine_that_makes_no_sense_is_refused_and_nothing_is_taken(
     damage: dict[str, object], exported: Path, tmp_path: Path
 ) -> None:
@@ -73,3 +85,12 @@ def test_the_command_takes_and_writes(
     assert "a CPU: kernels on 1 layers from" in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(exported.read_text())
     assert exit_code(monkeypatch, "tune", "--import", tmp_path / "missing.json") == 2
+
+
+@pytest.mark.parametrize("kind", ["/dev/zero", "pipe"])
+def test_a_file_without_an_end_is_refused(kind: str, tmp_path: Path) -> None:
+    if kind == "pipe":
+        kind = str(tmp_path / "pipe")
+        os.mkfifo(kind)
+    with pytest.raises(OSError, match=r"it is no regular file: "):
+        import_machines(tmp_path, Path(kind))

@@ -24,8 +24,11 @@ SPREAD = np.repeat(INDICES[1][:, np.newaxis], FEATURES, axis=1)
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
-def model(nodes: str, constants: Arrays, shape: Sequence[int] = (NODES, FEATURES)) -> onnx.ModelProto:
-    graph = onnx.parser.parse_graph(f"g (float[{','.join(map(str, shape))}] x) => (float{list(shape)} y) {{ {nodes} }}")
+def model(
+    nodes: str, constants: Arrays, shape: Sequence[int] = (NODES, FEATURES), result: Sequence[int] = ()
+) -> onnx.ModelProto:
+    ports = f"(float{list(shape)} x) => (float{list(result or shape)} y)"
+    graph = onnx.parser.parse_graph(f"g {ports} {{ {nodes} }}")
     graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
@@ -116,6 +119,18 @@ def test_what_is_no_sum_over_edges_is_refused(text: str, constants: Arrays, mess
     assert any(message in reason for reason in import_model(proto, foreign="keep").reasons.values())
     with pytest.raises(UnsupportedModelError):
         import_model(proto, foreign="refuse")
+
+
+def test_equal_edges_of_a_maximum_a_sum_and_a_larger_graph_are_three_matrices() -> None:
+    text = """l = Gather <axis = 0> (x, s) m = ScatterElements <axis = 0, reduction = "max"> (low, te, l)
+        g = Gather <axis = 0> (m, s) a = ScatterElements <axis = 0, reduction = "add"> (z, te, g)
+        h = Gather <axis = 0> (a, s) y = ScatterElements <axis = 0, reduction = "add"> (larger, te, h)"""
+    start = np.zeros((NODES, FEATURES), np.float32)
+    start[INDICES[1]] = np.finfo(np.float32).min
+    constants = {**used(text), "low": start, "larger": np.zeros((NODES + 4, FEATURES), np.float32)}
+    proto = model(text, constants, (NODES, FEATURES), (NODES + 4, FEATURES))
+    (y,) = redpebble.compile(proto).run(None, {"x": X})
+    np.testing.assert_allclose(y, by_onnxruntime(proto), rtol=1e-5, atol=1e-5)
 
 
 def test_a_sparse_constant_on_the_left_is_no_transpose() -> None:
