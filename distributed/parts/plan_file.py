@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,9 @@ from redpebble.distributed.errors import PartError
 from redpebble.distributed.parts.part_file import PARTS_VERSION
 
 PLAN_NAME: Final = "plan.json"
+
+MOST_POWER: Final = 16
+"""Power of a symbol that no size has: each stands for an axis of a tensor."""
 KINDS: Final = ("rows", "batch", "layers")
 
 Json = Any
@@ -101,9 +105,10 @@ def read_plan(folder: Path) -> tuple[PlanFile, str]:
             note=content["note"],
             block=content["block"],
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         raise PartError(f"{path} is no plan of parts, or damaged") from error
-    if plan.kind not in KINDS or len(plan.parts) != plan.part_count:
+    bound, used = _symbols(plan.inputs), _symbols(plan.outputs)
+    if plan.kind not in KINDS or len(plan.parts) != plan.part_count or used - bound:
         raise PartError(f"{path} is no plan of parts, or damaged")
     return plan, hashlib.sha256(data).hexdigest()
 
@@ -114,8 +119,19 @@ def _port_json(port: PortShape) -> Json:
 
 
 def _port(entry: Json) -> PortShape:
-    sizes = (
+    """Return the name and the shape of an input or an output.
+
+    Raises:
+        ValueError: a size has a symbol to a power that none has.
+    """
+    sizes = [
         Size(Fraction(*coefficient), tuple((name, power) for name, power in powers))
         for coefficient, powers in entry["sizes"]
-    )
+    ]
+    if not all(0 < abs(power) <= MOST_POWER for size in sizes for _, power in size.powers):
+        raise ValueError(f"a power of a size of {entry['name']}")
     return PortShape(entry["name"], tuple(sizes))
+
+
+def _symbols(ports: Iterable[PortShape]) -> set[str]:
+    return {name for port in ports for size in port.shape for name, _ in size.powers}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from types import MappingProxyType
 from typing import Final
 
@@ -20,11 +21,15 @@ from redpebble.dialect.ops.images import (
     is_image_rank,
 )
 from redpebble.dialect.tensors import DYNAMIC, shape_of, shape_text
+from redpebble.frontend.limits import allowance
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.movement import refuse_further_outputs
 
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
+
+MOST_PIXELS: Final = 1 << 26
+"""Pixels of an image with its pads: a file of a hundred bytes must not ask for more memory than there is."""
 
 
 def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
@@ -40,7 +45,7 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
             raise NotCovered("the bias is no constant, accepted is a constant one")
         bias = conversion.emit_constant(values, name[1].name or "" if name[1] is not None else "")
     groups, channels = conversion.integer("group", 1), shape_of(x)[1]
-    if groups * weight.shape[1] != channels or weight.shape[0] % groups:
+    if groups < 1 or groups * weight.shape[1] != channels or weight.shape[0] % groups:
         raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {weight.shape} has")
     window = _window(conversion, x, weight.shape[2:])
     key, made = name[0].name or "", conversion.emit_constant
@@ -52,11 +57,18 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
 
 
 def _matrix(weight: NDArray[np.float32], groups: int) -> NDArray[np.float32]:
-    """Return a weight [O, C / groups, kh, kw] as a matrix [C kh kw, O], zeros between groups."""
+    """Return a weight [O, C / groups, kh, kw] as a matrix [C kh kw, O], zeros between groups.
+
+    Raises:
+        NotCovered: there would be far more of these than weights.
+    """
     outputs, channels, *window = weight.shape
     taps = int(np.prod(window))
     if groups == 1:
         return np.ascontiguousarray(weight.reshape(outputs, channels * taps).T)
+    size = groups * taps * channels * outputs * weight.itemsize
+    if size > allowance(weight.nbytes):
+        raise NotCovered(f"{groups} groups, {size} bytes as a matrix, accepted are {allowance(weight.nbytes)}")
     matrix = np.zeros((groups, channels * taps, groups, outputs // groups), dtype=np.float32)
     parts = weight.reshape(groups, outputs // groups, channels * taps)
     for group in range(groups):
@@ -75,7 +87,18 @@ def image_of(conversion: Conversion) -> SSAValue:
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
         accepted = "rank 3 or 4 with known channels, height and width"
         raise NotCovered(f"an input {shape_text(shape)}, accepted is {accepted}")
+    check_pixels(shape[2:])
     return x
+
+
+def check_pixels(sizes: Sequence[int]) -> None:
+    """Check the sizes of an image, with pads.
+
+    Raises:
+        NotCovered: it has too many pixels.
+    """
+    if prod(sizes) > MOST_PIXELS:
+        raise NotCovered(f"an image of {' x '.join(map(str, sizes))} pixels, accepted are up to {MOST_PIXELS}")
 
 
 def _window(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> WindowAttr:
@@ -99,15 +122,22 @@ def _window(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> Windo
         ]
         less, more = [total // 2 for total in totals], [total - total // 2 for total in totals]
         pads = (*less, *more) if automatic == "SAME_UPPER" else (*more, *less)
+    if not len(kernel) == len(strides) == len(dilations) == len(pads) // 2 == len(size):
+        raise NotCovered(f"a window of other axes than {len(size)}, accepted is a number for each axis of the image")
+    if min(*kernel, *strides, *dilations) < 1:
+        raise NotCovered("a window with attributes below 1, accepted are 1 and more")
     if min(pads) < 0:
         raise NotCovered(f"attribute pads={list(pads)}, accepted are none below 0")
+    check_pixels([extent + sum(pads[axis :: len(size)]) for axis, extent in enumerate(size)])
     if len(size) == 1:  # images of one row
         kernel, strides, dilations, pads = (1, *kernel), (1, *strides), (1, *dilations), (0, pads[0], 0, pads[1])
     window = WindowAttr.of(kernel, strides, dilations, pads)
     if 0 in window.result_size(*image_shape(x)[2:]):
         raise NotCovered("an image smaller than the window, accepted is one that has a result")
-    if len(window.taps) > MOST_TAPS and not _is_whole(window, x):
-        raise NotCovered(f"a window of {len(window.taps)} taps, accepted are {MOST_TAPS} or fewer, or the whole image")
+    if prod(window.kernel_size) > MOST_TAPS and not _is_whole(window, x):
+        raise NotCovered(
+            f"a window of {prod(window.kernel_size)} taps, accepted are {MOST_TAPS} or fewer, or the whole image"
+        )
     return window
 
 

@@ -16,7 +16,7 @@ from redpebble.dialect.attributes.resampling import OUTSIDE, ResamplingAttr
 from redpebble.dialect.ops.images import Resample2dOp, image_shape
 from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.images import image_of
+from redpebble.frontend.operators.images import check_pixels, image_of
 
 Places = NDArray[np.float32]
 
@@ -28,6 +28,9 @@ ROUNDINGS: Final[Mapping[str, Callable[[Places], Places]]] = MappingProxyType(
         "ceil": np.ceil,
     }
 )
+
+MOST_ALONG: Final = 1 << 20
+"""Pixels of a row or a column of a result."""
 
 PLACINGS: Final = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 
@@ -69,6 +72,8 @@ def _resampling(conversion: Conversion, before: int, scale: float, after: int) -
     places = _places(way, before, after, scale)
     if mode == "nearest":
         name = conversion.text("nearest_mode", "floor" if old else "round_prefer_floor")
+        if name not in ROUNDINGS:
+            raise NotCovered(f"attribute nearest_mode={name}, accepted are {', '.join(ROUNDINGS)}")
         # as it is in onnxruntime, the way counts where pixels are not copied
         nearest = ROUNDINGS[name](places) if scale != 1 else np.arange(after)
         return ResamplingAttr.of(np.clip(nearest, 0, before - 1).astype(np.int64).tolist())
@@ -89,14 +94,28 @@ def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered("attribute axes, accepted are factors of all axes")
     shape = shape_of(x)[1:]
     scales = _scales(conversion, shape)
+    if not all(0 < scale < MOST_ALONG for scale in scales):
+        raise NotCovered(f"factors {scales}, accepted are those above 0 and below {MOST_ALONG}")
     after = [int(np.floor(np.float32(extent) * np.float32(scale))) for extent, scale in zip(shape, scales, strict=True)]
     sizes = conversion.integers(3)
     if sizes is not None and conversion.text("keep_aspect_ratio_policy", "stretch") == "stretch":
         after = [int(size) for size in sizes[1:]]
     if scales[0] != 1 or 0 in after or 0 in shape:
         raise NotCovered(f"{list(shape)} to {after}, accepted are other sizes of the pixels alone")
+    _check_sizes(after[1:])
     pairs = [_resampling(conversion, *numbers) for numbers in zip(shape[1:], scales[1:], after[1:], strict=True)]
     return [conversion.emit(Resample2dOp(x, *_both(x, pairs))).result]
+
+
+def _check_sizes(sizes: Sequence[int]) -> None:
+    """Check height and width of a result: each pixel along an axis has a number of its own.
+
+    Raises:
+        NotCovered: there are too many.
+    """
+    if not all(0 < size <= MOST_ALONG for size in sizes):
+        raise NotCovered(f"a result of {list(sizes)} pixels, accepted are 1 to {MOST_ALONG} along an axis")
+    check_pixels(sizes)
 
 
 def _scales(conversion: Conversion, shape: Sequence[int]) -> list[float]:
@@ -132,6 +151,7 @@ def _convert_pad(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered(f"pads {list(pads)}, accepted are those of pixels alone")
     if mode == "constant":
         fill = conversion.number("value", 0.0) if conversion.opset < 11 else _fill(conversion)
+    _check_sizes([extent + pads[axis] + pads[rank + axis] for axis, extent in enumerate(shape_of(x)[2:], start=2)])
     pairs = [
         _padded(mode, extent, pads[axis], pads[rank + axis]) for axis, extent in enumerate(shape_of(x)[2:], start=2)
     ]

@@ -179,4 +179,4 @@ def _places_in(value: Json) -> Iterator[tuple[Json, str | int]]:
         keys = range(len(cast("list[Json]", value)))
     for key in keys:
         yield value, key
-        yield from _places_in(value[key])
+        yield from _places_in(cast("Json", value)[key])

@@ -1,6 +1,7 @@
 """A folder of parts: what is written is read back, complete or not at all, and what cannot be split is refused."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,25 @@ def test_other_files_are_no_parts(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(f'"format": {PARTS_VERSION}'.encode(), b'"format": 9'))
     with pytest.raises(PartError, match=f"part has format 9, expected {PARTS_VERSION}"):
         read_part(path)
+
+
+SIZES = {
+    "a power of zero": [[[1, 1], [["batch", 0]]]],
+    "a vast power": [[[1, 1], [["batch", 1 << 40]]]],
+    "a division by zero": [[[1, 0], []]],
+    "another symbol": [[[1, 1], [["rows", 1]]]],
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_plan_whose_sizes_make_no_sense_is_refused(sizes: str, tmp_path: Path) -> None:
+    write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
+    path = tmp_path / "parts" / "plan.json"
+    content = json.loads(path.read_text())
+    content["outputs"][0]["sizes"] = SIZES[sizes]
+    path.write_text(json.dumps(content))
+    with pytest.raises(PartError, match=r"plan.json is no plan of parts, or damaged"):
+        read_plan(path.parent)
 
 
 def movement_model(kind: str) -> ir.Model:

@@ -23,6 +23,12 @@ IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
             "AveragePool<kernel_shape=[3,3],strides=[2,2],ceil_mode=1,count_include_pad=1>(x)",
             "attributes ceil_mode=1 and count_include_pad=1 with a window that is cut off",
         ),
+        ("Conv<pads=[1048576,0,0,1048576]>(x, w)", "1048584 x 1048584 pixels, accepted are up to 67108864"),
+        ("MaxPool<kernel_shape=[50000,50000],pads=[0,0,49999,49999]>(x)", " pixels, accepted are up to 67108864"),
+        ("MaxPool<kernel_shape=[4000,4000],pads=[0,0,3999,3999]>(x)", "a window of 16000000 taps"),
+        ("Resize(x, , , vast)", "a result of [4194304, 8] pixels, accepted are 1 to 1048576 along an axis"),
+        ("Resize(x, , scattered)", "accepted are those above 0 and below 1048576"),
+        ("Pad(x, vast_pads)", "accepted are 1 to 1048576 along an axis"),
     ],
 )
 def test_what_is_not_covered_on_images_is_named(node: str, refusal: str) -> None:
@@ -31,6 +37,9 @@ def test_what_is_not_covered_on_images_is_named(node: str, refusal: str) -> None
         "large": normal(2, 2, 12, 12),
         "scales": np.array([1, 1, 2, 2], np.float32),
         "channels": np.array([1, 2, 1, 1], np.float32),
+        "scattered": np.array([1, 1, np.inf, 2], np.float32),
+        "vast": np.array([1, 2, 1 << 22, 8]),
+        "vast_pads": np.array([0, 0, 0, 0, 0, 0, 1 << 40, 0]),
         "wide": np.array([0, 0, 9, 0, 0, 0, 0, 0], np.int64),
         "deep": np.array([0, 1, 0, 0, 0, 0, 0, 0], np.int64),
     }
@@ -47,3 +56,10 @@ def test_pads_and_sizes_become_places_of_pixels() -> None:
     text = str(imported(model(IMAGE, nodes, opset=19, weights=weights)))
     assert "rows <[0, 1, 2, 3, 4, 5, 6, 7]> columns <[-1, 0, 1, 2, 3, 4, 5, 6, 7, -1, -1]>" in text
     assert "rows <[0, 2, 4, 6]> columns <[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]>" in text
+
+
+def test_groups_that_would_become_a_vast_matrix_are_refused() -> None:
+    image, channels = "(float[n,65536,2,2] x) => (float[n,c,h,w] y)", 1 << 16
+    text, weights = f"y = Conv<group={channels // 2}>(x, w)", {"w": np.ones((channels, 2, 1, 1), np.float32)}
+    with pytest.raises(UnsupportedModelError, match=r"bytes as a matrix, accepted are "):
+        import_model(model(image, text, weights=weights), foreign="refuse")
