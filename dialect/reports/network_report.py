@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
@@ -13,6 +15,19 @@ from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
+
+
+class AttentionReport(NamedTuple):
+    """An attention: the name of its node, heads, features of a key and of a value of one head, lengths (0: any)."""
+
+    name: str
+    heads: int
+    key_size: int
+    value_size: int
+    queries: int
+    keys: int
+    has_mask: bool
+    has_past: bool
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,7 @@ class NetworkReport:
     dense_image_us: float = 0.0
     image_products: int = 0
     """Multiply-adds of the convolutions of an image, zeros included."""
+    attentions: tuple[AttentionReport, ...] = ()
 
 
 def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
@@ -58,6 +74,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         image_us=op.image_us.value.data if op.image_us is not None else 0.0,
         dense_image_us=op.dense_image_us.value.data if op.dense_image_us is not None else 0.0,
         image_products=sum(map(_products, op.body.block.ops)),
+        attentions=tuple(_attention(inner) for inner in op.body.block.ops if isinstance(inner, Attention)),
     )
 
 
@@ -67,6 +84,12 @@ def _products(op: Operation) -> int:
         return 0
     (inputs, outputs), (_, _, height, width) = shape_of(op.weight), image_shape(op.result)
     return inputs * outputs * height * width
+
+
+def _attention(op: Attention) -> AttentionReport:
+    queries, keys = (max(0, shape_of(value)[1]) for value in (op.q, op.k))
+    sizes = op.head_counts.queries, op.key_size, op.value_size, queries, 0 if op.past else keys
+    return AttentionReport(node_name(op), *sizes, op.mask is not None, bool(op.past))
 
 
 def _features(op: Operation) -> int:

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from redpebble.dialect.reports.network_report import NetworkReport
+from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
+from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.dense_work import dense_us
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.placement import Placement
+from redpebble.theory.attention_cost import BLOCK_QUERIES, AttentionSize, attention_work
 
 CALL_US: Final = 20.0
 """Microseconds of a call of a session from Python."""
@@ -45,6 +47,18 @@ class PredictedGain:
         ours = self.networks_us + self.stays_us
         return self.original_us / ours if ours else 1.0
 
+    @property
+    def bound(self) -> float:
+        """Amdahl's bound: times as fast if what was taken took no time."""
+        return self.original_us / self.stays_us if self.stays_us else 1.0
+
+
+def size_of(attention: AttentionReport, length: int = LONG, samples: int = 1) -> AttentionSize:
+    """Return the sizes of an attention in a call whose free lengths are `length`; with a past, in one of its steps."""
+    queries = attention.queries or (1 if attention.has_past else length)
+    sizes = attention.heads, queries, attention.keys or length, attention.key_size, attention.value_size
+    return AttentionSize(samples, *sizes, attention.has_mask)
+
 
 def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain | None:
     """Return what sparse networks are predicted to gain; None where there are none, or no times of them."""
@@ -57,7 +71,8 @@ def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], mach
     times = [{int(width): time for width, time in network.predicted_us.items()} for network in networks]
     sparse = sum(time_of_rows(one, rows) for one in times)
     sparse += OPERATOR_US * sum(network.operators for network in networks)
-    attention = dense * (placement.taken - placement.linear_taken)
+    sizes = [size_of(one) for network in networks for one in network.attentions]
+    attention = dense_us(BLOCK_QUERIES, machine) * sum(map(attention_work, sizes))
     values = VALUE_US * rows * sum(network.values for network in networks)
     left = dense * (placement.multiply_adds - placement.taken) + NODE_US * placement.nodes_left
     original = dense * placement.multiply_adds + NODE_US * placement.nodes

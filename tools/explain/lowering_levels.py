@@ -24,15 +24,17 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.frontend.multiply_adds import value_shapes
+from redpebble.kernels.dense_work import dense_us
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_costs import REDUCED_US, transpose_us
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.options import Options
-from redpebble.passes.analysis.data_movement import FreeSizes, Lowered, OpMovement, module_movement
+from redpebble.passes.analysis.data_movement import ROWS, FreeSizes, Lowered, OpMovement, module_movement
 from redpebble.passes.analysis.layer_costs import layer_key, layers_of
 from redpebble.pipeline import PIPELINE, run_stages
 from redpebble.placement import Placement, nodes_left, placement_of
+from redpebble.theory.attention_cost import WEIGHT_WORK
 
 BATCHES: Final = (1, WIDTHS[-1])
 """Batches for which movement is told."""
@@ -54,10 +56,7 @@ REDUCTIONS: Final = (LayerNormOp, RmsNormOp, NormalizedOp, ReduceMeanOp)
 
 @dataclass(frozen=True)
 class KindMovement:
-    """Movement of all ops of a kind together, in floating-point operations, bytes and microseconds.
-
-    `predicted_us` leaves out what has no price: attention.
-    """
+    """Movement of all ops of a kind together, in floating-point operations, bytes and microseconds."""
 
     kind: str
     ops: int
@@ -259,7 +258,11 @@ def _microseconds(one: OpMovement, by_width: Mapping[int, float], machine: Machi
         features = sum(shape_of(one.op.weight))
         alone = {width: us + (transpose_us(features, width) if width > 1 else 0.0) for width, us in by_width.items()}
         return time_of_rows(alone, one.rows) if alone else 0.0
-    if one.tiles or isinstance(one.op, Attention):
+    if isinstance(one.op, Attention):
+        # as its operations are two for each multiply-add of the products
+        features = one.op.key_size + one.op.value_size
+        return dense_us(ROWS, machine) * one.operations / 2 * (features + WEIGHT_WORK) / features
+    if one.tiles:
         return 0.0
     values = one.operations if isinstance(one.op, REDUCTIONS) else 0
     return REDUCED_US * values + machine.far_ns(one.activation_bytes, one.activation_bytes) / 1000

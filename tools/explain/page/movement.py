@@ -23,8 +23,8 @@ def movement_section(levels: Sequence[Level]) -> str:
     note = (
         "After each pass that changes something: the bytes of weights and activations that ops read and write, those "
         "that pass between layers inside of a tile and so stay in the cache, and the predicted time. Ops that "
-        "onnxruntime keeps count nothing, attention has bytes but no predicted time. Weights are read once for each "
-        "tile of rows. Every number is counted on the program as it stands behind the pass."
+        "onnxruntime keeps count nothing. Weights are read once for each tile of rows. Every number is counted on the "
+        "program as it stands behind the pass."
     )
     keys = "".join(
         f'<span class="key"><i class="{style}"></i>{name}</span>'
