@@ -33,7 +33,6 @@ from redpebble.kernels.machine import Machine
 from redpebble.kernels.measured.built_in_examples import examples_file
 from redpebble.kernels.measured.neighbours import Examples
 from redpebble.kernels.prediction import LEAST_CORE, example_of, stream_of
-from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Tile
 from redpebble.tuning.probe_layers import PROBES
 
@@ -108,7 +107,7 @@ def times_of(family: str, layers: Sequence[MeasuredLayer], machine: Machine) -> 
     found: list[tuple[tuple[float, ...], float, float, int]] = []
     for row, one in enumerate(layers):
         layer = one.layer()
-        for width in WIDTHS:
+        for width in FAMILIES[family].widths:
             time = one.microseconds.get(f"{family}@{width}")
             if time is not None:
                 work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))

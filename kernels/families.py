@@ -1,6 +1,6 @@
 """The kernel families of linear layers. A new one is a format file, a code file, and a line here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -8,6 +8,7 @@ from redpebble.kernels.family import KernelFamily
 from redpebble.kernels.formats import (
     count_blocks,
     dense_outputs,
+    lookup_rows,
     narrow_blocks,
     permute_lookup,
     row_panels,
@@ -18,6 +19,7 @@ from redpebble.kernels.work import Layer
 
 _ALL: Final = (
     permute_lookup.FAMILY,
+    lookup_rows.FAMILY,
     dense_outputs.FAMILY,
     count_blocks.FAMILY,
     narrow_blocks.FAMILY,
@@ -41,6 +43,11 @@ def is_dense(name: str) -> bool:
 def takes_any_rows(name: str) -> bool:
     """Return whether a family, if it is one of ours, has code for any number of rows."""
     return name in FAMILIES and FAMILIES[name].any_rows
+
+
+def are_rows(names: Iterable[str]) -> bool:
+    """Return whether a tile is of rows where these families, as far as they are ours, compute its layers."""
+    return any(name in FAMILIES and FAMILIES[name].row_major for name in names)
 
 
 def block_counts(layer: Layer) -> dict[str, int]:

@@ -84,12 +84,21 @@ class KernelFamily:
     """The layers that it can compute. One for dense layers computes what a dense product does, 0 * inf included."""
     any_rows: bool = False
     """Whether its code takes any number of rows, sums them in one order whatever the width, and can write rows."""
+    row_major: bool = False
+    """Whether its tiles are rows of features, as many as there are, all others in them computed row by row."""
+    packed_as: str = ""
+    """The family that packs the same arrays, its own name where there is none."""
     share: int = SHARE
     """Outputs in a thread's share of a layer are multiples of this."""
     block_rule: BlockRule | None = None
     """The rule by which it cuts inputs into blocks, if it does."""
     far_features: Callable[[LayerWithPattern, float], float] = features_in_turn
     """The features of x and y that a cache for so many of them does not deliver."""
+
+    @property
+    def format(self) -> str:
+        """The name of its packed arrays: families with the same one share them."""
+        return self.packed_as or self.name
 
     @property
     def is_dense(self) -> bool:

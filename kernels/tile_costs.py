@@ -15,6 +15,9 @@ from 0.14 ns in tiles of 100 KB to 0.40 ns in tiles of 2 MB."""
 MOST_TRANSPOSED_US: Final = 0.5e-3
 """Microseconds for a value in tiles that leave that cache."""
 
+COPIED_US: Final = 0.03e-3
+"""Microseconds for a value that goes in or out of a tile of rows."""
+
 REDUCED_US: Final = 0.3e-3
 """Microseconds for a value in a normalisation or softmax."""
 
@@ -35,6 +38,11 @@ def transpose_us(features: int, width: int) -> float:
     """Return the microseconds for values with so many features together to come into a tile and to leave it."""
     values = features * width
     return values * min(MOST_TRANSPOSED_US, TRANSPOSED_US + TRANSPOSED_US_A_BYTE * 4 * values)
+
+
+def boundary_us(features: int, width: int, *, of_rows: bool) -> float:
+    """Return the same for a tile of columns, or for one of rows, which are only copied."""
+    return COPIED_US * features * width if of_rows else transpose_us(features, width)
 
 
 def unknown_layer_us(connections: int, width: int) -> float:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from redpebble.kernels.family import PackedArrays
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
 from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
 from redpebble.runtime.jit import MachineCode, emit_object, load_object
@@ -20,6 +19,9 @@ SAMPLE_SECONDS = 1e-4
 
 FEW_KERNELS = 32
 MOST_COPIES = 1024
+
+PADDING = 2 * 16
+"""Features of room behind those of a tile, whose kernel may write whole groups of them, or have rows of whole lines."""
 
 K = TypeVar("K", bound=Hashable)
 """A key that tells samples apart."""
@@ -96,8 +98,8 @@ class KernelClock:
 
 
 def _tile(features: int, width: int) -> NDArray[np.float32]:
-    """Return a feature-major buffer of ones, as large as a tile's."""
-    floats = (features + OUTPUT_PADDING) * width + VECTOR_ROOM
+    """Return a buffer of ones, as large as a tile's of columns or rows."""
+    floats = (features + PADDING) * width + VECTOR_ROOM
     tile = aligned_bytes(4 * floats).view(np.float32)
     tile[:] = 1
     return tile

@@ -7,7 +7,7 @@ themselves; with `--other-bytes 8388608` so many weights are read between two us
 redpebble.bench.fit_prices` then makes prices of all files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from redpebble.bench.cases.measured_layers import DATA, MeasuredLayer, MeasuredM
 from redpebble.bench.measure.progress import shown
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.families import FAMILIES
+from redpebble.kernels.family import KernelFamily
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
@@ -34,6 +35,9 @@ from redpebble.tuning.probe_layers import mask_of
 
 ROUNDS = 9
 
+ROWS = (2, 4, 6, 12, 24)
+"""Rows at which families are measured whose tiles are rows."""
+
 
 def target_of(lanes: int) -> CpuTarget:
     """Return what this machine runs with vectors of `lanes` floats: all that it can, or as if it could no more."""
@@ -43,10 +47,19 @@ def target_of(lanes: int) -> CpuTarget:
     return CpuTarget.avx2() if lanes == 8 else CpuTarget.generic()
 
 
-def measured(numbers: list[int], other_bytes: int, target: CpuTarget) -> Iterator[MeasuredLayer]:
-    """Yield the times of layers by all families that have code for them."""
-    families = [family for family in FAMILIES.values() if target.lanes in family.lanes]
-    kernels = [RepeatedKernel(family.name, width) for family in families for width in WIDTHS if width in family.widths]
+def measured_widths(family: KernelFamily) -> list[int]:
+    """Return the widths at which a family is measured: those that all have, or some of its own."""
+    return [width for width in (ROWS if family.row_major else WIDTHS) if width in family.widths]
+
+
+def measured(
+    numbers: list[int], other_bytes: int, target: CpuTarget, only: Collection[str] = ()
+) -> Iterator[MeasuredLayer]:
+    """Yield the times of layers by all families, or by `only` some, that have code for them."""
+    families = [
+        family for family in FAMILIES.values() if target.lanes in family.lanes and (not only or family.name in only)
+    ]
+    kernels = [RepeatedKernel(family.name, width) for family in families for width in measured_widths(family)]
     clock = KernelClock(kernels, target)
     for number in shown(numbers, "layers", len(numbers)):
         constant = SparseConstantOp(CscMatrix.from_dense(mask_of(number).astype(np.float32)))
@@ -54,10 +67,9 @@ def measured(numbers: list[int], other_bytes: int, target: CpuTarget) -> Iterato
         (alone,) = layers_of([constant.result])
         layer = replace(alone, other_bytes=float(other_bytes))
         own = [kernel for kernel in kernels if layer.stored in FAMILIES[kernel.family].stored]
-        packed = {
-            family: packed_layer(family, constant.result, layer) for family in dict.fromkeys(one.family for one in own)
-        }
-        samples = {f"{one.family}@{one.width}": clock.sample(one, packed[one.family]) for one in own}
+        formats = {FAMILIES[one.family].format for one in own}
+        packed = {name: packed_layer(name, constant.result, layer) for name in formats}
+        samples = {f"{one.family}@{one.width}": clock.sample(one, packed[FAMILIES[one.family].format]) for one in own}
         times = clock.fastest(samples, 0.0, least_rounds=ROUNDS)
         yield MeasuredLayer(number, other_bytes, layer.panel_reads, times)
 
@@ -67,6 +79,7 @@ def main(
     lanes: Annotated[int, typer.Option(help="Floats in a vector.")] = 0,
     layers: Annotated[str, typer.Option(help="Numbers of layers, FIRST:END.")] = "0:784,1000:1100",
     other_bytes: Annotated[int, typer.Option(help="Weights read between two uses of a layer.")] = 0,
+    families: Annotated[str, typer.Option(help="Families to measure, all by default; other times stay.")] = "",
 ) -> None:
     """Measure and write."""
     target = target_of(lanes or host_target().lanes)
@@ -76,10 +89,20 @@ def main(
     assert sizes is not None
     known = MeasuredMachine(machine, target.lanes, sizes.l1, sizes.l2, ())
     before = read_rows(known.file).layers if known.file.exists() else ()
-    kept = [one for one in before if (one.other_bytes, one.number) not in {(other_bytes, number) for number in numbers}]
+    only = families.split(",") if families else []
+    found = replace(known, layers=merged(before, [*measured(numbers, other_bytes, target, only)], keep=bool(only)))
     DATA.mkdir(exist_ok=True)
-    found = replace(known, layers=(*kept, *measured(numbers, other_bytes, target)))
     found.file.write_text(found.text(), encoding="utf-8")
+
+
+def merged(before: Sequence[MeasuredLayer], now: Sequence[MeasuredLayer], *, keep: bool) -> tuple[MeasuredLayer, ...]:
+    """Return all layers; of those measured again the times of kernels that were not stay, if they are to be kept."""
+    known = {(one.other_bytes, one.number): one for one in before}
+    for one in now:
+        old = known.get((one.other_bytes, one.number))
+        times = {**old.microseconds, **one.microseconds} if old is not None and keep else one.microseconds
+        known[one.other_bytes, one.number] = replace(one, microseconds=times)
+    return tuple(known.values())
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ from redpebble.sparse.csr import CscMatrix, CsrPattern
 
 FIELD_BITS: Final = 5
 
-GATHER_COST: Final = 3.5
-"""Steps of a sequence in the time of a gather for every row of a panel, where both come from L2."""
+GATHER_COST: Final = 9.0
+"""Steps of a sequence in the time of a gather for every row of a panel: fitted prices say 10 to 12."""
 
 TRANSPOSED_DENSITIES: Final = (0.05, 0.07, 0.1, 0.2, 0.3)
 TRANSPOSED_GAINS: Final = (0.0, 0.012, 0.024, 0.019, 0.0)
@@ -60,12 +60,12 @@ class SequenceLength(NamedTuple):
 
 DENSITIES: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 1.0)
 PLAIN: Final = SequenceLength(
-    (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.19, 1.07, 1.03, 1.007, 1.0, 1.0),
-    (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.043, 0.031, 0.016, 0.003, 0.0, 0.0),
+    (0.0, 0.0, 1.77, 4.01, 3.13, 1.95, 1.49, 1.23, 1.12, 1.027, 1.003, 1.0),
+    (1.0, 0.8, 0.57, 0.091, 0.018, 0.034, 0.014, 0.011, 0.008, 0.001, 0.0, 0.0),
 )
 TRANSPOSED: Final = SequenceLength(
-    (0.0, 0.03, 0.05, 1.97, 1.97, 1.36, 1.09, 1.02, 1.0, 1.0, 1.0, 1.0),
-    (1.0, 1.0, 0.99, 0.3, 0.09, 0.094, 0.014, 0.006, 0.003, 0.001, 0.0, 0.0),
+    (0.0, 0.0, 1.77, 4.01, 3.13, 1.95, 1.28, 1.07, 1.015, 1.027, 1.003, 1.0),
+    (1.0, 0.8, 0.57, 0.091, 0.018, 0.034, 0.005, 0.0, 0.0, 0.001, 0.0, 0.0),
 )
 """Lengths of sequences over x as it is, and over x transposed, too: fitted to random masks as they are packed."""
 

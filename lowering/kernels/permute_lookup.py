@@ -64,14 +64,22 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
 
 def _with_transposed(code: Code, builder: ir.IRBuilder, x: ir.Value, sizes: ir.Value, inputs: ir.Value) -> ir.Value:
     """Return where the panels find their blocks: x, or a copy that x transposed follows, as the sizes say."""
-    is_transposed = builder.zext(builder.load(sizes, typ=I32), I64)
-    lanes = Lanes(builder, code.target, BLOCK)
-    blocks = builder.mul(is_transposed, builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK)))
-    groups = builder.sdiv(builder.add(blocks, i64(UNIT - 1)), i64(UNIT))
-    room = builder.alloca(ir.ArrayType(FLOAT, 2 * UNIT * BLOCK), groups)
+    is_transposed = builder.icmp_signed("!=", builder.load(sizes, typ=I32), ir.Constant(I32, 0))
+    groups = builder.sdiv(builder.add(inputs, i64(UNIT * BLOCK - 1)), i64(UNIT * BLOCK))
+    room = builder.alloca(ir.ArrayType(FLOAT, 2 * UNIT * BLOCK), builder.select(is_transposed, groups, i64(0)))
     room.align = 4 * BLOCK
     # llvmlite types what is allocated by its contents, and then refuses vectors of them
     copy = builder.inttoptr(builder.ptrtoint(room, I64), POINTER)
+    with builder.if_then(is_transposed):
+        copy_with_transposed(code, builder, x, copy, inputs)
+    return builder.select(is_transposed, copy, x)
+
+
+def copy_with_transposed(code: Code, builder: ir.IRBuilder, x: ir.Value, copy: ir.Value, inputs: ir.Value) -> None:
+    """Emit the copy of x, and behind it x transposed, as the format says."""
+    lanes = Lanes(builder, code.target, BLOCK)
+    blocks = builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK))
+    groups = builder.sdiv(builder.add(blocks, i64(UNIT - 1)), i64(UNIT))
 
     def copied(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
         start = builder.mul(index, i64(BLOCK))
@@ -90,7 +98,6 @@ def _with_transposed(code: Code, builder: ir.IRBuilder, x: ir.Value, sizes: ir.V
 
     reduce_loop(builder, blocks, [], copied)
     reduce_loop(builder, groups, [], transposed)
-    return builder.select(builder.icmp_signed("!=", is_transposed, i64(0)), copy, x)
 
 
 def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[ir.Value]:

@@ -32,6 +32,14 @@ class AnyRowsCode(KernelCode, Protocol):
         ...
 
 
+class RowMajorCode(KernelCode, Protocol):
+    """The module of a family whose tiles are rows."""
+
+    def emit_apart(self, code: Code, form: LinearForm) -> ir.Function:
+        """Return the same with three more arguments: the rows, and the values from one to the next in x and in y."""
+        ...
+
+
 def code_of(family: KernelFamily) -> KernelCode:
     """Return the code of a family."""
     return cast("KernelCode", import_module(f"{__package__}.{family.name}"))
@@ -42,11 +50,28 @@ def any_rows_code_of(family: KernelFamily) -> AnyRowsCode:
     return cast("AnyRowsCode", code_of(family))
 
 
+def row_major_code_of(family: KernelFamily) -> RowMajorCode:
+    """Return the code of a family whose tiles are rows."""
+    return cast("RowMajorCode", code_of(family))
+
+
+class PackedFormat(NamedTuple):
+    """The family whose arrays a layer is packed into, and over how many blocks of inputs, if it has some."""
+
+    family: str
+    blocks: int | None
+
+
 class ChosenKernel(NamedTuple):
     """A family, and the blocks of inputs over which it is to run, if it has some."""
 
     family: KernelFamily
     blocks: int | None
+
+    @property
+    def format(self) -> PackedFormat:
+        """The form that its layer is packed into: kernels of the same format share the arrays."""
+        return PackedFormat(self.family.format, self.blocks)
 
 
 def kernel_at(kernel: KernelAttr | None, width: int) -> ChosenKernel:

@@ -1,6 +1,6 @@
 """Linear layers and graphs of neurons inside a tile: packed weights, kernels, shares of outputs for threads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -15,9 +15,17 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.families import are_rows
 from redpebble.kernels.family import PackedArrays
 from redpebble.lowering.kernels.kernel_form import LinearForm, layer_weights
-from redpebble.lowering.kernels.table import ChosenKernel, any_rows_code_of, code_of, kernel_at
+from redpebble.lowering.kernels.table import (
+    ChosenKernel,
+    PackedFormat,
+    any_rows_code_of,
+    code_of,
+    kernel_at,
+    row_major_code_of,
+)
 from redpebble.lowering.llvm.builder import float_at, i64
 from redpebble.lowering.tiles.depth_first_groups import groups_at
 from redpebble.lowering.tiles.network_code import NetworkCode
@@ -34,12 +42,45 @@ def emit_linear(op: LinearOp, tile: TileCode, _: Cut) -> None:
     if group is None:
         width = tile.width if tile.rows is None else tile.rows.width
         # what families of other widths pack is one share
-        shared = {kernel_at(op.kernel, wide) for wide in parent.schedule.shared.by_width}
         kernel = kernel_at(op.kernel, width)
-        _LayerCode(op, tile, kernel).emit(op.borders if kernel in shared else ())
+        _LayerCode(op, tile, kernel).emit(op.borders if kernel.format in _shared_formats(op, parent) else ())
     elif op is group.last:
         with tile.only_for(0):
             _networks(tile).emit_group(group)
+
+
+@dataclass(frozen=True)
+class RowsOfLayer:
+    """The rows of a layer in a tile of rows: most of them, their number, and the values between those of x and of y."""
+
+    width: int
+    count: ir.Value
+    x_apart: ir.Value
+    y_apart: ir.Value
+    direct: Mapping[SSAValue, ir.Value]
+    """The addresses of the rows of results that leave the tile at once."""
+
+
+def emit_linear_rows(op: LinearOp, tile: TileCode, rows: RowsOfLayer) -> None:
+    """Emit a layer for all rows of a tile, of which `tile` is the first one."""
+    parent = op.parent_op()
+    assert isinstance(parent, TileOp)
+    kernel = kernel_at(op.kernel, rows.width)
+    _LayerCode(op, tile, kernel, rows).emit(op.borders if kernel.format in _shared_formats(op, parent) else ())
+
+
+def _shared_formats(op: LinearOp, tile: TileOp) -> set[PackedFormat]:
+    """Return the formats of a layer's kernels that threads share; in tiles of rows its kernel of one column may be."""
+    widths = tile.schedule.shared.by_width
+    kernels = [kernel_at(op.kernel, width) for width in widths]
+    if are_rows(kernel.family.name for width in widths for kernel in _kernels_at(tile, width)):
+        kernels.append(kernel_at(op.kernel, 1))
+    return {kernel.format for kernel in kernels}
+
+
+def _kernels_at(tile: TileOp, width: int) -> list[ChosenKernel]:
+    layers = [inner for inner in tile.body.block.ops if isinstance(inner, LinearOp)]
+    return [kernel_at(inner.kernel, width) for inner in layers if inner.kernel is not None]
 
 
 def emit_network(op: NetworkOp, tile: TileCode, _: Cut) -> None:
@@ -63,14 +104,14 @@ class _LayerCode:
     op: LinearOp
     tile: TileCode
     kernel: ChosenKernel
+    rows_of_layer: RowsOfLayer | None = None
 
     def emit(self, borders: Borders) -> None:
         """Emit the layer as a whole, or the shares between borders that the calling thread has."""
-        tile, key = self.tile, (self.op.weight, self.op.bias, self.kernel, borders)
+        tile, key = self.tile, (self.op.weight, self.op.bias, self.kernel.format, borders)
         (constants, table), builder = tile.tables, tile.builder
         if not constants.has(key):
-            width = tile.width if tile.rows is None else tile.rows.width
-            constants.add(key, partial(_packed_layer, width, bool(borders)), self.op)
+            constants.add(key, partial(_packed_layer, self._width, bool(borders)), self.op)
         if not borders:
             packed = constants.pointers(builder, table, key)
             with tile.only_for(0):
@@ -85,8 +126,27 @@ class _LayerCode:
 
         tile.each_share(borders, share)
 
+    @property
+    def _width(self) -> int:
+        """The width of the tile for which the kernel is chosen."""
+        if self.rows_of_layer is not None:
+            return self.rows_of_layer.width
+        return self.tile.width if self.tile.rows is None else self.tile.rows.width
+
+    def _call_rows(self, packed: Sequence[ir.Value], first: ir.Value, count: ir.Value, rows: RowsOfLayer) -> None:
+        """Emit the call of a kernel whose tiles are rows."""
+        op, tile, family = self.op, self.tile, self.kernel.family
+        x, inputs, form = tile.pointer(op.x), i64(shape_of(op.weight)[0]), LinearForm(rows.width, op.activation)
+        y = rows.direct[op.result] if op.result in rows.direct else tile.pointer(op.result)
+        function = row_major_code_of(family).emit_apart(tile.code, form)
+        arguments = [*packed, inputs, count, rows.count, rows.x_apart, rows.y_apart]
+        tile.builder.call(function, [x, float_at(tile.builder, y, first), *arguments])
+
     def _call(self, packed: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
         """Emit the call of the kernel for `count` outputs from the first one on."""
+        if self.rows_of_layer is not None:
+            self._call_rows(packed, first, count, self.rows_of_layer)
+            return
         op, tile, family = self.op, self.tile, self.kernel.family
         rows, form, builder = tile.rows, LinearForm(tile.width, op.activation), tile.builder
         x, inputs = tile.pointer(op.x), i64(shape_of(op.weight)[0])

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.axis_maps import axis_map_of
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.kernels.families import takes_any_rows
+from redpebble.kernels.families import are_rows, takes_any_rows
 from redpebble.lowering.calls.row_tiles import tiles_of_width
 from redpebble.lowering.calls.words import FunctionAt
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, counted_loop, i64
@@ -19,9 +20,10 @@ from redpebble.lowering.program import TileTime
 from redpebble.lowering.tiles.depth_first_groups import groups_at
 from redpebble.lowering.tiles.emitters import emit
 from redpebble.lowering.tiles.live_rows import RowCompaction, RowCompactionCode
+from redpebble.lowering.tiles.row_tile import RowTile, is_of_rows, plan_rows, row_bytes
 from redpebble.lowering.tiles.thread_shares import plan_sharing, private_arguments
 from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, TileRows
-from redpebble.lowering.tiles.tile_memory import Span, features_of, plan_tile
+from redpebble.lowering.tiles.tile_memory import Span, TileMemory, features_of, plan_tile
 
 BARRIER = ir.FunctionType(VOID, [POINTER])
 """Type of the function that returns when all threads of a call have called it, on the memory of the team."""
@@ -117,7 +119,8 @@ def same_from(op: TileOp) -> int:
     """
     widths, ops = op.schedule.tile_widths, list(op.body.block.ops)
     if op.depth_first is not None:
-        return min(width for width in widths if width >= op.depth_first.width.data)
+        narrowest = max((width for width in widths if is_of_rows(op, width)), default=0) + 1
+        return min(width for width in widths if width >= max(op.depth_first.width.data, min(narrowest, widths[-1])))
     kernels = [inner.kernel for inner in ops if isinstance(inner, LinearOp) and inner.kernel is not None]
     reducing = [inner for inner in ops if (axis_map := axis_map_of(inner)) is not None and axis_map.reduces]
     if not reducing:
@@ -210,23 +213,26 @@ class _TileForm:
 
     def function(self, constants: ConstantTable) -> tuple[ir.Function, int]:
         """Return `void (operands..., results..., constants, scratch, [team...,] first row, rows)` and its scratch."""
-        op, memory = self.op, plan_tile(self.op, self._columns)
+        op, of_rows = self.op, is_of_rows(self.op, self.width)
+        memory, total = plan_rows(op, self.width) if of_rows else _whole(plan_tile(op, self._columns))
         outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
             team = self._team(builder, memory.spans, rest) if shared else None
             first, count = rest[-2:]
-            direct = self._leaving(builder, buffers[len(op.inputs) :], first) | self._transposed(
-                builder, buffers, first
-            )
-            rows, tables = TileRows(self.width, count, direct), (constants, table)
+            leaving, tables = self._leaving(builder, buffers[len(op.inputs) :], first), (constants, table)
+            if of_rows:
+                one = TileCode(self.code, builder, tables, 1, scratch, memory.spans, team)
+                self._emit_rows(RowTile(one, row_bytes(memory), self.width, count, leaving), buffers, first)
+                return
+            rows = TileRows(self.width, count, leaving | self._transposed(builder, buffers, first))
             tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, team, rows)
             self._emit_body(tile, buffers, first, count)
 
         team_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
         arguments = [POINTER] * (outer + 2) + team_types + [I64, I64]
-        return self.code.function(self.name, arguments, body), memory.total
+        return self.code.function(self.name, arguments, body), total
 
     @property
     def _columns(self) -> int:
@@ -241,9 +247,14 @@ class _TileForm:
             for value, pointer in zip(self.op.yielded, results, strict=True)
             if isinstance(value.owner, LinearOp)
             and value.owner.kernel is not None
-            and takes_any_rows(value.owner.kernel.family_at(self.width))
+            and self._writes_rows(value.owner.kernel)
             and len(list(value.uses)) == 1
         }
+
+    def _writes_rows(self, kernel: KernelAttr) -> bool:
+        """Return whether a layer's kernel can write rows to where they leave the tile."""
+        family = kernel.family_at(self.width)
+        return are_rows([family]) if is_of_rows(self.op, self.width) else takes_any_rows(family)
 
     def _transposed(
         self, builder: ir.IRBuilder, buffers: Sequence[ir.Value], first: ir.Value
@@ -277,6 +288,27 @@ class _TileForm:
                 tile.team.barrier()
             if tile.rows is None or value not in tile.rows.direct:
                 tile.store_rows(value, RowBlock(_row(tile.builder, pointer, first, value), count), share.cut)
+
+    def _emit_rows(self, tile: RowTile, buffers: Sequence[ir.Value], first: ir.Value) -> None:
+        """Emit the same for a tile of rows."""
+        op, one = self.op, tile.first
+        plan = plan_sharing(op, one.spans, 1)
+        inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
+        for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
+            tile.load(argument, _row(one.builder, pointer, first, argument), cut)
+        for inner, share in plan.ops.items():
+            if one.team is not None and share.needs_barrier:
+                one.team.barrier()
+            tile.emit_op(inner, share.cut, emit)
+        for value, pointer, share in zip(op.yielded, outputs, plan.results, strict=True):
+            if one.team is not None and share.needs_barrier:
+                one.team.barrier()
+            tile.store(value, _row(one.builder, pointer, first, value), share.cut)
+
+
+def _whole(memory: TileMemory) -> tuple[TileMemory, int]:
+    """Return the memory of a tile of columns, and its bytes."""
+    return memory, memory.total
 
 
 def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:

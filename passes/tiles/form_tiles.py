@@ -21,7 +21,8 @@ arithmetic that broadcasts over rows stay outside. Which ops come together: see 
 A width is left out where a column is predicted to take longer than in narrower tiles, its linear layers and its way in
 and out, which happens when few connections are left and a wide tile is mostly the moving of its values. Tiles of 48 are
 there only where they are faster than the widest ones. Dense kernels do as many rows as there are: further widths are
-there where a number of rows takes less time by them.
+there where a number of rows takes less time by them. So are the widths of tiles of rows, in which layers without a
+kernel for several rows are done row by row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,16 +37,18 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.axis_maps import RowMajor, RowWise
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import takes_any_rows
-from redpebble.kernels.tile_costs import transpose_us
+from redpebble.kernels.tile_costs import boundary_us
 from redpebble.kernels.tile_widths import REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
 from redpebble.passes.analysis.clusters import clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
+from redpebble.passes.analysis.layer_times import kernel_us, rows_at
 from redpebble.passes.analysis.rowwise import Rows
 from redpebble.passes.analysis.tile_features import boundary_features
 from redpebble.passes.rewriting.erase_unused import erase_unused
@@ -84,9 +87,8 @@ class FormTiles(ModulePass):
 def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
     """Return the widths at which a column takes less time than in narrower tiles, as far as times are known."""
     kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
-    times = [kernel.predicted.by_width | kernel.measured.by_width for kernel in kernels]
     boundary = boundary_features(ops)
-    columns = {width: _column_us(times, boundary, width) for width in WIDTHS}
+    columns = {width: _column_us(kernels, boundary, width) for width in WIDTHS}
     kept: list[int] = []
     fastest = float("inf")
     for width, column in columns.items():
@@ -95,8 +97,12 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
         if column < fastest or not kept:
             kept.append(width)
             fastest = column or fastest
-    dense = [width for width in TILE_WIDTHS if all(takes_any_rows(kernel.family_at(width)) for kernel in kernels)]
-    return _with_further(kept, {width: _column_us(times, boundary, width) for width in (*kept, *dense)})
+    further = [
+        width
+        for width in TILE_WIDTHS
+        if rows_at(kernels, width) or all(takes_any_rows(kernel.family_at(width)) for kernel in kernels)
+    ]
+    return _with_further(kept, {width: _column_us(kernels, boundary, width) for width in (*kept, *further)})
 
 
 def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[int, ...]:
@@ -110,10 +116,13 @@ def _with_further(kept: Sequence[int], columns: Mapping[int, float]) -> tuple[in
     return tuple(width for width in widths if width in used)
 
 
-def _column_us(times: Sequence[Mapping[int, float]], boundary: int, width: int) -> float:
+def _column_us(kernels: Sequence[KernelAttr], boundary: int, width: int) -> float:
     """Return the time of a column in tiles of `width`; 0 where that of a layer is not known, or there is no layer."""
-    known = [time[width] for time in times if width in time]
-    return (sum(known) + transpose_us(boundary, width)) / width if known and len(known) == len(times) else 0.0
+    of_rows = rows_at(kernels, width)
+    known = [time for kernel in kernels if (time := kernel_us(kernel, width, of_rows=of_rows)) is not None]
+    if not known or len(known) < len(kernels):
+        return 0.0
+    return (sum(known) + boundary_us(boundary, width, of_rows=of_rows)) / width
 
 
 def _refuse_unknown(func: FuncOp) -> None:

@@ -37,7 +37,8 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import SHARE
-from redpebble.kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, transpose_us, unknown_layer_us
+from redpebble.kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, boundary_us, unknown_layer_us
+from redpebble.passes.analysis.layer_times import kernel_us, rows_at
 from redpebble.passes.analysis.tile_features import features_of
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CscMatrix
@@ -88,16 +89,17 @@ class ShareTiles(ModulePass):
     def _shared_us(self, tile: TileOp, cut: Collection[Operation], width: int) -> float:
         """Return the time of a tile that all threads do together; each transposes rows that come in for itself."""
         boundary, out = _boundary_features(tile), sum(features_of(value) for value in tile.yielded)
-        rows_out = transpose_us(boundary, width) * out / max(boundary, 1)
-        saved = sum(self._saved_us(op, width) for op in cut if isinstance(op, LinearOp))
+        of_rows = _of_rows(tile, width)
+        rows_out = boundary_us(boundary, width, of_rows=of_rows) * out / max(boundary, 1)
+        saved = sum(self._saved_us(op, width, of_rows=of_rows) for op in cut if isinstance(op, LinearOp))
         return _serial_us(tile, width) - saved - (1 - 1 / self.threads) * rows_out
 
-    def _saved_us(self, op: LinearOp, width: int) -> float:
+    def _saved_us(self, op: LinearOp, width: int, *, of_rows: bool = False) -> float:
         """Return what threads save on a layer."""
         others = 1 - 1 / self.threads
         comes_in = isinstance(op.x, BlockArgument)
         fetched = 0.0 if comes_in else others * FETCH_US * features_of(op.x) * width
-        return others * _microseconds(op, width) - fetched - BARRIER_US
+        return others * _microseconds(op, width, of_rows=of_rows) - fetched - BARRIER_US
 
 
 def _boundary_features(tile: TileOp) -> int:
@@ -105,27 +107,34 @@ def _boundary_features(tile: TileOp) -> int:
     return sum(features_of(value) for value in (*tile.body.block.args, *tile.yielded))
 
 
+def _of_rows(tile: TileOp, width: int) -> bool:
+    """Return whether tiles of a width are rows."""
+    layers = [op for op in tile.body.block.ops if isinstance(op, LinearOp)]
+    return rows_at([op.kernel for op in layers if op.kernel is not None], width)
+
+
 def _serial_us(tile: TileOp, width: int) -> float:
     """Return the time in which one thread does a tile."""
-    return transpose_us(_boundary_features(tile), width) + sum(_microseconds(op, width) for op in tile.body.block.ops)
+    of_rows = _of_rows(tile, width)
+    work = sum(_microseconds(op, width, of_rows=of_rows) for op in tile.body.block.ops)
+    return boundary_us(_boundary_features(tile), width, of_rows=of_rows) + work
 
 
-def _microseconds(op: Operation, width: int) -> float:
+def _microseconds(op: Operation, width: int, *, of_rows: bool) -> float:
     """Return an estimate of the time that one thread needs for an op of a tile."""
     match op:
         case LinearOp():
-            return _linear_us(op, width)
+            return _linear_us(op, width, of_rows=of_rows)
         case _:
             axis_map = axis_map_of(op)
             reduces = axis_map is not None and axis_map.reduces
             return REDUCED_US * features_of(op.operands[0]) * width if reduces else 0.0
 
 
-def _linear_us(op: LinearOp, width: int) -> float:
-    if op.kernel is not None:
-        known = op.kernel.predicted.by_width | op.kernel.measured.by_width
-        if width in known:
-            return known[width]
+def _linear_us(op: LinearOp, width: int, *, of_rows: bool) -> float:
+    known = None if op.kernel is None else kernel_us(op.kernel, width, of_rows=of_rows)
+    if known is not None:
+        return known
     weight = weight_of(op.weight)
     connections = 0 if weight is None else len(weight.values) if isinstance(weight, CscMatrix) else weight.size
     return unknown_layer_us(connections, width)
