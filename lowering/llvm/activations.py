@@ -7,7 +7,7 @@ from typing import Final
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import CODES
-from redpebble.lowering.llvm.transcendental import erf, exp, expm1, log, sigmoid, softplus, tanh
+from redpebble.lowering.llvm.transcendental import erf, exp, expm1, gate, log, sigmoid, softplus, tanh
 from redpebble.lowering.llvm.vectors import Lanes
 
 SQRT_HALF: Final = 0.7071067811865476
@@ -89,7 +89,7 @@ def _selu(lanes: Lanes, x: ir.Value, alpha: float, gamma: float) -> ir.Value:
 
 
 def _silu(lanes: Lanes, x: ir.Value, alpha: float) -> ir.Value:
-    return lanes.mul(x, sigmoid(lanes, lanes.mul(x, alpha)))
+    return lanes.mul(x, gate(lanes, lanes.mul(x, alpha)))
 
 
 def _square(lanes: Lanes, x: ir.Value) -> ir.Value:

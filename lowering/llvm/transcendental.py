@@ -136,6 +136,12 @@ def sigmoid(lanes: Lanes, x: ir.Value) -> ir.Value:
     return lanes.div(lanes.select(lanes.compare("<", x, 0.0), y, 1.0), lanes.add(y, 1.0))
 
 
+def gate(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """Return 1 / (1 + e^-x) in half the time of `sigmoid`, at most (5 + |x| / 16) ulp off; 0 where e^x is denormal."""
+    y = exp_of_negative(lanes, lanes.neg(lanes.abs(x)))
+    return lanes.div(lanes.select(lanes.compare("<", x, 0.0), y, 1.0), lanes.add(y, 1.0))
+
+
 def erf(lanes: Lanes, x: ir.Value) -> ir.Value:
     """Return the error function, at most 2 ulp off.
 

@@ -47,7 +47,7 @@ FAR_US: Final = 0.2e-3
 NEAR_VALUES: Final = 1 << 18
 """Values that fit into that cache."""
 
-POWER_US: Final = 0.6e-3
+POWER_US: Final = 0.4e-3
 """Microseconds of a value of an activation that takes a power of e."""
 
 DENSE_SHARE: Final = 0.8

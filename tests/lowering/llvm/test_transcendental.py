@@ -140,6 +140,15 @@ def test_the_exponential_of_negative_numbers_is_as_exact_as_it_states(target: Cp
     np.testing.assert_array_equal(limits, np.array([0.0, 0.0, 0.0, np.nan, 1.0], np.float32))
 
 
+@each_target
+def test_the_stated_error_of_a_gate_holds_and_its_limits_are_those_of_the_sigmoid(target: CpuTarget) -> None:
+    x = np.random.default_rng(6).uniform(-87.3, 87.3, 200_000).astype(np.float32)
+    y = compile_elementwise(transcendental.gate, target)(x)
+    assert np.all(ulp_error(y, special.expit(x.astype(np.float64))) < 5.0 + np.abs(x) / 16.0)
+    limits = compile_elementwise(transcendental.gate, target)(np.array([-np.inf, -89, 0, np.inf, np.nan], np.float32))
+    np.testing.assert_array_equal(limits, np.array([0.0, 0.0, 0.5, 1.0, np.nan], np.float32))
+
+
 @pytest.mark.slow
 @each_target
 @pytest.mark.parametrize("width", [1, 2, 16, 32])
