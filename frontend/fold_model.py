@@ -5,6 +5,7 @@ from typing import Final
 
 import onnx_ir
 
+from redpebble.frontend.folding.fold_branches import fold_branches
 from redpebble.frontend.folding.fold_sizes import READING_SIZES, fold_sizes
 from redpebble.frontend.folding.fold_weights import fold_constants
 from redpebble.frontend.operators.shape_inference import infer_types
@@ -21,7 +22,8 @@ def fold_model(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str] = fro
     grown = fold_constants(model, keep_foreign=keep_foreign, kept=kept)
     for _ in range(MOST_ROUNDS):
         reads_sizes = any(node.op_type in READING_SIZES for node in model.graph)
-        if not reads_sizes or not fold_sizes(model, inferred_shapes(model)):
+        branched = fold_branches(model)
+        if not (reads_sizes and fold_sizes(model, inferred_shapes(model))) and not branched:
             break
         grown |= fold_constants(model, keep_foreign=keep_foreign, kept=kept)
     return grown

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
@@ -99,6 +100,7 @@ class _Translation:
         self._shape_ops: list[ForeignOp] = []
         self._kept: dict[onnx_ir.Node, ForeignOp] = {}
         self._replaced: set[onnx_ir.Node] = set()
+        self._known_by: set[str] = set()
         self._arguments = [value for value in model.graph.inputs if self._is_argument(value)]
         for value in self._arguments:
             sizes = self._scope.named_sizes(value.shape)
@@ -172,7 +174,8 @@ class _Translation:
                 raise NotCovered(NO_CONVOLUTION)
             self._expanded.add(name)
             return
-        if not self._keep_moving or not (moves or attends):
+        over_edges = any(isinstance(op, AttendEdgesOp) for op in ops)
+        if not self._keep_moving or over_edges or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)
         if self._whole is None or name in self._whole or not name or not can_gain:
@@ -186,6 +189,10 @@ class _Translation:
         self._block.add_ops(conversion.ops)
         node = conversion.node
         self._replaced.update(conversion.replaced)
+        if conversion.replaced:
+            # what these are known by
+            read = (value for one in (node, *conversion.replaced) for value in one.inputs if value is not None)
+            self._known_by.update(value.name or "" for value in read)
         names = {result: output.name or "" for output, result in zip(node.outputs, results, strict=False)}
         for op in conversion.ops:
             set_provenance(op, node.name or "", [names.get(result, "") for result in op.results])
@@ -245,7 +252,7 @@ class _Translation:
         module = ModuleOp([function])
         module.verify()
         constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
-        names = frozenset(value_name(op.result) for op in constants)
+        names = frozenset(value_name(op.result) for op in constants) | self._known_by
         return Translated(module, names, frozenset(self._expanded), self._reasons)
 
     def _drop_unread(self) -> None:
@@ -254,7 +261,8 @@ class _Translation:
         replaced = (op for node, op in self._kept.items() if node in self._replaced or node in masks)
         unneeded = {*self._shape_ops, *replaced}
         for op in reversed(list(self._block.ops)):
-            can_go = op in unneeded or (not isinstance(op, ForeignOp) and is_trivially_dead(op))
+            is_size = isinstance(op, ForeignOp) and op.operator.data in ("ai.onnx::Shape", "ai.onnx::Size")
+            can_go = op in unneeded or is_size or (not isinstance(op, ForeignOp) and is_trivially_dead(op))
             if can_go and not any(result.uses.get_length() for result in op.results):
                 op.detach()
                 op.erase()

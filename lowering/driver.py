@@ -13,6 +13,7 @@ from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -30,7 +31,7 @@ from redpebble.lowering.attention.step import (
     sizes_taken_as_equal,
 )
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.graphs.step import AggregateStep, aggregate_rows, aggregate_tiles
+from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
@@ -144,8 +145,8 @@ class Lowering:
                 quantized.emit(pointers[op.x], pointers[op.result], *rows)
                 return
             step = RowMajorStep(self.code, builder, self.sizes, sizes, pointers)
-            if isinstance(op, AggregateOp):
-                AggregateStep(op, step, self.constants, constants).emit(*rows)
+            if isinstance(op, OVER_EDGES):
+                EdgeStep(op, step, self.constants, constants).emit(*rows)
                 return
             row_major.emit(op, step)
 
@@ -163,8 +164,8 @@ class Lowering:
             case QuantizedLayersOp():
                 self.scratch_bytes = max(self.scratch_bytes, quantized_scratch_bytes(op))
                 return Step(symbol, quantized_rows(op, self.sizes), quantized_tiles())
-            case AggregateOp():
-                return Step(symbol, aggregate_rows(op, self.shapes[op.x]), aggregate_tiles())
+            case AggregateOp() | AttendEdgesOp():
+                return Step(symbol, edge_rows(op, self.shapes[op.x]), edge_tiles())
             case _:
                 return Step(symbol, None)
 

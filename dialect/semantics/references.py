@@ -10,6 +10,7 @@ from redpebble.dialect.attributes.activations import Floats, activate
 from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
@@ -120,6 +121,21 @@ def _aggregate(op: AggregateOp, x: Floats, graph: Floats, bias: Floats | None = 
     return result if op.activation is None else activate(op.activation, result)
 
 
+def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
+    heads, activation, epsilon, from_zero = op.softmax
+    edge_scores = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
+    edge_scores = edge_scores if activation is None else activate(activation, edge_scores)
+    counts = graph[:, :, np.newaxis]
+    start = 0.0 if from_zero else np.finfo(x.dtype).min
+    largest = np.max(edge_scores, axis=0, where=counts != 0, initial=start, keepdims=True)
+    weights = counts * np.exp(np.where(counts != 0, edge_scores - largest, -np.inf))
+    sums = weights.sum(axis=0, keepdims=True) + epsilon
+    weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums != 0)
+    result = np.einsum("sth,shc->thc", weights, x.reshape(len(x), heads, -1)).reshape(x.shape)
+    result = result if bias is None else result + bias
+    return result if op.activation is None else activate(op.activation, result)
+
+
 def _heads_first(x: Floats, heads: int) -> Floats:
     samples, rows, features = x.shape
     return x.reshape(samples, rows, heads, features // heads).swapaxes(1, 2)
@@ -182,6 +198,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         Pool2dOp: pool2d,
         Resample2dOp: resample2d,
         AggregateOp: _aggregate,
+        AttendEdgesOp: _attend_edges,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

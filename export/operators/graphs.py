@@ -3,10 +3,14 @@
 What has batch axes of unknown size, or an opset without sums in ScatterElements, is a product with the dense matrix.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import onnx_ir as ir
+from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder
@@ -23,11 +27,13 @@ LOWEST = float(np.finfo(np.float32).min)
 def emit_aggregate(op: AggregateOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Gather, Mul and ScatterElements, or MatMul; then Add and the activation."""
     value = _scattered(op, builder) if _is_scattered(op, builder) else _product(op, builder)
+    return (_behind(op, value, builder),)
+
+
+def _behind(op: OVER_EDGES, value: ir.Value, builder: NodeBuilder) -> ir.Value:
     if op.bias is not None:
         value = builder.node("Add", value, builder.bias(op.bias))
-    if op.activation is not None:
-        value = emit_activation(op.activation, value, builder)
-    return (value,)
+    return value if op.activation is None else emit_activation(op.activation, value, builder)
 
 
 def _is_scattered(op: AggregateOp, builder: NodeBuilder) -> bool:
@@ -44,14 +50,26 @@ def _product(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     return builder.node("MatMul", graph, builder.operand(op.x))
 
 
-def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
-    *leading, targets, features = shape = shape_of(op.result)
-    sources, axis = shape_of(op.graph)[0], len(shape) - 2
-    weights, gaps = builder.initializers.edges(op.graph)
+class _Edges(NamedTuple):
+    """Edges as nodes of ONNX: weights [edges, 1], sources and targets [edges]."""
+
+    weights: ir.Value
+    sources: ir.Value
+    targets: ir.Value
+
+
+def _edges(graph: SSAValue, builder: NodeBuilder) -> _Edges:
+    weights, gaps = builder.initializers.edges(graph)
     wide = builder.node("Cast", gaps, to=int(ir.DataType.INT64))
     positions = builder.node("CumSum", wide, builder.initializers.literal(np.array(0, np.int64)))
-    count = builder.initializers.literal(np.array(sources, np.int64))
-    source, target = (builder.node(operator, positions, count) for operator in ("Mod", "Div"))
+    count = builder.initializers.literal(np.array(shape_of(graph)[0], np.int64))
+    return _Edges(weights, *(builder.node(operator, positions, count) for operator in ("Mod", "Div")))
+
+
+def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
+    *leading, targets, features = shape = shape_of(op.result)
+    axis = len(shape) - 2
+    weights, source, target = _edges(op.graph, builder)
     messages = builder.node("Gather", builder.operand(op.x), source, axis=axis)
     index = builder.node("Unsqueeze", target, builder.integers([1]))
     edges = len(op.edges.values)
@@ -63,6 +81,49 @@ def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     lowest = builder.node("ConstantOfShape", builder.integers([*leading, edges, features]), value=_filled(LOWEST))
     start = builder.node("ScatterElements", start, spread, lowest, axis=axis, reduction="min")
     return builder.node("ScatterElements", start, spread, messages, axis=axis, reduction="max")
+
+
+def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """The softmax over edges by ScatterElements, then Gather, Mul and ScatterElements; Add and the activation.
+
+    Raises:
+        ValueError: the opset has no sums in ScatterElements.
+    """
+    # runtimes compare as soon as they add: torch writes maxima in opset 17
+    if builder.opset < SUMS_SINCE:
+        raise ValueError(f"{op.name} has no form in opset {builder.opset}")
+    (nodes, features), heads, edges = shape_of(op.x), op.softmax.heads, _edges(op.graph, builder)
+    of_edges, of_nodes = [len(op.edges.values), heads], [nodes, heads]
+    column = builder.node("Unsqueeze", edges.targets, builder.integers([1]))
+    spread = builder.node("Expand", column, builder.integers(of_edges))
+
+    def scattered(values: ir.Value, start: float, reduction: str) -> ir.Value:
+        filled = builder.node("ConstantOfShape", builder.integers(of_nodes), value=_filled(start))
+        return builder.node("ScatterElements", filled, spread, values, axis=0, reduction=reduction)
+
+    scores = builder.operand(op.scores)
+    bounds = builder.integers([heads]), builder.integers([2 * heads]), builder.integers([1])
+    origin = builder.node("Slice", scores, builder.integers([0]), bounds[0], bounds[2])
+    own = builder.node("Slice", scores, *bounds)
+    logits = builder.node(
+        "Add", *(builder.node("Gather", *pair, axis=0) for pair in ((origin, edges.sources), (own, edges.targets)))
+    )
+    if op.softmax.activation is not None:
+        logits = emit_activation(op.softmax.activation, logits, builder)
+    largest = scattered(logits, 0.0 if op.softmax.from_zero else LOWEST, "max")
+    powers = builder.node("Exp", builder.node("Sub", logits, builder.node("Gather", largest, edges.targets, axis=0)))
+    powers = builder.node("Mul", edges.weights, powers)
+    totals = scattered(powers, op.softmax.epsilon, "add")
+    shares = builder.node("Div", powers, builder.node("Gather", totals, edges.targets, axis=0))
+    shape = [nodes, heads, features // heads]
+    view = builder.node("Reshape", builder.operand(op.x), builder.integers(shape))
+    messages = builder.node("Gather", view, edges.sources, axis=0)
+    messages = builder.node("Mul", builder.node("Unsqueeze", shares, builder.integers([2])), messages)
+    index = builder.node("Unsqueeze", edges.targets, builder.integers([1, 2]))
+    index = builder.node("Expand", index, builder.integers([of_edges[0], *shape[1:]]))
+    start = builder.node("ConstantOfShape", builder.integers(shape), value=_filled(0.0))
+    sums = builder.node("ScatterElements", start, index, messages, axis=0, reduction="add")
+    return (_behind(op, builder.node("Reshape", sums, builder.integers([nodes, features])), builder),)
 
 
 def _filled(number: float) -> ir.TensorProtocol:

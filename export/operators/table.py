@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
@@ -24,7 +25,7 @@ from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, Transpo
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.export.operators.attention import emit_attention
 from redpebble.export.operators.elementwise import emit_activate, emit_binary
-from redpebble.export.operators.graphs import emit_aggregate
+from redpebble.export.operators.graphs import emit_aggregate, emit_attend_edges
 from redpebble.export.operators.images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
 from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
 from redpebble.export.operators.movement import emit_concat, emit_reshape, emit_split, emit_transpose
@@ -66,6 +67,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         Pool2dOp: emit_pool2d,
         Resample2dOp: emit_resample2d,
         AggregateOp: emit_aggregate,
+        AttendEdgesOp: emit_attend_edges,
         ReshapeOp: emit_reshape,
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,

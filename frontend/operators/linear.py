@@ -15,7 +15,7 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.operators.attention import attention_of
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.elementwise import broadcast
-from redpebble.frontend.operators.graphs import left_product
+from redpebble.frontend.operators.message_passing.sums import left_product
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 
 STACK_LIMIT = 256

@@ -116,7 +116,8 @@ class _Sums:
     def over(self, edges: Edges, x: ir.Value, target: ir.Value) -> list[ir.Value]:
         """Return the sums over the edges of a target."""
         builder = self.builder
-        first, end = (_integer(builder, edges.pointers, index, I64) for index in (target, builder.add(target, i64(1))))
+        both = target, builder.add(target, i64(1))
+        first, end = (integer_at(builder, edges.pointers, index, I64) for index in both)
 
         def edge(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             source = self._row(edges, x, index)
@@ -155,7 +156,7 @@ class _Sums:
 
     def _row(self, edges: Edges, x: ir.Value, index: ir.Value) -> ir.Value:
         """Return the address of the first of these features at the source of an edge."""
-        source = self.builder.zext(_integer(self.builder, edges.sources, index, I32), I64)
+        source = self.builder.zext(integer_at(self.builder, edges.sources, index, I32), I64)
         offset = self.builder.add(self.builder.mul(source, i64(self.form.features)), i64(self.pieces[0].first))
         return float_at(self.builder, x, offset)
 
@@ -170,5 +171,6 @@ class _Sums:
         return self.code.lanes(self.builder, piece.width)
 
 
-def _integer(builder: ir.IRBuilder, table: ir.Value, index: ir.Value, kind: ir.IntType) -> ir.Value:
+def integer_at(builder: ir.IRBuilder, table: ir.Value, index: ir.Value, kind: ir.IntType) -> ir.Value:
+    """Return an entry of a table of integers."""
     return builder.load(builder.gep(table, [index], source_etype=kind), typ=kind)

@@ -1,4 +1,4 @@
-"""An aggregation as a step of a program, whose rows are blocks of targets of about equal work, of all samples."""
+"""An op over edges as a step of a program, whose rows are blocks of targets of about equal work, of all samples."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,9 +7,11 @@ from llvmlite import ir
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
 from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.graphs.aggregate import AggregateForm, aggregate_targets
+from redpebble.lowering.graphs.attend import AttendForm, attend_targets
 from redpebble.lowering.graphs.packing import block_count, pack_edges
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
@@ -24,51 +26,66 @@ FETCH_FROM: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class AggregateStep:
+class EdgeStep:
     """The code of a step."""
 
-    op: AggregateOp
+    op: OVER_EDGES
     step: RowMajorStep
     constants: ConstantTable
     constant_table: ir.Value
 
     def emit(self, begin: ir.Value, end: ir.Value) -> None:
         """Emit the blocks from `begin` to the one before `end`, counted through all samples."""
-        builder, op, graph = self.step.builder, self.op, self.op.edges
-        key = (op.graph, "edges")
+        builder, graph = self.step.builder, self.op.edges
+        key = (self.op.graph, "edges")
         if not self.constants.has(key):
-            assert isinstance(op.graph.owner, Operation)
-            self.constants.add(key, pack_edges, op.graph.owner)
+            assert isinstance(self.op.graph.owner, Operation)
+            self.constants.add(key, pack_edges, self.op.graph.owner)
         borders, *edges = self.constants.pointers(builder, self.constant_table, key)
-        features = shape_of(op.x)[-1]
-        form = AggregateForm(
-            features,
-            op.activation,
-            op.bias is not None,
-            op.maximum is not None,
-            fetches=graph.shape[0] * features * FLOAT_BYTES > FETCH_FROM,
-        )
-        bias = ir.Constant(POINTER, None) if op.bias is None else self.step.pointers[op.bias]
         blocks = i64(block_count(graph))
         with counted_loop(builder, builder.sub(end, begin)) as done:
             number = builder.add(begin, done)
             sample, block = builder.udiv(number, blocks), builder.urem(number, blocks)
-            x, y = (
-                float_at(builder, self.step.pointers[value], builder.mul(sample, i64(nodes * features)))
-                for value, nodes in ((op.x, graph.shape[0]), (op.result, graph.shape[1]))
-            )
             targets = [
                 builder.load(builder.gep(borders, [index], source_etype=I64), typ=I64)
                 for index in (block, builder.add(block, i64(1)))
             ]
-            builder.call(aggregate_targets(self.step.code, form), [x, bias, y, *edges, *targets])
+            function, values = self._attend() if isinstance(self.op, AttendEdgesOp) else self._aggregate(sample)
+            builder.call(function, [*values, *edges, *targets])
+
+    def _aggregate(self, sample: ir.Value) -> tuple[ir.Function, list[ir.Value]]:
+        """Return the function of sums, and the addresses of values, bias and result."""
+        op, builder, features = self.op, self.step.builder, shape_of(self.op.x)[-1]
+        assert isinstance(op, AggregateOp)
+        form = AggregateForm(
+            features, op.activation, op.bias is not None, op.maximum is not None, fetches=self._fetches()
+        )
+        x, y = (
+            float_at(builder, self.step.pointers[value], builder.mul(sample, i64(nodes * features)))
+            for value, nodes in zip((op.x, op.result), op.edges.shape, strict=True)
+        )
+        return aggregate_targets(self.step.code, form), [x, self._bias(), y]
+
+    def _attend(self) -> tuple[ir.Function, list[ir.Value]]:
+        """Return the function of means, and the addresses of values, scores, bias and result."""
+        op = self.op
+        assert isinstance(op, AttendEdgesOp)
+        form = AttendForm(shape_of(op.x)[-1], op.softmax, op.activation, op.bias is not None, fetches=self._fetches())
+        x, scores, y = (self.step.pointers[value] for value in (op.x, op.scores, op.result))
+        return attend_targets(self.step.code, form), [x, scores, self._bias(), y]
+
+    def _bias(self) -> ir.Value:
+        return ir.Constant(POINTER, None) if self.op.bias is None else self.step.pointers[self.op.bias]
+
+    def _fetches(self) -> bool:
+        return self.op.edges.shape[0] * shape_of(self.op.x)[-1] * FLOAT_BYTES > FETCH_FROM
 
 
-def aggregate_rows(op: AggregateOp, sizes: tuple[Size, ...]) -> Size:
+def edge_rows(op: OVER_EDGES, sizes: tuple[Size, ...]) -> Size:
     """Return the rows of the step for an operand of these sizes."""
     return product(sizes[:-2]) * Size.known(block_count(op.edges))
 
 
-def aggregate_tiles() -> TiledRows:
+def edge_tiles() -> TiledRows:
     """Return how threads may cut those rows."""
     return TiledRows((TileTime(1, 1, BLOCK_US),), 1)

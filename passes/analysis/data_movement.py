@@ -26,6 +26,7 @@ from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.regions import YieldOp
@@ -211,6 +212,10 @@ def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> in
         case AggregateOp():
             features = shapes.get(op.x, (0,))
             return 2 * len(op.edges.values) * features[-1] * prod(features[:-2])
+        case AttendEdgesOp():
+            # the scores twice, for the largest one and for the weights
+            features, heads = shapes.get(op.x, (0, 0))[-1], op.heads.value.data
+            return len(op.edges.values) * (2 * features + 6 * heads)
         case Attention():
             queries, keys, values = (shapes.get(value, ()) for value in (op.q, op.k, op.v))
             if not (queries and keys and values):

@@ -11,6 +11,9 @@ from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.weights import Weight, weight_of
 from redpebble.sparse.csr import CONNECTION_BYTES, CscMatrix
@@ -79,6 +82,21 @@ def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
     """
     sizes = [read_bytes(_weight(value)) for value in constants]
     return [_layer(value, float(sum(sizes) - size)) for value, size in zip(constants, sizes, strict=True)]
+
+
+def linear_us(weight: SSAValue, rows: int, machine: Machine) -> float:
+    """Return the predicted microseconds of a layer on so many rows, by the best kernels.
+
+    Raises:
+        ValueError: the weight is no constant matrix.
+    """
+    (layer,) = layers_of([weight])
+    times = {
+        width: min(predicted_us(name, layer, width, machine) for name in candidates(layer, width, machine))
+        for width in WIDTHS
+    }
+    widest = max(times)
+    return rows / widest * times[widest] if rows >= widest else time_of_rows(times, rows)
 
 
 def read_bytes(weight: Weight) -> int:

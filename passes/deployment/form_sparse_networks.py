@@ -38,7 +38,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -169,7 +169,7 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
     if isinstance(op, QuantizedLayersOp):
         return rows.count(op.x)
-    if isinstance(op, AggregateOp):
+    if isinstance(op, OVER_EDGES):
         # a graph between different nodes is a network of its own: no other op has rows of both
         before, after = (rows.count(value) for value in (op.x, op.result))
         return before if before == after else before * Size.symbol(f"%to {after}")
@@ -212,7 +212,7 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
 
 def _gains(op: Operation, rows: int) -> bool:
     # quantized layers that gain nothing were left to the runtime
-    always = isinstance(op, QuantizedLayersOp | AggregateOp)
+    always = isinstance(op, QuantizedLayersOp | OVER_EDGES)
     return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows))
 
 
@@ -231,7 +231,7 @@ def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> S
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = SparseNetworkOp(inputs, _dims(inputs, rows), [output.type for output in outputs], body)
     network.reason = StringAttr(_reason(ops, gaining))
-    first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp | Conv2dOp | AggregateOp))
+    first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES))
     set_provenance(network, node_name(first), [value_name(output) for output in outputs])
     for output, result in zip(outputs, network.outputs, strict=True):
         result.name_hint = output.name_hint
@@ -252,7 +252,7 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp)]
-    graphs = [op for op in ops if isinstance(op, AggregateOp)]
+    graphs = [op for op in ops if isinstance(op, OVER_EDGES)]
     if graphs:
         edges = sum(len(op.edges.values) for op in graphs)
         return f"{len(graphs)} sums over {edges} edges, {len(linear)} layers"

@@ -26,7 +26,7 @@ from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.passes.analysis.structure_facts import facts_of
 from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.row_overlap import OverlapSample
@@ -62,7 +62,7 @@ class DiscoverStructure(ModulePass):
 
 def _is_graph(constant: SparseConstantOp) -> bool:
     readers = [use.operation for use in constant.result.uses]
-    return bool(readers) and all(isinstance(reader, AggregateOp) for reader in readers)
+    return bool(readers) and all(isinstance(reader, OVER_EDGES) for reader in readers)
 
 
 def _shared(rows: CsrPattern, panels: Sequence[Panel]) -> float:

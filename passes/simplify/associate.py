@@ -12,6 +12,9 @@ and the other way round. Both orders are priced by the models that kernels are c
 features as the product has that comes first, and a layer has as many rows as there are nodes on its side of the graph.
 Bias and activation stay behind both products, so that what stands between them has neither, nor another reader.
 
+Before that, `(x W) V` of layers in a row becomes `x (W V)` where one layer takes less time than two; where something
+else reads x W, than the second one: so scores of attention over edges read what features are made of, X (W a).
+
 Source: the adaptive order of products in arXiv 2308.12093, section 3, which counts operations.
 """
 
@@ -32,10 +35,9 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
-from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.analysis.layer_costs import linear_us
 from redpebble.passes.analysis.weights import weight_of
+from redpebble.passes.rewriting.multiply_weights import multiply_weights
 
 WORTH_IT = 0.98
 """Share of the time of the order that is there below which the other one takes its place."""
@@ -80,6 +82,7 @@ class Associate(ModulePass):
             dram_ns=self.dram_ns,
             prices=self.prices,
         )
+        multiply_weights(op, machine)
         for aggregate in [found for found in op.walk() if isinstance(found, AggregateOp)]:
             products = _products_of(aggregate)
             if products is not None:
@@ -106,7 +109,7 @@ def _order(products: _Products, machine: Machine) -> None:
     inputs, outputs = shape_of(linear.weight)
     times = {
         order: aggregate_us(GraphWork(*graph.shape, len(graph.values), features), machine)
-        + _linear_us(linear, rows, machine)
+        + linear_us(linear.weight, rows, machine)
         for order, features, rows in ((GRAPH_FIRST, inputs, graph.shape[1]), (WEIGHTS_FIRST, outputs, graph.shape[0]))
     }
     (other,) = times.keys() - {first}
@@ -115,17 +118,6 @@ def _order(products: _Products, machine: Machine) -> None:
     if swaps:
         aggregate = _swapped(products)
     aggregate.order = ProductOrderAttr.of(chosen, times[chosen], times[left])
-
-
-def _linear_us(linear: LinearOp, rows: int, machine: Machine) -> float:
-    """Return the predicted time of a layer on so many rows."""
-    (layer,) = layers_of([linear.weight])
-    times = {
-        width: min(predicted_us(name, layer, width, machine) for name in candidates(layer, width, machine))
-        for width in WIDTHS
-    }
-    widest = max(times)
-    return rows / widest * times[widest] if rows >= widest else time_of_rows(times, rows)
 
 
 def _swapped(products: _Products) -> AggregateOp:

@@ -29,6 +29,7 @@ from xdsl.rewriter import Rewriter
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.provenance import take_value_names
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.per_feature_constants import entries_per_feature, single_entry
@@ -45,7 +46,7 @@ class FuseAggregations(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for aggregate in [found for found in op.walk() if isinstance(found, AggregateOp)]:
+        for aggregate in [found for found in op.walk() if isinstance(found, OVER_EDGES)]:
             while _takes_reader(aggregate):
                 pass
         _share_graphs(op)
@@ -55,14 +56,15 @@ class FuseAggregations(ModulePass):
 def _share_graphs(module: ModuleOp) -> None:
     """Let aggregations over equal graphs read the first one's constant."""
     known: dict[Attribute, SSAValue] = {}
-    for aggregate in (found for found in module.walk() if isinstance(found, AggregateOp)):
+    for aggregate in (found for found in module.walk() if isinstance(found, OVER_EDGES)):
         if isinstance(aggregate.graph.owner, SparseConstantOp):
             graph = aggregate.graph.owner
             key = ArrayAttr([graph.result_type, graph.pointers, graph.rows, graph.values])
-            aggregate.operands[1] = known.setdefault(key, aggregate.graph)
+            position = list(aggregate.operands).index(aggregate.graph)
+            aggregate.operands[position] = known.setdefault(key, aggregate.graph)
 
 
-def _takes_reader(aggregate: AggregateOp) -> bool:
+def _takes_reader(aggregate: OVER_EDGES) -> bool:
     if aggregate.activation is not None:
         return False
     reader = aggregate.result.get_user_of_unique_use()
@@ -71,7 +73,9 @@ def _takes_reader(aggregate: AggregateOp) -> bool:
             aggregate.activation = reader.activation
         case BinaryOp() if reader.result.type == aggregate.result.type:
             other = reader.right if reader.left is aggregate.result else reader.left
-            if not (_is_bias(aggregate, reader, other) or _is_scale(aggregate, reader) or _is_self(aggregate, reader)):
+            if not _is_bias(aggregate, reader, other) and not (
+                isinstance(aggregate, AggregateOp) and (_is_scale(aggregate, reader) or _is_self(aggregate, reader))
+            ):
                 return False
         case _:
             return False
@@ -79,12 +83,12 @@ def _takes_reader(aggregate: AggregateOp) -> bool:
     return True
 
 
-def _replace_reader(reader: Operation, aggregate: AggregateOp) -> None:
+def _replace_reader(reader: Operation, aggregate: OVER_EDGES) -> None:
     take_value_names(reader, aggregate)
     Rewriter.replace_op(reader, [], [aggregate.result])
 
 
-def _is_bias(aggregate: AggregateOp, reader: BinaryOp, other: SSAValue) -> bool:
+def _is_bias(aggregate: OVER_EDGES, reader: BinaryOp, other: SSAValue) -> bool:
     """Take a sum with a constant per feature as the bias."""
     entries = entries_per_feature(other) if isinstance(reader, AddOp) else None
     if entries is None or aggregate.bias is not None:
@@ -170,7 +174,7 @@ def _set_graph(aggregate: AggregateOp, graph: CscMatrix) -> None:
     aggregate.operands[1] = place_constant(SparseConstantOp(graph), aggregate, aggregate.graph)
 
 
-def _move_before(value: SSAValue, aggregate: AggregateOp) -> None:
+def _move_before(value: SSAValue, aggregate: OVER_EDGES) -> None:
     """Let a constant stand before an aggregation that it stood behind."""
     owner, block = value.owner, aggregate.parent
     if isinstance(owner, ConstantOp) and block is not None and not owner.is_before_in_block(aggregate):

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.bodies import with_optimized_bodies
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -397,4 +397,4 @@ def extracted(
 def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
     ops = (op for network in networks for op in network.walk())
-    return {node_name(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | AggregateOp)}
+    return {node_name(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}

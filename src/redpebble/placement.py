@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -138,7 +138,7 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
             yield node_index, imported.reasons.get(node_index, "")
-        elif isinstance(op, LinearOp | Attention | QuantizedLayersOp | AggregateOp) and not isinstance(
+        elif isinstance(op, LinearOp | Attention | QuantizedLayersOp | OVER_EDGES) and not isinstance(
             op.parent_op(), SparseNetworkOp
         ):
             node_index = positions.get(node_name(op))

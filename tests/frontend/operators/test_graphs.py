@@ -159,7 +159,9 @@ def test_a_sparse_tensor_times_a_dense_one(flipped: int) -> None:
 EXPORTS = Path(__file__).parents[2] / "end_to_end" / "graph_exports"
 
 
-@pytest.mark.parametrize("name", ["gcn.fixed.dynamo", "sage.fixed.classic", "sagemax.fixed.dynamo"])
+@pytest.mark.parametrize(
+    "name", ["gcn.fixed.dynamo", "sage.fixed.classic", "sagemax.fixed.dynamo", "gat.fixed.dynamo", "gat.fixed.classic"]
+)
 def test_layers_of_torch_geometric_are_aggregations_and_linear_layers(name: str) -> None:
     proto = onnx.ModelProto.FromString(gzip.decompress((EXPORTS / f"{name}.onnx.gz").read_bytes()))
     x = np.random.default_rng(0).standard_normal((30, 6), dtype=np.float32)

@@ -21,3 +21,16 @@ func.func @narrower(%x: tensor<2x64xf32>, %b: tensor<1xf32>) -> tensor<2x1xf32> 
   %y = pebble.linear %h, %w bias %b activation <relu> : (tensor<2x64xf32>, tensor<64x1xf32>, tensor<1xf32>) -> tensor<2x1xf32>
   func.return %y : tensor<2x1xf32>
 }
+
+// CHECK-LABEL: func.func @layers_in_a_row
+func.func @layers_in_a_row(%x: tensor<64x16xf32>) -> tensor<64x16xf32> {
+  %w = pebble.constant dense<2.0> : tensor<16x256xf32>
+  %v = pebble.constant dense<0.5> : tensor<256x16xf32>
+  %d = pebble.constant dense<1.0> : tensor<256xf32>
+  // CHECK: [[W:%.*]] = pebble.constant dense<2.560000e+02> : tensor<16x16xf32>
+  // CHECK-NEXT: [[B:%.*]] = pebble.constant dense<1.280000e+02> : tensor<16xf32>
+  // CHECK-NEXT: %y = pebble.linear %x, [[W]] bias [[B]] activation <relu> :
+  %h = pebble.linear %x, %w bias %d : (tensor<64x16xf32>, tensor<16x256xf32>, tensor<256xf32>) -> tensor<64x256xf32>
+  %y = pebble.linear %h, %v activation <relu> : (tensor<64x256xf32>, tensor<256x16xf32>) -> tensor<64x16xf32>
+  func.return %y : tensor<64x16xf32>
+}

@@ -19,3 +19,20 @@ func.func @main(%x: tensor<2x1xf32>, %b: tensor<64xf32>) -> (tensor<2x64xf32>, t
   %z = pebble.aggregate %k, %a : (tensor<2x64xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x64xf32>
   func.return %y, %m, %z, %k : tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>
 }
+
+// what goes through few values, and an activation between two layers, stay
+// CHECK-LABEL: func.func @layers_in_a_row
+func.func @layers_in_a_row(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>) {
+  %w = pebble.constant dense<2.0> : tensor<64x4xf32>
+  %v = pebble.constant dense<0.5> : tensor<4x64xf32>
+  // CHECK: %h = pebble.linear %x, %w :
+  // CHECK-NEXT: %y = pebble.linear %h, %v :
+  %h = pebble.linear %x, %w : (tensor<64x64xf32>, tensor<64x4xf32>) -> tensor<64x4xf32>
+  %y = pebble.linear %h, %v : (tensor<64x4xf32>, tensor<4x64xf32>) -> tensor<64x64xf32>
+  %u = pebble.constant dense<0.5> : tensor<64x64xf32>
+  // CHECK: %k = pebble.linear %x, %u activation <relu> :
+  // CHECK-NEXT: %z = pebble.linear %k, %u :
+  %k = pebble.linear %x, %u activation <relu> : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %z = pebble.linear %k, %u : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  func.return %y, %z : tensor<64x64xf32>, tensor<64x64xf32>
+}

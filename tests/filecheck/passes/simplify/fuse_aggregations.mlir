@@ -31,3 +31,14 @@ func.func @itself(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
   %y = pebble.add %own2, %s2 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   func.return %y : tensor<2x4xf32>
 }
+
+// CHECK-LABEL: func.func @attention
+func.func @attention(%x: tensor<2x4xf32>, %s: tensor<2x2xf32>) -> tensor<2x4xf32> {
+  %a = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<1.0> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
+  %b = pebble.constant dense<2.0> : tensor<4xf32>
+  // CHECK: pebble.attend_edges %x, %s, %a bias %b heads 1 activation <relu> :
+  %h = pebble.attend_edges %x, %s, %a heads 1 : (tensor<2x4xf32>, tensor<2x2xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>) -> tensor<2x4xf32>
+  %c = pebble.add %h, %b : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  %y = pebble.activate <relu> %c : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  func.return %y : tensor<2x4xf32>
+}

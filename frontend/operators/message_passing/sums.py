@@ -14,7 +14,6 @@ index of every feature is compared with that of the first one, and `Expand` is n
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -27,6 +26,8 @@ from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.message_passing.edge_attention import convert_edge_attention
+from redpebble.frontend.operators.message_passing.edge_lists import Indices, counted, digest
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
@@ -39,8 +40,6 @@ LOWEST: Final = np.float32(-3.4e38)
 
 MOST_BETWEEN: Final = 8
 """Nodes between values of nodes and the sum over edges."""
-
-Indices = NDArray[np.int64]
 
 
 @dataclass
@@ -111,6 +110,9 @@ def convert_scatter_elements(conversion: Conversion) -> Sequence[SSAValue]:
     reduction = conversion.text("reduction", "none")
     if reduction not in ("add", "max"):
         raise NotCovered(f"attribute reduction={reduction}, accepted are add and max")
+    attended = convert_edge_attention(conversion) if reduction == "add" else None
+    if attended is not None:
+        return attended
     index = conversion.input(1)
     targets = None if index is None else _index_of_rows(conversion, index)
     if targets is None:
@@ -152,35 +154,14 @@ def _aggregated(conversion: Conversion, targets: Indices, axis: int, *, maximum:
     if not is_known(sizes[-2]) or tuple(Size.known(size) for size in start.shape) != expected:
         raise NotCovered(f"nodes are {shape_words(sizes)}, accepted are known sizes that fit {list(start.shape)}")
     counts = int(sizes[-2].coefficient), start.shape[-2]
-    edges = EdgeList(_counted(sources, counts[0]), _counted(targets, counts[1]), messages.weights)
+    edges = EdgeList(counted(sources, counts[0]), counted(targets, counts[1]), messages.weights)
     if maximum and edges.weights is not None:
         raise NotCovered("a maximum of weighted edges, accepted are edges without weights")
     # edges that are there twice count once in a maximum, and the same edges may be those of larger graphs
     variant = f"{counts}{' unique' if maximum else ''}"
-    graph = conversion.emit_sparse(lambda: edges.matrix(counts, unique=maximum), f"graph.{_digest(edges)}", variant)
+    graph = conversion.emit_sparse(lambda: edges.matrix(counts, unique=maximum), f"graph.{digest(edges)}", variant)
     conversion.replaces(messages.nodes)
     return conversion.emit(AggregateOp(x, graph, maximum=maximum)).result
-
-
-def _counted(index: Indices, count: int) -> Indices:
-    """Return indices counted from the front.
-
-    Raises:
-        NotCovered: one is outside the nodes.
-    """
-    if len(index) and not -count <= index.min() <= index.max() < count:
-        wrong = index.max() if index.max() >= count else index.min()
-        raise NotCovered(f"index {wrong} of {count} nodes, accepted are {-count} to {count - 1}")
-    return np.where(index < 0, index + count, index)
-
-
-def _digest(edges: EdgeList) -> str:
-    """Return a name by which equal graphs share one constant."""
-    digest = blake2b(edges.sources.tobytes(), digest_size=6)
-    digest.update(edges.targets.tobytes())
-    if edges.weights is not None:
-        digest.update(edges.weights.tobytes())
-    return digest.hexdigest()
 
 
 def _index_of_rows(conversion: Conversion, value: onnx_ir.Value) -> Indices | None:

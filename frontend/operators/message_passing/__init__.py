@@ -1,0 +1,1 @@
+"""Message passing over the edges of a graph, as exporters write it."""
