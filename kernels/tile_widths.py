@@ -12,7 +12,7 @@ PIXELS: Final = WIDTHS[-1]
 REPLACING: Final = 48
 """The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
 
-ANY_ROWS_WIDTHS: Final = (2, 3, 4, 5, 6, 9, 12, 15, 18, 20, 24, 36, 40, 56, 72, 96, 108, 144)
+ANY_ROWS_WIDTHS: Final = (2, 3, 4, 5, 6, 9, 12, 20, 24, 36, 40, 56, 72, 96, 108, 144)
 """Further tile widths, for kernels that compute as many columns as there are rows."""
 
 TILE_WIDTHS: Final = tuple(sorted((*WIDTHS, *ANY_ROWS_WIDTHS)))

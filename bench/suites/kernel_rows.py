@@ -35,7 +35,7 @@ from redpebble.tuning.probe_layers import mask_of
 
 ROUNDS = 9
 
-ROWS = (2, 4, 6, 12, 24)
+ROWS = (2, 4, 6, 12)
 """Rows at which families are measured whose tiles are rows."""
 
 

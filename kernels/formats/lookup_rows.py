@@ -15,8 +15,8 @@ AT_ONCE: Final = 6
 PASS_ROWS: Final = 2 * AT_ONCE
 """Rows that go through a panel before the next one: so many in transposed order fit the second-level cache."""
 
-WIDTHS: Final = (2, 3, 4, 5, 6, 9, 12, 15, 18, 20, 24, 36)
-"""Rows of its tiles, at most."""
+WIDTHS: Final = (2, 3, 4, 5, 6, 9, 12)
+"""Rows of its tiles, at most: for more of them tiles of columns were measured to take as long, or less."""
 
 
 def blocks_of(rows: int) -> int:
