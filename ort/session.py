@@ -148,11 +148,7 @@ def _ready_model(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Mod
     The keys of code that was compiled on the way are added to `made`.
     """
     if holds_networks(model):
-        if isinstance(model, str | os.PathLike):
-            return os.fspath(model)
-        from redpebble.frontend.reading.model_source import read_model
-
-        return read_model(model)
+        return _as_it_is(model)
     folder = default_folder()
     digest = model_digest(model, folder)
     if digest is None:
@@ -162,23 +158,39 @@ def _ready_model(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Mod
     if content is not None:
         note_use(path)
         LOG.info("the optimized model came from the cache, %s", folder)
-        return content
+        return content or _as_it_is(model)
+    import onnx_ir
+
     from redpebble.export.save_model import model_bytes
 
     begun = time.perf_counter()
     LOG.info("the model is optimized once, for the cache")
     ready = _compiled(model, threads, made)
     LOG.info("the model was optimized and compiled in %.2f s", time.perf_counter() - begun)
-    content = model_bytes(ready)
+    # of a model in which nothing can be gained no copy is kept, nor made
+    content = model_bytes(ready) if isinstance(ready, onnx_ir.Model) else b""
     if content is None:
         return ready
     keep(path, content)
     make_room(folder, path)
-    return content
+    return content or ready
 
 
-def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model":
+def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
+    """Return a model in a form that sessions are made of."""
+    if isinstance(model, bytes):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model)
+    from redpebble.frontend.reading.model_source import read_model
+
+    return read_model(model, any_version=True)
+
+
+def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model | bytes | str":
     """Return an optimized model, and have the code for its networks ready: from the IR, which nodes only hold packed.
+
+    A model of which nothing is known, as it is too large for what it holds, stays as it is.
 
     The keys of the code are added to `made`.
     """
@@ -194,7 +206,8 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model"
             made.append(key)
             store(default_folder(), key, _ready()[key])
 
-    return optimized(model, Options("optimize"), on_network).model
+    found = optimized(model, Options("optimize"), on_network)
+    return _as_it_is(model) if found.left is None and not found.networks else found.model
 
 
 def _session_of(

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 from numpy.typing import NDArray
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
 
 import redpebble
 from redpebble.frontend.import_model import import_model
@@ -266,7 +267,13 @@ def check_context(case: Case) -> str:
     target, trust, embeds = case.folder / "context.onnx", one_of(case.rng, "01"), one_of(case.rng, "01")
     target.unlink(missing_ok=True)  # of the run that is replayed
     entries = {"ep.context_enable": "1", "ep.context_embed_mode": embeds, "ep.context_file_path": str(target)}
-    provided(case, case.folder / "model.onnx", entries)
+    try:
+        provided(case, case.folder / "model.onnx", entries)
+    except InvalidGraph:
+        # onnxruntime copies the constants that nodes read into a context model, and forgets those that bodies read
+        if not any(node.op_type in ("If", "Loop") for node in case.model.graph.node):
+            raise
+        return "onnxruntime writes no context of its bodies"
     if not target.is_file():
         return "no context"
     case.hold(provided(case, target, None, trust), "context")
