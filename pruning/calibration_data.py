@@ -11,7 +11,10 @@ Value = NDArray[Any]
 Feeds = Mapping[str, Value]
 
 BATCH: Final = 64
-"""Samples that run at once."""
+"""Samples that run at once, at most."""
+
+BATCH_VALUES: Final = 1 << 20
+"""Values of an input that run at once, at most, if it is more than one sample: images are large."""
 
 
 def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[Feeds]:
@@ -44,7 +47,9 @@ def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:
     counts = {len(value) if value.ndim else 0 for value in feeds.values()}
     if len(counts) > 1 or len(fixed) > 1:
         return [feeds]
-    size, (count,) = (fixed.pop() if fixed else BATCH), counts
+    (count,) = counts
+    widest = max((value.size for value in feeds.values()), default=0) // max(1, count)
+    size = fixed.pop() if fixed else max(1, min(BATCH, BATCH_VALUES // max(1, widest)))
     whole = count - count % size if fixed else count
     starts = range(0, max(whole, 1), max(size, 1))
     return [{name: value[start : start + size] for name, value in feeds.items()} for start in starts]

@@ -42,6 +42,6 @@ def _mean(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, int]:
     with np.errstate(over="ignore", invalid="ignore"):
         for left, right in pairs:
             product = left.T @ right
-            total = product if count == 0 else total + product
+            total = product if count == 0 else np.add(total, product, out=total)
             count += len(left)
     return total / np.float32(max(1, count)), count

@@ -1,7 +1,10 @@
-"""The layers of a model whose weights can be pruned: products with one constant matrix that nothing else reads."""
+"""The layers of a model whose weights can be pruned: products with one constant matrix that nothing else reads.
+
+A convolution is such a product for each place of its window.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
 
 from redpebble.pruning.graph_names import names_read
+from redpebble.pruning.windows import Window
 
 Array = NDArray[np.float32]
 
@@ -20,7 +24,7 @@ SMALL: Final = 4096
 
 @dataclass(frozen=True)
 class PrunableLayer:
-    """A MatMul or Gemm with a constant weight [inputs, outputs]."""
+    """A MatMul or Gemm with a constant weight [inputs, outputs], or a Conv, whose inputs are channels and taps."""
 
     name: str
     node: int
@@ -33,6 +37,8 @@ class PrunableLayer:
     """Whether the initializer is [outputs, inputs]."""
     inputs: int
     outputs: int
+    window: Window | None = None
+    """The window of a convolution."""
 
     @property
     def size(self) -> int:
@@ -41,15 +47,19 @@ class PrunableLayer:
 
     def matrix(self, stored: NDArray[np.float32]) -> Array:
         """Return a weight [inputs, outputs] from the initializer."""
-        return np.ascontiguousarray(stored.T if self.is_turned else stored)
+        return np.ascontiguousarray(stored.reshape(self.outputs, -1).T if self.is_turned else stored)
 
     def stored(self, matrix: Array) -> Array:
         """Return the initializer of a weight [inputs, outputs]."""
-        return np.ascontiguousarray(matrix.T if self.is_turned else matrix)
+        turned = np.ascontiguousarray(matrix.T if self.is_turned else matrix)
+        return turned if self.window is None else turned.reshape(self.outputs, -1, *self.window.kernel)
 
-    def rows(self, x: NDArray[np.float32]) -> Array:
-        """Return what the layer multiplies, [rows, inputs], of a value with any number of leading axes."""
-        return x.reshape(-1, self.inputs)
+    def rows(self, x: NDArray[np.float32]) -> Iterator[Array]:
+        """Yield what the layer multiplies, [rows, inputs], some of it at a time; x may have any leading axes."""
+        if self.window is None:
+            yield x.reshape(-1, self.inputs)
+        else:
+            yield from self.window.rows(x)
 
 
 def prunable_layers(graph: onnx.GraphProto, keep: Sequence[str] = ()) -> tuple[PrunableLayer, ...]:
@@ -75,15 +85,20 @@ def prunable_layers(graph: onnx.GraphProto, keep: Sequence[str] = ()) -> tuple[P
 
 
 def _layer(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto]) -> PrunableLayer | None:
-    if node.domain not in ("", "ai.onnx") or node.op_type not in ("MatMul", "Gemm") or node.input[1] not in weights:
+    if node.domain not in ("", "ai.onnx") or node.op_type not in ("MatMul", "Gemm", "Conv"):
+        return None
+    if node.input[1] not in weights:
         return None
     shape = weights[node.input[1]].dims
     flags = {attribute.name: attribute.i for attribute in node.attribute}
-    if len(shape) != 2 or flags.get("transA"):
+    is_conv = node.op_type == "Conv"
+    if flags.get("transA") or flags.get("group", 1) != 1 or (len(shape) < 3 if is_conv else len(shape) != 2):
         return None
-    is_turned = bool(flags.get("transB"))
-    inputs, outputs = (shape[1], shape[0]) if is_turned else (shape[0], shape[1])
-    return PrunableLayer(node.name or node.output[0], index, node.input[0], node.input[1], is_turned, inputs, outputs)
+    is_turned = is_conv or bool(flags.get("transB"))
+    inputs, outputs = (int(np.prod(shape[1:])), shape[0]) if is_turned else (shape[0], shape[1])
+    window = Window.of(node, shape[2:]) if is_conv else None
+    name = node.name or node.output[0]
+    return PrunableLayer(name, index, node.input[0], node.input[1], is_turned, inputs, outputs, window)
 
 
 def weights_of(graph: onnx.GraphProto, layers: Sequence[PrunableLayer]) -> dict[str, Array]:

@@ -1,13 +1,17 @@
 """Options of `prune`: one goal, and how to get there."""
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from numpy.typing import NDArray
 
 from redpebble.pruning.solving.methods import Method, method_of
 from redpebble.pruning.solving.structures import Structure, structure_of
 from redpebble.runtime.threads import checked_threads
 
 Measure = Literal["speedup", "time", "sparsity", "loss"]
+
+Precision = Literal["f32", "int8"]
 
 MOST_SPARSE: Final = 0.99
 
@@ -64,6 +68,10 @@ class PruneOptions:
     keep: tuple[str, ...] = ()
     seed: int = 0
     finetune: float = 0.0
+    labels: NDArray[Any] | None = field(default=None, repr=False, compare=False)
+    precision: Precision = "f32"
+    compares: bool = False
+    """Whether every layer is measured alone, and every method tried, for a page that shows it."""
 
     def __post_init__(self) -> None:
         checked_threads(self.threads)
@@ -71,6 +79,10 @@ class PruneOptions:
             raise ValueError(f"rows is {self.rows}, accepted is 1 or more")
         if not 0 <= self.finetune < float("inf"):
             raise ValueError(f"finetune is {self.finetune} seconds, expected 0 or more")
+        if self.labels is not None and not self.finetune:
+            raise ValueError("labels are for finetuning, accepted together with finetune alone")
+        if self.precision not in ("f32", "int8"):
+            raise ValueError(f"precision is {self.precision!r}, accepted is f32 or int8")
         # names are looked up before any work is done
         _ = self.chosen_structure, self.chosen_method
 

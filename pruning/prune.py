@@ -10,35 +10,43 @@ timing          the original and the pruned model in onnxruntime, in turn       
 ```
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import onnx_ir
 from numpy.typing import NDArray
 
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source
 from redpebble.kernels.machine import Machine
 from redpebble.model_rows import state_rows
+from redpebble.ort.session import session
 from redpebble.pruning.allocation import Option
 from redpebble.pruning.budgets import Allocation, densities_of, options_of, within_loss, within_time
 from redpebble.pruning.calibration_data import batches_of
 from redpebble.pruning.chains import Chain, ChainWeights, chain_of
-from redpebble.pruning.finetune import train
+from redpebble.pruning.finetune import Lessons, lessons_of, train
+from redpebble.pruning.first_run import FirstRun
 from redpebble.pruning.layer_prices import LayerPrices
+from redpebble.pruning.layer_times import LayerClock
 from redpebble.pruning.losses import Loss, variance_lost
-from redpebble.pruning.options import Goal, PruneOptions
+from redpebble.pruning.method_trials import MethodTrial, method_trials
+from redpebble.pruning.method_trials import densities_of as trial_densities
+from redpebble.pruning.options import Goal, Precision, PruneOptions
+from redpebble.pruning.quantized_result import quantized
 from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport
 from redpebble.pruning.segments import SegmentedModel
-from redpebble.pruning.sensitivities import LossCurve, Probe, loss_curves
+from redpebble.pruning.sensitivities import LossCurve, Probe, few_batches, loss_curves
 from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
 from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
 from redpebble.pruning.solving.structures import Structure
 from redpebble.pruning.source_model import SourceModel
 from redpebble.pruning.timing import MeasuredTimes, feeds_with_rows, measured_times
 from redpebble.pruning.traces import Trace
-from redpebble.verification.oracle import Oracle
+from redpebble.verification.oracle import Oracle, session_options
 
 Array = NDArray[np.float32]
 Feeds = Mapping[str, NDArray[Any]]
@@ -64,20 +72,23 @@ def prune(
     keep: Iterable[str] = (),
     seed: int = 0,
     finetune: float = 0.0,
+    labels: NDArray[Any] | None = None,
+    precision: Precision = "f32",
 ) -> Pruned:
     """Return a model with sparse weights that is close to the dense one on the data; `redpebble.session` runs it fast.
 
     Exactly one goal is given: `speedup` over the original and `time` in milliseconds by onnxruntime's clock, `sparsity`
     of each layer, or the share of the outputs' variance that is the `loss`. Times are for `rows` rows of the layers
     (samples, or all tokens of a call) on so many threads. `keep` names nodes that stay dense. `finetune` is a number of
-    seconds to train what is left on the data, for chains of layers.
+    seconds to train what is left, for chains of layers: on `labels` of the samples, classes or wanted outputs, or else
+    on what the dense model answers. With the precision int8 what is left computes with integers of eight bits.
 
     Raises:
         ModelError: the model is unreadable, or has no layer to prune.
         ValueError: the goal is none or out of reach, or something of the data or the options does not fit.
     """
     goal = Goal.of(speedup, time, sparsity, loss)
-    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep), seed, finetune)
+    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep), seed, finetune, labels, precision)
     return pruned(source, feeds, options)
 
 
@@ -119,12 +130,14 @@ class _Pruning:
         self.model, self.batches, self.options = model, batches, options
         self.watch, self.loss = watch, loss
         self.segmented = SegmentedModel.of(model.proto, model.layers, options.threads)
-        self.prices = LayerPrices(model.layers, options.rows, options.threads, Machine())
+        self.first = first = FirstRun.of(self.segmented, dict(batches[0]), model.dense)
+        self.prices = LayerPrices(model.layers, options, first, Machine())
         self.chain = chain_of(model.proto.graph) if options.finetune else None
         if options.finetune and self.chain is None:
             raise ValueError("the model is no chain of layers with Relu, Tanh or Sigmoid: only such can be finetuned")
+        self.lessons = None if self.chain is None else self._lessons(self.chain)
         self.options_by_layer: dict[str, list[Option]] = {}
-        self.timed_feeds = feeds_with_rows(model.proto.graph, batches[0], self._rows_of_first(), options.rows)
+        self.timed_feeds = feeds_with_rows(model.proto.graph, batches[0], first.rows, options.rows)
 
     def run(self) -> Pruned:
         allocation = self._allocation()
@@ -133,38 +146,46 @@ class _Pruning:
             allocation, solved = self._until_loss(allocation, solved)
         stored = self.model.stored({name: one.weight for name, one in solved.layers.items()})
         lost = solved.loss
-        if self.chain is not None:
-            stored = self._finetuned(self.chain, stored)
-            lost = self._loss_of(stored)
+        if self.chain is not None and self.lessons is not None:
+            stored = self._finetuned(self.chain, self.lessons, stored)
+            lost = self._loss_of(self.model.with_initializers(stored))
         model = self.model.with_initializers(stored)
         state_rows(model, self.options.rows)
+        if self.options.precision == "int8":
+            self.watch("quantizing", 0, 1)
+            model = quantized(model, self.batches)
+            lost = self._loss_of(model)
         self.watch("measuring", 0, 1)
         times = measured_times(self.model.original, model, self.timed_feeds, self.options.threads)
         layers = tuple(self._report_of(name, allocation, solved) for name in self.model.dense)
+        if self.options.compares:
+            layers = self._timed(layers, solved)
         rest = allocation.rest_us or max(0.0, times.pruned_us - sum(layer.predicted_us for layer in layers))
-        return Pruned(model, PruneReport(layers, lost, self.options.rows, self.options.threads, times, rest))
+        return Pruned(
+            model, PruneReport(layers, lost, self.options.rows, self.options.threads, times, rest, self._trials())
+        )
 
-    def _finetuned(self, chain: Chain, stored: Mapping[str, Array]) -> dict[str, Array]:
+    def _finetuned(self, chain: Chain, lessons: Lessons, stored: Mapping[str, Array]) -> dict[str, Array]:
         self.watch("training", 0, 1)
         graph = self.model.proto.graph
         trained, dense = ChainWeights.of(chain, graph, stored), ChainWeights.of(chain, graph, {})
-        data = [batch[chain.x] for batch in self.batches]
-        train(trained, dense, data, self.options.finetune, self.options.seed)
+        train(trained, dense, lessons, self.options.finetune, self.options.seed)
         return trained.stored
 
-    def _loss_of(self, stored: Mapping[str, Array]) -> float:
+    def _lessons(self, chain: Chain) -> Lessons:
+        """Return what a chain is trained by; what does not fit is refused before any work is done."""
+        dense, data = ChainWeights.of(chain, self.model.proto.graph, {}), [batch[chain.x] for batch in self.batches]
+        is_linear = chain.layers[-1].activation == "Identity"
+        return lessons_of(data, self.options.labels, dense.weights[-1].shape[1], is_linear)
+
+    def _loss_of(self, model: onnx_ir.Model) -> float:
         names, threads = self.segmented.outputs, self.options.threads
-        pruned, dense = Oracle(self.model.with_initializers(stored), threads), Oracle(self.model.model, threads)
+        pruned, dense = Oracle.of(partial(session, model, session_options(threads))), Oracle(self.model.model, threads)
 
         def outputs(oracle: Oracle) -> list[dict[str, NDArray[Any]]]:
             return [dict(zip(names, oracle.run(batch), strict=True)) for batch in self.batches]
 
         return self.loss(outputs(pruned), outputs(dense))
-
-    def _rows_of_first(self) -> int:
-        trace = Trace.start(self.segmented, self.batches[:1])
-        trace.advance(self.model.dense)
-        return len(next(trace.rows(self.segmented.segments[1].layers[0])))
 
     def _allocation(self) -> Allocation:
         goal, structure = self.options.goal, self.options.chosen_structure
@@ -247,6 +268,29 @@ class _Pruning:
             dense = {name: options[0] for name, options in self.options_by_layer.items()}
             best = (replace(allocation, options=dense), _Solved({}, 0.0))
         return best
+
+    def _timed(self, layers: Sequence[PrunedLayer], solved: _Solved) -> tuple[PrunedLayer, ...]:
+        clock, found = LayerClock(self.options, self.first), list[PrunedLayer]()
+        for layer, report in zip(self.model.layers, layers, strict=True):
+            one = solved.layers.get(layer.name)
+            found.append(report if one is None else replace(report, measured=clock.times(layer, one.weight)))
+            self.watch("measuring layers", len(found), len(layers))
+        return tuple(found)
+
+    def _trials(self) -> tuple[MethodTrial, ...]:
+        if not self.options.compares:
+            return ()
+        structure = self.options.chosen_structure
+        total = len(METHODS) * len(trial_densities(structure))
+        batches = self.batches[: few_batches(self.batches)]
+        trials = method_trials(
+            lambda: Trace.start(self.segmented, batches), self.model.dense, structure, self.loss, self._rehearse
+        )
+        found = list[MethodTrial]()
+        for trial in trials:
+            found.append(trial)
+            self.watch("comparing methods", len(found), total)
+        return tuple(found)
 
     def _report_of(self, name: str, allocation: Allocation, solved: _Solved) -> PrunedLayer:
         layer = next(one for one in self.model.layers if one.name == name)

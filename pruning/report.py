@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import onnx_ir
 
 from redpebble.export.save_model import save_model
+from redpebble.pruning.method_trials import MethodTrial
 from redpebble.pruning.timing import MeasuredTimes
+from redpebble.sparse.csr import CONNECTION_BYTES
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class PrunedLayer:
     loss: float
     dense_us: float
     predicted_us: float
+    measured: MeasuredTimes | None = None
+    """The layer alone in onnxruntime, dense and pruned; None where nobody asked."""
 
     @property
     def density(self) -> float:
@@ -39,6 +43,8 @@ class PruneReport:
     measured: MeasuredTimes
     rest_us: float
     """Microseconds of all that is no layer, found by a rehearsal with as many connections in other places."""
+    trials: tuple[MethodTrial, ...] = ()
+    """Every method at some densities; none where nobody asked."""
 
     @property
     def parameters(self) -> int:
@@ -61,9 +67,24 @@ class PruneReport:
         return self.rest_us + sum(layer.predicted_us for layer in self.layers)
 
     @property
+    def quality(self) -> float:
+        """The share of the outputs' variance that is left."""
+        return max(0.0, 1.0 - self.loss)
+
+    @property
     def parameter_efficiency(self) -> float:
         """Share of the outputs' variance that is explained, for each million of connections (Hoefler et al. 2021)."""
-        return max(0.0, 1.0 - self.loss) / (self.connections / 1e6)
+        return self.quality / (self.connections / 1e6)
+
+    @property
+    def dense_efficiency(self) -> float:
+        """The parameter efficiency of the dense model, whose quality is 1."""
+        return 1e6 / self.parameters
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the weights that are left, in our formats; their dense ones take four each."""
+        return CONNECTION_BYTES * self.connections
 
     def __str__(self) -> str:
         """Return the sentence that says it."""

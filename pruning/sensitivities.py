@@ -6,7 +6,7 @@ high and at a low density, say what share of it arrives at the outputs; in betwe
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class Probe:
 
 def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[PrunableLayer, LossCurve]]:
     """Yield each layer with its losses, in the order of the model; `trace` is at the start."""
-    few = trace.branch(_probe_count(trace))
+    few = trace.branch(few_batches(trace.batches))
     expected = few.branch().finish(weights)
     while not few.is_over:
         for layer in trace.model.segments[few.done].layers:
@@ -76,12 +76,12 @@ def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[
         few.advance(weights)
 
 
-def _probe_count(trace: Trace) -> int:
-    """Return the batches that have enough rows, about: whole numbers are a row each, other values are features."""
+def few_batches(batches: Sequence[Mapping[str, NDArray[Any]]]) -> int:
+    """Return how many batches have rows enough to tell losses: whole numbers are a row each, other values features."""
     rows = np.cumsum(
         [
             max(value.size // (value.shape[-1] if value.dtype.kind == "f" else 1) for value in batch.values())
-            for batch in trace.batches
+            for batch in batches
         ]
     )
     return int(np.searchsorted(rows, PROBE_ROWS)) + 1

@@ -47,7 +47,7 @@ class SourceModel:
         proto = onnx.ModelProto.FromString(content)
         layers = prunable_layers(proto.graph, keep)
         if not layers:
-            raise UnsupportedModelError("no layer to prune, accepted are MatMul and Gemm with a float32 weight")
+            raise UnsupportedModelError("no layer to prune, accepted are MatMul, Gemm and Conv with a float32 weight")
         return SourceModel(original, model, proto, layers, weights_of(proto.graph, layers))
 
     def with_weights(self, weights: Mapping[str, Array]) -> onnx_ir.Model:

@@ -20,9 +20,6 @@ Feeds = Mapping[str, Value]
 
 BUDGET: Final = Budget(1.0, least_rounds=5, most_rounds=300)
 
-ON_ONE_THREAD: Final = replace(BUDGET, clock=time.thread_time)
-"""A clock that leaves out what other programs take: all is done by the thread that calls."""
-
 
 @dataclass(frozen=True)
 class MeasuredTimes:
@@ -37,7 +34,9 @@ class MeasuredTimes:
         return self.original_us / self.pruned_us
 
 
-def measured_times(original: onnx_ir.Model, pruned: onnx_ir.Model, feeds: Feeds, threads: int) -> MeasuredTimes:
+def measured_times(
+    original: onnx_ir.Model, pruned: onnx_ir.Model, feeds: Feeds, threads: int, budget: Budget = BUDGET
+) -> MeasuredTimes:
     """Return the times of two models in the same rounds.
 
     Raises:
@@ -45,7 +44,8 @@ def measured_times(original: onnx_ir.Model, pruned: onnx_ir.Model, feeds: Feeds,
     """
     before, after = Oracle(original, threads), Oracle.of(partial(session, pruned, session_options(threads)))
     calls = {"original": partial(before.run, feeds), "pruned": partial(after.run, feeds)}
-    found = interleave(calls, ON_ONE_THREAD if threads == 1 else BUDGET)
+    # the time of one thread leaves out what other programs take: all is done by the thread that calls
+    found = interleave(calls, replace(budget, clock=time.thread_time) if threads == 1 else budget)
     return MeasuredTimes(found["original"].min_us, found["pruned"].min_us)
 
 

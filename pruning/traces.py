@@ -57,9 +57,9 @@ class Trace:
         return Trace(self.model, [dict(values) for values in self.batches[:batch_count]], self.done)
 
     def rows(self, layer: PrunableLayer) -> Iterator[Array]:
-        """Yield what a layer of the next segment multiplies, [rows, inputs], batch by batch."""
+        """Yield what a layer of the next segment multiplies, [rows, inputs], batch by batch or finer."""
         for values in self.batches:
-            yield layer.rows(values[layer.x])
+            yield from layer.rows(values[layer.x])
 
 
 def _spilled(value: Value) -> Value:

@@ -9,8 +9,10 @@ import pytest
 from redpebble.kernels.machine import Machine
 from redpebble.pruning.allocation import Option, allocated
 from redpebble.pruning.budgets import densities_of, options_of, within_loss, within_time
+from redpebble.pruning.first_run import FirstRun
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.options import Goal, PruneOptions
 from redpebble.pruning.sensitivities import LossCurve
 from redpebble.pruning.solving.structures import structure_of
 from redpebble.pruning.timing import MeasuredTimes
@@ -42,10 +44,14 @@ def layer_of(inputs: int, outputs: int) -> PrunableLayer:
     return PrunableLayer("one", 0, "x", "w", False, inputs, outputs)
 
 
+def prices_of(layer: PrunableLayer, rows: int) -> LayerPrices:
+    return LayerPrices([layer], PruneOptions(Goal("sparsity", 0.5), rows), FirstRun(1, rows, {}), Machine())
+
+
 @pytest.mark.parametrize("rows", [1, 16, 128])
 def test_densities_at_which_the_chooser_stays_dense_are_no_options(rows: int) -> None:
     layer = layer_of(768, 768)
-    prices = LayerPrices([layer], rows, 1, Machine())
+    prices = prices_of(layer, rows)
     densities = densities_of(layer, structure_of("equal"), prices)
     assert densities == sorted(densities, reverse=True)
     assert 0.1 in densities
@@ -59,7 +65,7 @@ def test_densities_at_which_the_chooser_stays_dense_are_no_options(rows: int) ->
 
 def test_a_structure_with_one_density_has_that_option_alone() -> None:
     layer = layer_of(768, 768)
-    assert densities_of(layer, structure_of("1:8"), LayerPrices([layer], 1, 1, Machine())) == [0.125]
+    assert densities_of(layer, structure_of("1:8"), prices_of(layer, 1)) == [0.125]
 
 
 LAYERS = {name: [Option(1.0, 100.0, 0.0), Option(0.5, 60.0, 0.1), Option(0.1, 20.0, 0.4)] for name in "abc"}

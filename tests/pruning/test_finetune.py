@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from redpebble.pruning.chains import ACTIVATIONS, ChainWeights, chain_of
-from redpebble.pruning.finetune import train
+from redpebble.pruning.finetune import Lessons, lessons_of, train
 from redpebble.pruning.prune import prune
 from redpebble.verification.oracle import Oracle
 from tests.pruning.dense_networks import WIDTH, branched_network, samples, weight_of
@@ -86,10 +86,39 @@ def test_training_keeps_zeros_and_comes_closer_to_the_dense_model(chain: onnx.Mo
         return float(np.square(weights.forward(x)[-1] - dense.forward(x)[-1]).mean())
 
     before = moved(pruned)
-    assert train(pruned, dense, [x[:100], x[100:]], 1.0, 0) > 0
+    assert train(pruned, dense, Lessons([x[:100], x[100:]]), 1.0, 0) > 0
     assert moved(pruned) < 0.5 * before
     for weight, mask in zip(pruned.weights, masks, strict=True):
         assert np.all(weight[~mask] == 0)
+
+
+def test_labels_take_the_place_of_the_dense_model(chain: onnx.ModelProto) -> None:
+    x = samples(300)
+    labels = x[:, :5].argmax(axis=1)
+    for given, is_linear in ((labels, True), (np.eye(5)[labels], False)):
+        network = chain_weights(chain)
+        lessons = lessons_of([x[:100], x[100:]], given, 5, is_linear)
+        assert lessons.are_classes == is_linear
+        train(network, chain_weights(chain), lessons, 1.0, 0)
+        assert (network.forward(x)[-1].argmax(axis=1) == labels).mean() > 0.9
+
+
+WRONG_LABELS = {
+    "count": (
+        np.zeros(9, np.int64),
+        r"labels are int64 of shape \(9,\), accepted are classes \(10,\) or finite outputs",
+    ),
+    "class": (np.full(10, 5), "labels are 5 to 5, accepted are classes 0 to 4"),
+    "nan": (np.full((10, 5), np.nan), "labels are float64 of shape"),
+    "words": (np.full((10, 5), "a"), "labels are <U1 of shape"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LABELS)
+def test_labels_that_do_not_fit_are_refused(name: str, chain: onnx.ModelProto) -> None:
+    labels, message = WRONG_LABELS[name]
+    with pytest.raises(ValueError, match=message):
+        prune(chain, {"x": samples(10)}, sparsity=0.5, finetune=1.0, labels=labels)
 
 
 def test_what_is_no_chain_is_not_trained() -> None:

@@ -129,6 +129,11 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "nan": ({"loss": float("nan")}, "loss is nan, accepted is more than 0"),
     "rows": ({"sparsity": 0.5, "rows": 0}, "rows is 0, accepted is 1 or more"),
     "finetune": ({"sparsity": 0.5, "finetune": -1.0}, "finetune is -1.0 seconds, expected 0 or more"),
+    "labels": (
+        {"sparsity": 0.5, "labels": np.zeros(400)},
+        "labels are for finetuning, accepted together with finetune",
+    ),
+    "precision": ({"sparsity": 0.5, "precision": "f16"}, "precision is 'f16', accepted is f32 or int8"),
     "keep": ({"sparsity": 0.5, "keep": ["lost"]}, "no layer 'lost' to keep, accepted are left, right, deep, head"),
     "structure": ({"sparsity": 0.7, "structure": "2:4"}, "sparsity is 0.7, accepted is 0.5, that of the structure"),
     "method": ({"sparsity": 0.7, "method": "best"}, "unknown method 'best', accepted are admm"),
@@ -144,7 +149,7 @@ def test_options_that_mean_nothing_are_refused(name: str, model: ir.Model, data:
 
 def test_a_model_without_layers_is_refused() -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> none (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
-    with pytest.raises(UnsupportedModelError, match="no layer to prune, accepted are MatMul and Gemm"):
+    with pytest.raises(UnsupportedModelError, match="no layer to prune, accepted are MatMul, Gemm and Conv"):
         prune(onnx.parser.parse_model(text), {"x": samples(9)[:, :4]}, sparsity=0.5)
 
 

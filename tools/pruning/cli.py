@@ -1,11 +1,13 @@
 """The command line of `prune`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from redpebble.tools.cli_options import ModelPath, ReportPath, Seed, new_model
+from redpebble.tools.cli_options import ModelPath, Seed, new_file, new_model
+
+Precision = Literal["f32", "int8"]
 
 
 def prune(
@@ -33,8 +35,19 @@ def prune(
     finetune: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time to train what is left, for chains of layers.")
     ] = 0.0,
+    labels: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The array of the data that --finetune trains for.")
+    ] = None,
+    precision: Annotated[Precision, typer.Option(help="Numbers that sparse layers compute with.")] = "f32",
     seed: Seed = 0,
-    report: ReportPath = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page if it ends on .html, with every method compared; JSON else.",
+            callback=new_file,
+        ),
+    ] = None,
 ) -> None:
     """Make a dense model sparse, and fast where redpebble runs it: within a time, a loss, or to a sparsity.
 
@@ -43,8 +56,11 @@ def prune(
     the model loses least. Times are onnxruntime's, for the given rows and threads.
     """
     from redpebble.pruning.options import Goal, PruneOptions
-    from redpebble.tools.pruning.command import milliseconds, prune_and_print
+    from redpebble.tools.pruning.command import PruneFiles, milliseconds, prune_and_print
 
     goal = Goal.of(speedup, None if time is None else milliseconds(time), sparsity, loss)
-    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune)
-    prune_and_print(model, data, output, options, report)
+    compares = report is not None and report.suffix == ".html"
+    options = PruneOptions(
+        goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, None, precision, compares
+    )
+    prune_and_print(PruneFiles(model, data, output, report, labels), options)

@@ -1,19 +1,24 @@
 """The command `prune`: reads data, shows what is done, writes the model last."""
 
+import shlex
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from redpebble.bench.results.console import console
+from redpebble.foundation.atomic_files import write_text
 from redpebble.pruning.options import PruneOptions
 from redpebble.pruning.prune import Watch, pruned
 from redpebble.pruning.report import Pruned, PruneReport
+from redpebble.tools.explain.page.markup import byte_text
 from redpebble.tools.json_reports import write_report
+from redpebble.tools.pruning.page import prune_page
 from redpebble.verification.input_choice import arrays_of
 
 UNITS: Final = {"ms": 1.0, "us": 1e-3, "s": 1e3}
@@ -35,7 +40,17 @@ def milliseconds(text: str) -> float:
     raise ValueError(f"time is {text!r}, accepted is one such as 3ms, 250us or 0.1s")
 
 
-def prune_and_print(model: Path, data: Path, output: Path, options: PruneOptions, report: Path | None) -> None:
+class PruneFiles(NamedTuple):
+    """Files that are read and written, and the name of the array that is no input but labels."""
+
+    model: Path
+    data: Path
+    output: Path
+    report: Path | None
+    labels: str | None
+
+
+def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     """Prune a model, show its layers, and write it.
 
     Raises:
@@ -43,14 +58,27 @@ def prune_and_print(model: Path, data: Path, output: Path, options: PruneOptions
         ValueError: the data or the options do not fit.
         OSError: a file cannot be read or written.
     """
-    feeds = arrays_of(data)
+    feeds = arrays_of(files.data)
+    if files.labels is not None:
+        if files.labels not in feeds:
+            raise ValueError(f"the data has no array {files.labels!r} of labels, it holds {', '.join(feeds) or 'none'}")
+        options = replace(options, labels=feeds.pop(files.labels))
     with _progress() as watch:
-        result = pruned(model, feeds, options, watch)
-    result.save(output)
-    console.print(str(result.report), highlight=False)
-    console.print(_table(result.report))
-    console.print(f"fast as redpebble.session({output.name!r}), or after redpebble optimize", highlight=False)
-    write_report(report, "prune", _content(result))
+        result = pruned(files.model, feeds, options, watch)
+    result.save(files.output)
+    report = result.report
+    console.print(str(report), highlight=False)
+    console.print(
+        f"{byte_text(4 * report.parameters)} of weights -> {byte_text(report.bytes)}; quality a million weights "
+        f"{report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
+        highlight=False,
+    )
+    console.print(_table(report))
+    console.print(f"fast as redpebble.session({files.output.name!r}), or after redpebble optimize", highlight=False)
+    if files.report is not None and options.compares:
+        write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
+    else:
+        write_report(files.report, "prune", _content(result))
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""Measured times of layers, one by one: each alone in onnxruntime, dense and as it was pruned, in turn."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnx_ir
+from numpy.typing import NDArray
+
+from redpebble.model_rows import state_rows
+from redpebble.pruning.first_run import FirstRun, ImageSizes
+from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.options import PruneOptions
+from redpebble.pruning.timing import BUDGET, MeasuredTimes, measured_times
+
+Array = NDArray[np.float32]
+
+LAYER_BUDGET: Final = replace(BUDGET, seconds=0.1)
+
+
+class _Kind(NamedTuple):
+    """What the time of a layer depends on."""
+
+    inputs: int
+    outputs: int
+    connections: int
+    images: ImageSizes | None
+
+
+class LayerClock:
+    """Times of layers for a call of some rows; layers of one size with as many connections are measured once."""
+
+    def __init__(self, options: PruneOptions, first: FirstRun) -> None:
+        self._options, self._first = options, first
+        self._known: dict[_Kind, MeasuredTimes] = {}
+
+    def times(self, layer: PrunableLayer, weight: Array) -> MeasuredTimes:
+        """Return the times of a layer with random weights and with `weight`, which is sparse.
+
+        Raises:
+            OracleError: onnxruntime refuses the layer.
+        """
+        images = self._first.images.get(layer.name)
+        kind = _Kind(layer.inputs, layer.outputs, int(np.count_nonzero(weight)), images)
+        if kind not in self._known:
+            rng = np.random.default_rng(self._options.seed)
+            dense = rng.standard_normal(weight.shape).astype(np.float32)
+            feeds = {"x": rng.standard_normal(self._shape(layer, images)).astype(np.float32)}
+            models = [self._model(layer, one, feeds) for one in (dense, weight)]
+            self._known[kind] = measured_times(*models, feeds, self._options.threads, LAYER_BUDGET)
+        return self._known[kind]
+
+    def _shape(self, layer: PrunableLayer, images: ImageSizes | None) -> tuple[int, ...]:
+        if layer.window is None or images is None:
+            return (self._options.rows, layer.inputs)
+        channels = layer.inputs // int(np.prod(layer.window.kernel))
+        return (round(self._first.images_with(self._options.rows)), channels, *images.sizes)
+
+    def _model(self, layer: PrunableLayer, weight: Array, feeds: Mapping[str, Array]) -> onnx_ir.Model:
+        x = feeds["x"]
+        matrix = layer.stored(weight) if layer.window is not None else weight
+        node = onnx.helper.make_node("MatMul" if layer.window is None else "Conv", ["x", "w"], ["y"], name="layer")
+        if layer.window is not None:
+            node.attribute.extend(layer.window.attributes)
+        make = onnx.helper.make_tensor_value_info
+        graph = onnx.helper.make_graph(
+            [node],
+            "layer",
+            [make("x", onnx.TensorProto.FLOAT, ["n", *x.shape[1:]])],
+            [make("y", onnx.TensorProto.FLOAT, [None] * x.ndim)],
+            [onnx.numpy_helper.from_array(np.ascontiguousarray(matrix), "w")],
+        )
+        opset = [onnx.helper.make_opsetid("", 17)]
+        model = onnx_ir.from_proto(onnx.helper.make_model(graph, ir_version=8, opset_imports=opset))
+        state_rows(model, self._options.rows)
+        return model

@@ -1,0 +1,128 @@
+"""Convolutions are pruned like layers over the windows of their images."""
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.kernels.machine import Machine
+from redpebble.pruning.budgets import densities_of
+from redpebble.pruning.first_run import FirstRun
+from redpebble.pruning.layer_prices import LayerPrices
+from redpebble.pruning.layers import PrunableLayer, prunable_layers
+from redpebble.pruning.options import Goal, PruneOptions
+from redpebble.pruning.prune import prune
+from redpebble.pruning.segments import SegmentedModel
+from redpebble.pruning.solving.structures import structure_of
+from redpebble.pruning.source_model import SourceModel
+from redpebble.verification.oracle import Oracle
+from tests.pruning.dense_networks import weight_of
+
+Array = NDArray[np.float32]
+
+WINDOWS = {
+    "plain": ("", (3, 3), (9, 8)),
+    "strides, dilations, pads": ("strides = [2, 1], dilations = [1, 2], pads = [1, 0, 2, 1]", (3, 2), (9, 8)),
+    "same, upper": ('auto_pad = "SAME_UPPER", strides = [2, 3]', (3, 4), (9, 8)),
+    "same, lower": ('auto_pad = "SAME_LOWER", strides = [2, 1]', (2, 4), (9, 8)),
+    "valid": ('auto_pad = "VALID"', (2, 1), (8, 8)),
+    "one axis": ("pads = [2, 1], strides = [2]", (5,), (17,)),
+    "three axes": ("pads = [1, 0, 0, 0, 1, 0]", (2, 2, 2), (4, 3, 3)),
+}
+
+
+def convolution(attributes: str, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    shape = ", ".join(map(str, sizes))
+    places = ", ".join("abc"[: len(sizes)])
+    given = f"<{attributes}>" if attributes else ""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+        one (float[n, 24, {shape}] x) => (float[n, 256, {places}] y) {{ y = Conv{given}(x, w) }}"""
+    model = onnx.parser.parse_model(text)
+    weight = rng.standard_normal((256, 24, *kernel)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    return model
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_rows_times_weights_are_what_a_convolution_computes(name: str) -> None:
+    attributes, kernel, sizes = WINDOWS[name]
+    model = convolution(attributes, kernel, sizes)
+    (layer,) = prunable_layers(model.graph)
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    x = np.random.default_rng(1).standard_normal((2, 24, *sizes)).astype(np.float32)
+    (expected,) = Oracle(ir.from_proto(model)).run({"x": x})
+    (rows,) = layer.rows(x)
+    assert layer.window is not None
+    assert layer.window.places(sizes) == expected.shape[2:]
+    found = rows @ layer.matrix(weight)
+    np.testing.assert_allclose(found, np.moveaxis(expected, 1, -1).reshape(-1, 256), rtol=1e-4, atol=1e-4)
+    assert np.array_equal(layer.stored(layer.matrix(weight)), weight)
+
+
+def test_large_images_give_some_of_their_windows() -> None:
+    (layer,) = prunable_layers(convolution("", (3, 3), (40, 40)).graph)
+    x = np.random.default_rng(1).standard_normal((3, 24, 40, 40)).astype(np.float32)
+    (rows,), (again,) = layer.rows(x), layer.rows(x)
+    assert rows.shape == (3 * 64, 24 * 9)
+    assert np.array_equal(rows, again)
+
+
+def network() -> ir.Model:
+    """Return images [n, 8, 12, 12] -> convolutions with a strided, a grouped and a residual one -> 10 numbers."""
+    rng = np.random.default_rng(0)
+    text = """<ir_version: 8, opset_import: ["" : 17]> images (float[n, 8, 12, 12] x) => (float[n, 10] y) {
+        a = Conv<pads = [1, 1, 1, 1]>(x, w1, b1)  b = Relu(a)
+        c = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(b, w2)  d = Relu(c)
+        e = Conv<pads = [1, 1, 1, 1], group = 64>(d, w3)
+        f = Conv<pads = [1, 1, 1, 1]>(e, w4)  g = Add(d, f)  h = Relu(g)
+        i = GlobalAveragePool(h)  j = Flatten(i)  y = Gemm<transB = 1>(j, w5, b5)
+    }"""
+    model = onnx.parser.parse_model(text)
+    shapes = {"w1": (64, 8, 3, 3), "w2": (64, 64, 3, 3), "w3": (64, 1, 3, 3), "w4": (64, 64, 3, 3), "w5": (10, 64)}
+    for name, (outputs, *inputs) in shapes.items():
+        weight = weight_of(int(np.prod(inputs)), outputs, rng).T.reshape(outputs, *inputs).copy()
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    for name, size in (("b1", 64), ("b5", 10)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.full(size, 0.1, np.float32), name))
+    return ir.from_proto(model)
+
+
+def images(count: int) -> dict[str, Array]:
+    return {"x": np.random.default_rng(2).standard_normal((count, 8, 12, 12)).cumsum(axis=2).astype(np.float32)}
+
+
+def test_a_network_of_convolutions_is_pruned_and_runs_natively() -> None:
+    model, data = network(), images(40)
+    result = prune(model, data, sparsity=0.8, rows=2)
+    assert [(layer.inputs, layer.outputs) for layer in result.report.layers] == [(72, 64), (576, 64), (576, 64)]
+    for name in ("w1", "w2", "w4"):
+        tensor = result.model.graph.initializers[name].const_value
+        assert tensor is not None
+        counts = np.count_nonzero(tensor.numpy().reshape(64, -1), axis=1)
+        assert set(counts) == {round(0.2 * tensor.size / 64)}
+    assert result.report.loss < prune(model, data, sparsity=0.8, rows=2, method="magnitude").report.loss
+    (expected,) = Oracle(result.model).run(data)
+    (found,) = redpebble.session(result.model).run(None, data)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_convolutions_are_priced_by_pixels() -> None:
+    source = SourceModel.read(network(), [])
+    first = FirstRun.of(SegmentedModel.of(source.proto, source.layers, 1), images(4), source.dense)
+    assert (first.rows, first.samples) == (4, 4)
+    assert [one.places for one in first.images.values()] == [(12, 12), (6, 6), (6, 6)]
+    prices = [
+        LayerPrices(source.layers, PruneOptions(Goal("sparsity", 0.5), rows), first, Machine()) for rows in (1, 5)
+    ]
+
+    def times(one: LayerPrices, layer: PrunableLayer) -> list[float]:
+        return [one.dense_us(layer), *(one.sparse_us(layer, density) or np.inf for density in (0.1, 0.3))]
+
+    for layer in source.layers:
+        one, five = (times(price, layer) for price in prices)
+        assert five == pytest.approx([5 * time for time in one])
+        assert one[1] < min(one[0], one[2])
+        assert densities_of(layer, structure_of("equal"), prices[0])
