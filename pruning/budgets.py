@@ -8,9 +8,9 @@ from typing import Final
 from redpebble.pruning.allocation import Option, allocated
 from redpebble.pruning.layer_prices import GRID, LayerPrices
 from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.pruning.sensitivities import LossCurve
 from redpebble.pruning.solving.structures import Structure
-from redpebble.pruning.timing import MeasuredTimes
 
 REHEARSALS: Final = 4
 TOO_SLOW: Final = 1.02

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from redpebble.models.adam import Adam
-from redpebble.pruning.calibration_data import BATCH
 from redpebble.pruning.chains import ChainWeights
+from redpebble.pruning.runs.calibration_data import BATCH
 
 Array = NDArray[np.float32]
 

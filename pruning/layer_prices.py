@@ -21,9 +21,9 @@ from redpebble.passes.analysis.block_choices import with_blocks
 from redpebble.passes.images.image_layers import COPIED_US, MOVED_US
 from redpebble.passes.kernels.choose_kernels import fastest_families
 from redpebble.passes.kernels.kernels_at_rows import families_at
-from redpebble.pruning.first_run import FirstRun
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
+from redpebble.pruning.runs.first_run import FirstRun
 from redpebble.sparse.csr import CONNECTION_BYTES
 
 GRID: Final = (0.05, 0.075, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225, 0.25, 0.275, 0.3, 0.325, 0.35, 0.4, 0.45, 0.5, 0.6)

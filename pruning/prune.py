@@ -2,11 +2,11 @@
 
 ```
 source_model    the model with its constants folded, its layers and their weights        source_model.py, layers.py
-segments        the model cut at its layers, and runs of it on all data                   segments.py, traces.py
+segments        the model cut at its layers, and runs of it on all data                   runs/
 sensitivities   what the model loses for each density of each layer                       sensitivities.py
 budgets         the densities that lose least in a time, or are fastest for a loss        budgets.py, allocation.py
 solve_layers    layer after layer pruned and refitted for what comes in now               solve_layers.py, solving/
-timing          the original and the pruned model in onnxruntime, in turn                 timing.py
+timing          the original and the pruned model in onnxruntime, in turn                 runs/
 ```
 """
 
@@ -26,26 +26,26 @@ from redpebble.model_rows import state_rows
 from redpebble.ort.session import session
 from redpebble.pruning.allocation import Option
 from redpebble.pruning.budgets import Allocation, densities_of, options_of, within_loss, within_time
-from redpebble.pruning.calibration_data import batches_of
 from redpebble.pruning.chains import Chain, ChainWeights, chain_of
 from redpebble.pruning.finetune import Lessons, lessons_of, train
-from redpebble.pruning.first_run import FirstRun
 from redpebble.pruning.layer_prices import LayerPrices
-from redpebble.pruning.layer_times import LayerClock
 from redpebble.pruning.losses import Loss, variance_lost
 from redpebble.pruning.method_trials import MethodTrial, method_trials
 from redpebble.pruning.method_trials import densities_of as trial_densities
 from redpebble.pruning.options import Goal, Precision, PruneOptions
 from redpebble.pruning.quantized_result import quantized
 from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport
-from redpebble.pruning.segments import SegmentedModel
+from redpebble.pruning.runs.calibration_data import batches_of
+from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.layer_times import LayerClock
+from redpebble.pruning.runs.segments import SegmentedModel
+from redpebble.pruning.runs.timing import MeasuredTimes, feeds_with_rows, measured_times
+from redpebble.pruning.runs.traces import Trace
 from redpebble.pruning.sensitivities import LossCurve, Probe, few_batches, loss_curves
 from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
 from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
 from redpebble.pruning.solving.structures import Structure
 from redpebble.pruning.source_model import SourceModel
-from redpebble.pruning.timing import MeasuredTimes, feeds_with_rows, measured_times
-from redpebble.pruning.traces import Trace
 from redpebble.verification.oracle import Oracle, session_options
 
 Array = NDArray[np.float32]

@@ -7,7 +7,7 @@ import onnx_ir
 
 from redpebble.export.save_model import save_model
 from redpebble.pruning.method_trials import MethodTrial
-from redpebble.pruning.timing import MeasuredTimes
+from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.sparse.csr import CONNECTION_BYTES
 
 

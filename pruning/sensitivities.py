@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.hessians import layer_inputs
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.losses import Loss
+from redpebble.pruning.runs.hessians import layer_inputs
+from redpebble.pruning.runs.traces import Trace, Weights
 from redpebble.pruning.solving.methods import Method, Sparsity
 from redpebble.pruning.solving.refit import damped, loss_of, refitted
 from redpebble.pruning.solving.structures import Structure
-from redpebble.pruning.traces import Trace, Weights
 
 Array = NDArray[np.float32]
 

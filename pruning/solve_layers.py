@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.hessians import LayerInputs, layer_inputs
 from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.segments import Value
+from redpebble.pruning.runs.hessians import LayerInputs, layer_inputs
+from redpebble.pruning.runs.segments import Value
+from redpebble.pruning.runs.traces import Trace, Weights
 from redpebble.pruning.solving.methods import Method, Sparsity
 from redpebble.pruning.solving.refit import loss_of, moved_target
 from redpebble.pruning.solving.structures import Structure
-from redpebble.pruning.traces import Trace, Weights
 
 Array = NDArray[np.float32]
 Outputs = list[dict[str, Value]]

@@ -9,13 +9,13 @@ import pytest
 from redpebble.kernels.machine import Machine
 from redpebble.pruning.allocation import Option, allocated
 from redpebble.pruning.budgets import densities_of, options_of, within_loss, within_time
-from redpebble.pruning.first_run import FirstRun
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import Goal, PruneOptions
+from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.pruning.sensitivities import LossCurve
 from redpebble.pruning.solving.structures import structure_of
-from redpebble.pruning.timing import MeasuredTimes
 
 
 def random_options(seed: int) -> list[list[Option]]:

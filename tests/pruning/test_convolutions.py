@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.kernels.machine import Machine
 from redpebble.pruning.budgets import densities_of
-from redpebble.pruning.first_run import FirstRun
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.layers import PrunableLayer, prunable_layers
 from redpebble.pruning.options import Goal, PruneOptions
 from redpebble.pruning.prune import prune
-from redpebble.pruning.segments import SegmentedModel
+from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.segments import SegmentedModel
 from redpebble.pruning.solving.structures import structure_of
 from redpebble.pruning.source_model import SourceModel
 from redpebble.verification.oracle import Oracle

@@ -4,7 +4,7 @@ import re
 
 from redpebble.pruning.method_trials import MethodTrial
 from redpebble.pruning.report import PrunedLayer, PruneReport
-from redpebble.pruning.timing import MeasuredTimes
+from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.tools.pruning.page import prune_page
 
 TRIALS = tuple(

@@ -10,10 +10,10 @@ import onnx_ir
 from numpy.typing import NDArray
 
 from redpebble.model_rows import state_rows
-from redpebble.pruning.first_run import FirstRun, ImageSizes
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.timing import BUDGET, MeasuredTimes, measured_times
+from redpebble.pruning.runs.first_run import FirstRun, ImageSizes
+from redpebble.pruning.runs.timing import BUDGET, MeasuredTimes, measured_times
 
 Array = NDArray[np.float32]
 
@@ -48,8 +48,8 @@ class LayerClock:
             rng = np.random.default_rng(self._options.seed)
             dense = rng.standard_normal(weight.shape).astype(np.float32)
             feeds = {"x": rng.standard_normal(self._shape(layer, images)).astype(np.float32)}
-            models = [self._model(layer, one, feeds) for one in (dense, weight)]
-            self._known[kind] = measured_times(*models, feeds, self._options.threads, LAYER_BUDGET)
+            before, after = self._model(layer, dense, feeds), self._model(layer, weight, feeds)
+            self._known[kind] = measured_times(before, after, feeds, self._options.threads, LAYER_BUDGET)
         return self._known[kind]
 
     def _shape(self, layer: PrunableLayer, images: ImageSizes | None) -> tuple[int, ...]:

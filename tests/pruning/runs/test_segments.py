@@ -6,10 +6,10 @@ import onnx_ir as ir
 import pytest
 
 from redpebble.models import zoo
-from redpebble.pruning.hessians import layer_inputs
-from redpebble.pruning.segments import SegmentedModel
+from redpebble.pruning.runs.hessians import layer_inputs
+from redpebble.pruning.runs.segments import SegmentedModel
+from redpebble.pruning.runs.traces import Trace
 from redpebble.pruning.source_model import SourceModel
-from redpebble.pruning.traces import Trace
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.pruning.dense_networks import branched_network, samples

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.segments import SegmentedModel
+from redpebble.pruning.runs.segments import SegmentedModel
 
 Array = NDArray[np.float32]
 Value = NDArray[Any]

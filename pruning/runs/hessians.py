@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.traces import Trace
+from redpebble.pruning.runs.traces import Trace
 
 Array = NDArray[np.float32]
 
