@@ -1,4 +1,4 @@
-"""What each method makes of a model at some densities: points of a picture of quality against time."""
+"""Trials of each method at some densities: points of a picture of quality against time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple

@@ -21,7 +21,7 @@ LAYER_BUDGET: Final = replace(BUDGET, seconds=0.1)
 
 
 class _Kind(NamedTuple):
-    """What the time of a layer depends on."""
+    """The properties of a layer that its time depends on."""
 
     inputs: int
     outputs: int
