@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isqrt
+from math import gcd, isqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 
-KINDS: Final = ("gcn", "sage", "gin")
+START: Final = {"add": 0.0, "max": float(np.finfo(np.float32).min)}
+"""Number that a sum, or a maximum, over edges starts from."""
+
+KINDS: Final = ("gcn", "sage", "gin", "gat")
 GRAPHS: Final = ("power_law", "geometric", "grid", "road")
+
+SLOPE: Final = 0.2
+"""Slope of the scores of attention below 0."""
 
 ROADS: Final = 0.7
 """Share of the edges of a grid that a network of roads keeps."""
@@ -31,10 +38,11 @@ EXPONENT: Final = 2.1
 
 @dataclass(frozen=True)
 class GraphNetwork:
-    """Graph network of some `kind` (gcn, sage, gin) with these `widths` on a `graph` of a seed.
+    """Graph network of some `kind` (gcn, sage, gin, gat) with these `widths` on a `graph` of a seed.
 
     The graph is power_law, geometric (neighbours near each other), grid, or road (a grid with most edges gone), with
-    about `degree` edges to a node, in both directions.
+    about `degree` edges to a node, in both directions. Attention (gat) has as many of up to `heads` heads as divide a
+    width.
     """
 
     kind: str = "gcn"
@@ -42,11 +50,12 @@ class GraphNetwork:
     nodes: int = 1000
     degree: float = 8.0
     widths: tuple[int, ...] = (32, 16, 8)
+    heads: int = 8
 
     def __post_init__(self) -> None:
         require(self.kind in KINDS, "kind", self.kind, ", ".join(KINDS))
         require(self.graph in GRAPHS, "graph", self.graph, ", ".join(GRAPHS))
-        require_at_least(1, nodes=self.nodes)
+        require_at_least(1, nodes=self.nodes, heads=self.heads)
         require(self.degree >= 0, "degree", self.degree, "0 or more")
         require(len(self.widths) > 1 and min(self.widths) > 0, "widths", self.widths, "two or more, each 1 or more")
 
@@ -107,6 +116,10 @@ class _Layers:
                 product = builder.op("MatMul", [x, self._weight(widths, f"{name}.weight")], f"/{name}/MatMul")
                 sums = self._sums(product, outputs, name)
                 return builder.op("Add", [sums, builder.constant(f"{name}.bias", bias)], f"/{name}/Add")
+            case "gat":
+                return builder.op(
+                    "Add", [self._attended(x, widths, name), builder.constant(f"{name}.bias", bias)], f"/{name}/Add"
+                )
             case "sage":
                 sums = self._sums(x, inputs, name)
                 near = builder.linear(sums, self._weight_array(widths).T, bias, f"{name}.near")
@@ -115,6 +128,30 @@ class _Layers:
             case _:
                 own = builder.op("Add", [self._sums(x, inputs, name), x], f"/{name}/Add")
                 return builder.linear(own, self._weight_array(widths).T, bias, name)
+
+    def _attended(self, x: ir.Value, widths: tuple[int, int], name: str) -> ir.Value:
+        """Return means over the edges, weighted by a softmax of scores in each head."""
+        nodes, outputs = self.network.nodes, widths[1]
+        sources, targets = (np.concatenate((ends, np.arange(nodes))) for ends in self.edges)
+        heads = gcd(self.network.heads, outputs)
+        size = outputs // heads
+        op, numbers, scattered = _Attention(self.builder, name, targets).parts
+        product = op("MatMul", [x, self._weight(widths, f"{name}.weight")])
+        view = op("Reshape", [product, numbers((nodes, heads, size))])
+        scores: list[ir.Value] = []
+        for end, index in (("source", sources), ("target", targets)):
+            factor = self.rng.standard_normal((1, heads, size), dtype=np.float32)
+            scaled = op("Mul", [view, self.builder.constant(f"{name}.{end}", factor)])
+            summed = op("ReduceSum", [scaled, numbers([-1])], keepdims=0)
+            scores.append(op("Gather", [summed, numbers(index)], axis=0))
+        logits = op("LeakyRelu", [op("Add", scores)], alpha=SLOPE)
+        largest = op("Gather", [scattered(logits, (nodes, heads), "max"), numbers(targets)], axis=0)
+        powers = op("Exp", [op("Sub", [logits, largest])])
+        totals = op("Gather", [scattered(powers, (nodes, heads), "add"), numbers(targets)], axis=0)
+        shares = op("Unsqueeze", [op("Div", [powers, totals]), numbers([-1])])
+        messages = op("Mul", [shares, op("Gather", [view, numbers(sources)], axis=0)])
+        sums = scattered(messages, (nodes, heads, size), "add")
+        return op("Reshape", [sums, numbers((nodes, outputs))])
 
     def _weight_array(self, widths: tuple[int, int]) -> NDArray[np.float32]:
         scale = np.float32(1 / np.sqrt(widths[0]))
@@ -142,3 +179,32 @@ class _Layers:
         start = builder.op("ConstantOfShape", [sizes], f"/{name}/ConstantOfShape")
         attributes = {"axis": 0, "reduction": "add"}
         return builder.op("ScatterElements", [start, index, value], f"/{name}/ScatterElements", attributes)
+
+
+class _Attention:
+    """Nodes of an attention over edges, with names in the order in which they are made."""
+
+    def __init__(self, builder: GraphBuilder, name: str, targets: Indices) -> None:
+        self.builder, self.name, self.targets = builder, name, targets
+        self.count = 0
+        self.parts = self.op, self.numbers, self.scattered
+
+    def op(self, op_type: str, inputs: Sequence[ir.Value], **attributes: float | str | ir.TensorProtocol) -> ir.Value:
+        """Return the result of a node."""
+        self.count += 1
+        return self.builder.op(op_type, inputs, f"/{self.name}/{op_type}_{self.count}", attributes)
+
+    def numbers(self, values: Sequence[int] | Indices) -> ir.Value:
+        """Return a constant of integers."""
+        self.count += 1
+        return self.builder.constant(f"{self.name}.numbers.{self.count}", np.asarray(values, np.int64))
+
+    def scattered(self, values: ir.Value, size: tuple[int, ...], reduction: str) -> ir.Value:
+        """Return sums or maxima [size] over the edges that end at each node."""
+        import onnx_ir as ir
+
+        fill = ir.tensor(np.array([START[reduction]], np.float32))
+        start = self.op("ConstantOfShape", [self.numbers(size)], value=fill)
+        column = self.numbers(self.targets.reshape(-1, *(1 for _ in size[1:])))
+        index = self.op("Expand", [column, self.numbers((len(self.targets), *size[1:]))])
+        return self.op("ScatterElements", [start, index, values], axis=0, reduction=reduction)

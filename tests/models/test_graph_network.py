@@ -21,14 +21,14 @@ def agrees(network: GraphNetwork, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "graph"),
-    [("gcn", "power_law"), pytest.param("sage", "geometric", marks=pytest.mark.slow), ("gin", "road")],
+    [("gcn", "power_law"), pytest.param("sage", "geometric", marks=pytest.mark.slow), ("gin", "road"), ("gat", "grid")],
 )
 def test_native_code_agrees_with_onnxruntime(kind: str, graph: str) -> None:
     agrees(GraphNetwork(kind, graph, 60, 5.0, (6, 9, 3)), 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gcn", "sage", "gin"])
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gin", "gat"])
 @pytest.mark.parametrize("nodes", [1, 2, 37])
 def test_nodes_without_edges_and_single_nodes_are_right(kind: str, nodes: int) -> None:
     for seed, (graph, degree) in enumerate([("power_law", 0.0), ("power_law", 2.0), ("grid", 4.0)]):
@@ -63,7 +63,7 @@ def test_two_layers_of_one_graph_share_it() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("kind='gat'", "kind is 'gat', accepted: gcn, sage, gin"),
+        ("kind='mlp'", "kind is 'mlp', accepted: gcn, sage, gin, gat"),
         ("graph='tree'", "graph is 'tree', accepted: power_law, geometric, grid, road"),
         ("degree=-1.0", "degree is -1.0, accepted: 0 or more"),
         ("widths=(3,)", "widths is (3,), accepted: two or more, each 1 or more"),

@@ -17,6 +17,7 @@ from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.tools.explain.attention_table import attention_lines, attention_table
+from redpebble.tools.explain.edge_table import edge_lines, edge_table
 from redpebble.tools.explain.explanation import ExplainRequest, explain
 from redpebble.tools.explain.memory_sizes import spread_sizes
 from redpebble.tools.explain.neuron_graphs import flat_model, flattened
@@ -73,6 +74,9 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     attentions = attention_lines(optimized.networks, options.machine)
     if attentions:
         console.print(attention_table(attentions))
+    edges = edge_lines(module)
+    if edges:
+        console.print(edge_table(edges))
     # what `compile` does not take as a whole runs inside of onnxruntime
     gain = gain_sentence(optimized) if last_stage(module) else ""
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:

@@ -132,12 +132,11 @@ class _Pattern:
 
     def _starts_from_zero(self, start: onnx_ir.Value | None, targets: Indices, logits: onnx_ir.Value) -> bool:
         """Return whether the largest score is 0 at least; otherwise it starts from the lowest float."""
-        array = self._constant(start)
-        if array is not None:
-            ends = np.zeros(len(array), np.bool_)
-            ends[targets] = True
-            if array.ndim != 2 or array[~ends].any() or not (array[ends] == np.finfo(np.float32).min).all():
-                raise _NoAttention
+        lowest, array = float(np.finfo(np.float32).min), self._constant(start)
+        # nodes where no edge ends are not read
+        if (array is not None and array.ndim == 2 and (array[targets] == np.float32(lowest)).all()) or (
+            array is None and start is not None and self._is_filled(start, lowest)
+        ):
             return False
         node = self._operator(start, "ScatterElements")
         before = self._given(node.inputs[2])
@@ -151,7 +150,7 @@ class _Pattern:
                 is_least = before is logits
                 from_zero = True
             case "min":
-                is_least, from_zero = self._is_filled(before, float(np.finfo(np.float32).min)), False
+                is_least, from_zero = self._is_filled(before, lowest), False
             case _:
                 raise _NoAttention
         if not is_least or not self._is_zero(node.inputs[0]) or not self._same(self._given(node.inputs[1]), targets):
