@@ -117,9 +117,8 @@ class _Layers:
                 sums = self._sums(product, outputs, name)
                 return builder.op("Add", [sums, builder.constant(f"{name}.bias", bias)], f"/{name}/Add")
             case "gat":
-                return builder.op(
-                    "Add", [self._attended(x, widths, name), builder.constant(f"{name}.bias", bias)], f"/{name}/Add"
-                )
+                means = self._attended(x, widths, name)
+                return builder.op("Add", [means, builder.constant(f"{name}.bias", bias)], f"/{name}/Add")
             case "sage":
                 sums = self._sums(x, inputs, name)
                 near = builder.linear(sums, self._weight_array(widths).T, bias, f"{name}.near")

@@ -1,6 +1,6 @@
 """The benchmark of graph networks: a GCN layer against onnxruntime as exported, and scipy in the better order.
 
-`python -m redpebble.bench.suites.graph_bench [--nodes N] [--widths F:G,F:G] [--seconds S] [--without-onnxruntime]`
+`python -m redpebble.bench.suites.graph_bench [--nodes N] [--widths F:G,F:G] [--attention F:G] [--seconds S]`
 prints a line for each pair of widths: times on one thread, on two, and of both orders of the products. All engines run
 in turn, in one process.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
+import onnx
 import onnx_ir
 import onnxruntime
 import typer
@@ -19,7 +20,7 @@ from scipy.sparse import csr_array
 import redpebble
 from redpebble.bench.measure.measuring import Budget, Call, interleave
 from redpebble.bench.results.console import console
-from redpebble.models.graph_network import GraphNetwork
+from redpebble.models.graph_network import SLOPE, GraphNetwork
 
 WIDTHS: Final = "16:16,128:16,16:128,128:128,64:256"
 DEGREE: Final = 13.4
@@ -62,12 +63,54 @@ def engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, Call]:
         "scipy (A X) W": lambda: (matrix @ x) @ weight + bias,
     }
     if with_onnxruntime:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        calls["onnxruntime"] = lambda: session.run(None, {"x": x})
+        calls["onnxruntime"] = _by_onnxruntime(proto, x)
     _check(one.run(None, {"x": x})[0], np.asarray(calls["scipy A (X W)"]()))
     return calls
+
+
+def attention_engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, Call]:
+    """Return a call of each engine for a layer of attention over edges with 8 heads; all results are checked."""
+    network = GraphNetwork("gat", "power_law", case.nodes, DEGREE, (case.inputs, case.outputs))
+    model = network.build(np.random.default_rng(0))
+    constants = {
+        name: value.const_value.numpy() for name, value in model.graph.initializers.items() if value.const_value
+    }
+    weight, bias, origin, target = (constants[f"layers.0.{name}"] for name in ("weight", "bias", "source", "target"))
+    ends = np.concatenate((network.edges(np.random.default_rng(0)), np.tile(np.arange(case.nodes), (2, 1))), axis=1)
+    sources, targets = ends[:, np.argsort(ends[1], kind="stable")]
+    pointers = np.append(0, np.cumsum(np.bincount(targets, minlength=case.nodes)))
+    x = np.random.default_rng(1).standard_normal((case.nodes, case.inputs), dtype=np.float32)
+
+    def by_hand() -> NDArray[np.float32]:
+        view = (x @ weight).reshape(case.nodes, origin.shape[1], -1)
+        logits = (view * origin).sum(-1)[sources] + (view * target).sum(-1)[targets]
+        logits = np.where(logits < 0, np.float32(SLOPE) * logits, logits)
+        powers = np.exp(logits - np.maximum.reduceat(logits, pointers[:-1])[targets])
+        shares = powers / np.add.reduceat(powers, pointers[:-1])[targets]
+        heads = [
+            csr_array((shares[:, head], sources, pointers), shape=(case.nodes, case.nodes)) @ view[:, head]
+            for head in range(view.shape[1])
+        ]
+        return np.concatenate(heads, axis=1) + bias
+
+    proto = onnx_ir.to_proto(model)
+    one, two = (redpebble.compile(proto, threads=threads) for threads in (1, 2))
+    calls: dict[str, Call] = {
+        "one": lambda: one.run(None, {"x": x}),
+        "two": lambda: two.run(None, {"x": x}),
+        "numpy and scipy": by_hand,
+    }
+    if with_onnxruntime:
+        calls["onnxruntime"] = _by_onnxruntime(proto, x)
+    _check(one.run(None, {"x": x})[0], by_hand())
+    return calls
+
+
+def _by_onnxruntime(proto: onnx.ModelProto, x: NDArray[np.float32]) -> Call:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": x})
 
 
 def _check(result: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
@@ -78,6 +121,7 @@ def main(
     nodes: Annotated[int, typer.Option(help="Nodes of the graph.")] = 20_000,
     widths: Annotated[str, typer.Option(metavar="F:G,F:G", help="Features before and behind a layer.")] = WIDTHS,
     seconds: Annotated[float, typer.Option(help="Measuring time of each pair of widths.")] = 2.0,
+    attention: Annotated[str, typer.Option(metavar="F:G", help="Features of a layer of attention.")] = "64:64",
     *,
     without_onnxruntime: Annotated[bool, typer.Option(help="onnxruntime takes 8 bytes an edge and feature.")] = False,
 ) -> None:
@@ -92,6 +136,14 @@ def main(
         ratios = (times.get("onnxruntime", 0.0) / times["one"], scipy / times["one"], times["one"] / times["two"])
         table.add_row(word, *(f"{times.get(name, 0.0):.2f}" for name in names), *(f"{ratio:.2f}" for ratio in ratios))
     console.print(table)
+    if attention:
+        inputs, outputs = (int(number) for number in attention.split(":"))
+        calls = attention_engines(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
+        times = {name: timing.min_us / 1000 for name, timing in interleave(calls, Budget(seconds, 3)).items()}
+        table = Table("attention F:G, 8 heads", *times, *(f"x {name}" for name in times), box=None)
+        ratios = (f"{time / times['one']:.2f}" for time in times.values())
+        table.add_row(attention, *(f"{time:.2f}" for time in times.values()), *ratios)
+        console.print(table)
 
 
 if __name__ == "__main__":
