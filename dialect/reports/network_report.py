@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
@@ -59,13 +60,14 @@ def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
 
 
 def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
-    layers = [inner for inner in op.body.block.ops if isinstance(inner, LinearOp | Conv2dOp)]
-    connections = sum(map(_connections, layers))
-    possible = sum(inputs * outputs for inputs, outputs in (shape_of(layer.weight) for layer in layers))
+    layers = [inner for inner in op.body.block.ops if isinstance(inner, LinearOp | Conv2dOp | QuantizedLayersOp)]
+    weights = [weight for layer in layers for weight in _weights(layer)]
+    connections = sum(map(_connections, weights))
+    possible = sum(inputs * outputs for inputs, outputs in map(shape_of, weights))
     return NetworkReport(
         name=node_name(op) or f"network_{index}",
         operators=sum(1 for inner in op.body.block.ops if inner.results),
-        layers=len(layers),
+        layers=len(weights),
         connections=connections,
         density=connections / possible if possible else 0.0,
         reason=op.reason.data,
@@ -94,12 +96,12 @@ def _attention(op: Attention) -> AttentionReport:
 
 def _features(op: Operation) -> int:
     """Return the values of a row that an operator yields; none for a layer, and for what only moves."""
-    if isinstance(op, LinearOp | ReshapeOp | SplitOp):
+    if isinstance(op, LinearOp | QuantizedLayersOp | ReshapeOp | SplitOp):
         return 0
     return sum(max(0, shape_of(result)[-1]) for result in op.results if shape_of(result))
 
 
-def _predicted_us(layers: Sequence[LinearOp | Conv2dOp]) -> dict[str, float]:
+def _predicted_us(layers: Sequence[LinearOp | Conv2dOp | QuantizedLayersOp]) -> dict[str, float]:
     """Return the sums of times at the widths for which there are times of all layers; none for layers of pixels."""
     if any(isinstance(layer, Conv2dOp) for layer in layers):
         return {}
@@ -108,8 +110,12 @@ def _predicted_us(layers: Sequence[LinearOp | Conv2dOp]) -> dict[str, float]:
     return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
 
 
-def _connections(layer: LinearOp | Conv2dOp) -> int:
-    if isinstance(layer.weight.owner, SparseConstantOp):
-        return len(layer.weight.owner.values)
-    array = constant_array(layer.weight)
+def _weights(layer: LinearOp | Conv2dOp | QuantizedLayersOp) -> list[SSAValue]:
+    return [one.weight for one in layer.layers] if isinstance(layer, QuantizedLayersOp) else [layer.weight]
+
+
+def _connections(weight: SSAValue) -> int:
+    if isinstance(weight.owner, SparseConstantOp):
+        return len(weight.owner.values)
+    array = constant_array(weight)
     return 0 if array is None else int((array != 0).sum())

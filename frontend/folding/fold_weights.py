@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import onnx_ir
 
+from redpebble.frontend.folding.dequantized_constants import stays_quantized
 from redpebble.frontend.folding.fold_sparse_weights import sparse_matrices
 from redpebble.frontend.folding.known_constants import initializer_of, is_constant
 from redpebble.frontend.folding.run_nodes import evaluate
@@ -100,12 +101,9 @@ def _foldable(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) -> li
     for node in model.graph:
         if node in stays or not _is_deterministic(node) or node.op_identifier() in model.functions:
             continue
-        # a runtime computes with quantized weights as they are: writing them out as floats would cost it that
-        if keep_foreign and (
-            node.op_type == "DequantizeLinear" or any(output.is_graph_output() for output in node.outputs)
-        ):
+        if keep_foreign and any(output.is_graph_output() for output in node.outputs):
             continue
-        if node.op_type == "DequantizeLinear" and _feeds_quantized(node):
+        if node.op_type == "DequantizeLinear" and (_feeds_quantized(node) or (keep_foreign and stays_quantized(node))):
             continue
         if all(value is None or value in constant for value in node.inputs):
             nodes.append(node)

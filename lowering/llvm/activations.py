@@ -7,15 +7,13 @@ from typing import Final
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import CODES
+from redpebble.lowering.llvm.quotients import HALVES, rounded_quotient
 from redpebble.lowering.llvm.transcendental import erf, exp, expm1, gate, log, sigmoid, softplus, tanh
 from redpebble.lowering.llvm.vectors import Lanes
 
 SQRT_HALF: Final = 0.7071067811865476
 SQRT_8_BY_PI: Final = 1.5957691216057308
 GELU_CUBE: Final = 0.044715
-
-HALVES: Final = 12582912.0
-"""1.5 * 2^23: what is added to a float of up to 22 bits rounds it to an integer, which its last bits are then."""
 
 
 def emit_activation(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
@@ -71,9 +69,11 @@ def _mish(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def _quantize(lanes: Lanes, x: ir.Value, scale: float, zero: float) -> ir.Value:
-    # the bound first: a NaN becomes the least code
-    bounded = lanes.min(lanes.max(-zero, lanes.div(x, scale)), CODES - 1 - zero)
-    return lanes.mul(lanes.sub(lanes.add(bounded, HALVES), HALVES), scale)
+    def within(multiples: ir.Value) -> ir.Value:
+        # the bound first: a NaN becomes the least code
+        return lanes.min(lanes.max(-zero, multiples), CODES - 1 - zero)
+
+    return lanes.mul(lanes.sub(rounded_quotient(lanes, x, (scale, 1 / scale), within), HALVES), scale)
 
 
 def _reciprocal(lanes: Lanes, x: ir.Value) -> ir.Value:

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.activations import HALVES
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I32,
@@ -23,6 +22,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
+from redpebble.lowering.llvm.quotients import HALVES
 from redpebble.lowering.llvm.vectors import Lanes
 
 BOUNDS_BYTES: Final = 64

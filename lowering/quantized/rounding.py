@@ -8,8 +8,8 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.lowering.llvm.activations import HALVES
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, byte_at, i64
+from redpebble.lowering.llvm.quotients import HALVES, rounded_quotient
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 
 HALVES_BITS: Final = 0x4B400000
@@ -38,12 +38,6 @@ class CodeBounds(NamedTuple):
 
 
 WORDS: Final = len(CodeBounds._fields)
-
-UNSURE: Final = 0.4999
-"""Distance from the nearest integer, of a product with the inverse of the scale, up to which the quotient has the same.
-
-Product and quotient differ by less than 2^-22 of up to 256, that is 6.2e-5.
-"""
 
 
 @dataclass(frozen=True)
@@ -77,19 +71,7 @@ class Rounding:
 
     def quotient(self, values: ir.Value) -> ir.Value:
         """Return the same of values divided by the scale, by a division only where a product does not tell."""
-        lanes, builder = self.lanes, self.lanes.builder
-        product = self._within(lanes.mul(values, self.inverse))
-        rounded = lanes.add(product, HALVES)
-        distance = lanes.abs(lanes.sub(product, lanes.sub(rounded, HALVES)))
-        unsure = lanes.compare(">", distance, UNSURE)
-        bits = builder.bitcast(unsure, ir.IntType(lanes.width))
-        before = builder.block
-        with builder.if_then(builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)), likely=False):
-            exact, inside = self.rounded(lanes.div(values, self.scale)), builder.block
-        result = builder.phi(rounded.type)
-        result.add_incoming(rounded, before)
-        result.add_incoming(exact, inside)
-        return result
+        return rounded_quotient(self.lanes, values, (self.scale, self.inverse), self._within)
 
     def _within(self, multiples: ir.Value) -> ir.Value:
         return self.lanes.min(self.lanes.max(self.low, multiples), self.high)

@@ -14,8 +14,15 @@ from onnx.reference import ReferenceEvaluator
 import redpebble
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.models.exports.stored import random_feeds, stored_export
 from redpebble.runtime.jit import host_target
-from tests.support.quantized_models import Form, dynamically_quantized, pruned_network, quantized
+from tests.support.quantized_models import (
+    Form,
+    dynamically_quantized,
+    pruned_network,
+    quantized,
+    statically_quantized,
+)
 
 Floats = NDArray[np.float32]
 
@@ -198,3 +205,45 @@ def test_dynamic_scales_are_those_of_the_input(changes: dict[str, str], reason: 
     assert left is not None
     assert reason in "; ".join(left.reasons.values())
     assert ("ours" in networks_of(model)) == (not reason)
+
+
+WEIGHT_ONLY = """
+<ir_version: 10, opset_import: ["" : 21]>
+blocked (float[n, 256] x) => (float[n, 64] y) {
+  w = DequantizeLinear<axis = 0>(c, s, z)
+  y = MatMul(x, w)
+}
+"""
+
+
+@pytest.mark.parametrize("form", ["tensor", "outputs", "inputs", "blocks"])
+def test_weights_alone_are_floats_where_most_are_zeros(form: str) -> None:
+    axis, block = {"tensor": (0, 0), "outputs": (1, 0), "inputs": (0, 0), "blocks": (0, 16)}[form]
+    shape = {"tensor": (), "outputs": (64,), "inputs": (256,), "blocks": (16, 64)}[form]
+    text = WEIGHT_ONLY.replace("axis = 0", f"axis = {axis}" + (f", block_size = {block}" if block else ""))
+    model, rng = parser.parse_model(text), np.random.default_rng(3)
+    zeros = rng.integers(100, 150, shape).astype(np.uint8)
+    wide = np.repeat(zeros, 16, 0) if block else zeros[:, None] if form == "inputs" else zeros
+    codes = np.where(rng.random((256, 64)) < 0.1, rng.integers(0, 255, (256, 64)), wide).astype(np.uint8)
+    arrays = {"c": codes, "z": zeros, "s": rng.uniform(0.1, 1, shape).astype(np.float32)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in arrays.items())
+    x = inputs(7, 256)
+    assert networks_of(model) == ["ours"]
+    # onnxruntime rounds the inputs, too, where it fuses the two nodes
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})  # pyright: ignore[reportUnknownMemberType]
+    result = redpebble.session(model).run(None, {"x": x})[0]
+    np.testing.assert_allclose(result, np.asarray(expected, np.float32), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operators", [["MatMul", "Add", "Gemm"], None], ids=["some", "all"])
+def test_a_quantized_transformer_is_cut_at_attention_only(operators: list[str] | None, tmp_path: Path) -> None:
+    model = stored_export("bert.classic", 0.9)
+    sizes = {"batch": 1, "sequence": 8}
+    feeds = [random_feeds(model, sizes, seed) for seed in range(2)]
+    codes = statically_quantized(model, feeds, tmp_path, operators)
+    assert networks_of(codes).count("ours") == 3
+    session = onnxruntime.InferenceSession(codes.SerializeToString(), providers=["CPUExecutionProvider"])
+    for feed in feeds:
+        expected = session.run(None, feed)[0]
+        assert np.abs(redpebble.session(codes).run(None, feed)[0] - expected).max() < 0.02 * np.abs(expected).max()

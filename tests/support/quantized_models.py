@@ -1,6 +1,6 @@
 """Pruned networks of linear layers, and what onnxruntime's own quantizer makes of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -38,13 +38,14 @@ def pruned_network(sizes: Sequence[int], density: float, activation: str = "Relu
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-class _Calibration(CalibrationDataReader):
-    def __init__(self, features: int) -> None:
-        self._feeds: Iterator[dict[str, NDArray[np.float32]]] = iter(
-            [{"x": np.random.default_rng(seed).standard_normal((16, features), dtype=np.float32)} for seed in range(3)]
-        )
+Feed = Mapping[str, NDArray[np.generic]]
 
-    def get_next(self) -> dict[str, NDArray[np.float32]] | None:
+
+class _Calibration(CalibrationDataReader):
+    def __init__(self, feeds: Iterable[Feed]) -> None:
+        self._feeds = iter(feeds)
+
+    def get_next(self) -> Feed | None:
         return next(self._feeds, None)
 
 
@@ -58,7 +59,9 @@ def quantized(
     quantize_static(
         path,
         target,
-        _Calibration(features),
+        _Calibration(
+            {"x": np.random.default_rng(seed).standard_normal((16, features), dtype=np.float32)} for seed in range(3)
+        ),
         quant_format=QuantFormat.QDQ if form == "qdq" else QuantFormat.QOperator,
         activation_type=QuantType[activations],
         weight_type=QuantType[weights],
@@ -74,4 +77,22 @@ def dynamically_quantized(
     path, target = folder / "float.onnx", folder / "quantized.onnx"
     path.write_bytes(model.SerializeToString())
     quantize_dynamic(path, target, weight_type=QuantType[weights], per_channel=per_channel)
+    return onnx.load_from_string(target.read_bytes())
+
+
+def statically_quantized(
+    model: onnx.ModelProto, feeds: Iterable[Feed], folder: Path, operators: list[str] | None
+) -> onnx.ModelProto:
+    """Return the model with unsigned activations and signed weights, for each output; None stands for all operators."""
+    path, target = folder / "float.onnx", folder / "quantized.onnx"
+    path.write_bytes(model.SerializeToString())
+    quantize_static(
+        path,
+        target,
+        _Calibration(feeds),
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        op_types_to_quantize=operators,
+    )
     return onnx.load_from_string(target.read_bytes())

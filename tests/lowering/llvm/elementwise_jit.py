@@ -51,7 +51,7 @@ def kernel_module(emit: Emit, target: CpuTarget, width: int) -> ir.Module:
     lanes = Lanes(builder, target, width)
     result = emit(lanes, lanes.load(builder.gep(x, [index], source_etype=ir.FloatType())))
     lanes.store(result, builder.gep(y, [index], source_etype=ir.FloatType()))
-    index.add_incoming(builder.add(index, ir.Constant(INT64, width)), body)
+    index.add_incoming(builder.add(index, ir.Constant(INT64, width)), builder.block)
     builder.branch(header)
     ir.IRBuilder(end).ret_void()
     return module

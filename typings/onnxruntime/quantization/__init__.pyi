@@ -1,5 +1,6 @@
 """Stubs of the part of onnxruntime's quantizer that tests use."""
 
+from collections.abc import Mapping
 from enum import Enum
 from os import PathLike
 
@@ -15,7 +16,7 @@ class QuantFormat(Enum):
     QOperator = ...
 
 class CalibrationDataReader:
-    def get_next(self) -> dict[str, NDArray[np.float32]] | None: ...
+    def get_next(self) -> Mapping[str, NDArray[np.generic]] | None: ...
 
 def quantize_static(
     model_input: str | PathLike[str],
@@ -26,6 +27,7 @@ def quantize_static(
     per_channel: bool = ...,
     activation_type: QuantType = ...,
     weight_type: QuantType = ...,
+    op_types_to_quantize: list[str] | None = ...,
 ) -> None: ...
 
 def quantize_dynamic(

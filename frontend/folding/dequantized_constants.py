@@ -1,0 +1,56 @@
+"""Constants that are dequantized: which of them become floats though a runtime could compute with their codes.
+
+Vectors do that no layer multiplies by or adds: scales of a norm, what is added to values. Weights do whose layers read
+floats, if most of them are zeros: a runtime would dequantize all of them at every call.
+"""
+
+from typing import Final
+
+import numpy as np
+import onnx_ir
+from numpy.typing import NDArray
+
+MULTIPLYING: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+SPARSE: Final = 0.5
+"""Density below which a weight may gain from sparse kernels."""
+
+
+def stays_quantized(node: onnx_ir.Node) -> bool:
+    """Return whether a runtime computes with the codes of a constant that a DequantizeLinear makes floats of."""
+    readers = [use.node for output in node.outputs for use in output.uses()]
+    if not any(reader.op_type in MULTIPLYING for reader in readers):
+        return _rank(node) > 1
+    weights_only = all(reader.op_type in ("Gemm", "MatMul") and _reads_floats(reader, node) for reader in readers)
+    return not (weights_only and _rank(node) == 2 and _density(node) < SPARSE)
+
+
+def _rank(node: onnx_ir.Node) -> int:
+    codes = node.inputs[0]
+    return 9 if codes is None or codes.shape is None else len(codes.shape)
+
+
+def _reads_floats(layer: onnx_ir.Node, weight: onnx_ir.Node) -> bool:
+    """Return whether a layer multiplies values that were not quantized by a weight."""
+    x, w = layer.inputs[:2]
+    source = None if x is None else x.producer()
+    return w is weight.outputs[0] and (source is None or source.op_type != "DequantizeLinear")
+
+
+def _density(node: onnx_ir.Node) -> float:
+    """Return the share of codes that are not their zero; 1 where these are not known."""
+    codes = _array(node.inputs[0])
+    zero = _array(node.inputs[2]) if len(node.inputs) > 2 else np.zeros(1, np.int8)
+    if codes is None or zero is None or not codes.size:
+        return 1.0
+    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+    block = node.attributes["block_size"].as_int() if "block_size" in node.attributes else 0
+    if block and zero.ndim == 2:
+        zero = np.repeat(zero, block, axis)[: codes.shape[0], : codes.shape[1]]
+    elif zero.size > 1:
+        zero = zero.reshape((-1, 1) if axis % 2 == 0 else (1, -1))
+    return float(np.count_nonzero(np.not_equal(codes, zero))) / codes.size
+
+
+def _array(value: onnx_ir.Value | None) -> NDArray[np.generic] | None:
+    return None if value is None or value.const_value is None else value.const_value.numpy()
