@@ -24,6 +24,7 @@ from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError, first_line
+from redpebble.frontend.folding.dequantized_constants import SPARSE
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
@@ -35,9 +36,6 @@ from redpebble.frontend.operators.table import CONVERTERS, LEFT, accepted_operat
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""
-
-SPARSE: Final = 0.5
-"""Density below which the weight of a layer may gain from sparse kernels."""
 
 
 class Translated(NamedTuple):

@@ -156,12 +156,3 @@ def _panels(
         index.reshape(-1, form.step_bytes).astype(np.uint8),
         value.astype(np.int8) if form.bytewise else value,
     )
-
-
-DENSEST: Final = 0.21
-"""Density up to which layers were faster than onnxruntime's dense ones of bytes, whatever the rows."""
-
-
-def pays(density: float) -> bool:
-    """Return whether a layer of some density is faster than a dense one of bytes."""
-    return density <= DENSEST

@@ -26,6 +26,15 @@ PAIR_NS: Final = 40.0
 QUADS_OUTPUT_NS: Final = 20.0
 """Nanoseconds for 64 rows of a quad, of two outputs in a block of inputs, and of the end of an output."""
 
+DENSE_PRODUCTS: Final[Mapping[int, float]] = MappingProxyType({1: 24.0, 8: 178.0, 64: 258.0})
+"""Rows -> products a nanosecond of onnxruntime's dense layers of bytes."""
+
+DENSE_CALL_US: Final = 2.0
+"""Microseconds of the call of a dense layer, which is a node of its own."""
+
+DENSEST: Final = 0.75
+"""Density above which no layer gains, whatever its structure."""
+
 COUNTED_PANELS: Final = 8
 """Panels whose steps are counted."""
 
@@ -49,6 +58,17 @@ def predicted(weights: Sequence[CscMatrix]) -> ByteTimes:
     lookup = {rows: steps * ns / 1e3 + outputs * LOOKUP_OUTPUT_NS * rows / 64e3 for rows, ns in STEP_NS.items()}
     wide = (quads * QUAD_NS + outputs * (blocks * PAIR_NS / byte_quads.PAIR + QUADS_OUTPUT_NS)) / 1e3
     return ByteTimes({LOOKUP: lookup, QUADS: {byte_quads.COLUMNS: wide}}, blocks)
+
+
+def gains(weight: CscMatrix) -> bool:
+    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows."""
+    size = weight.shape[0] * weight.shape[1]
+    if len(weight.values) > DENSEST * size:
+        return False
+    times = predicted([weight]).by_family
+    fastest = times[LOOKUP] | {rows: min(us, times[LOOKUP][rows]) for rows, us in times[QUADS].items()}
+    dense = {rows: DENSE_CALL_US + 1e-3 * size * rows / products for rows, products in DENSE_PRODUCTS.items()}
+    return all(fastest[rows] < dense[rows] for rows in dense)
 
 
 def _blocks(weight: CscMatrix) -> int:

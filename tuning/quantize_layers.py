@@ -30,7 +30,7 @@ from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer
 from redpebble.dialect.provenance import copy_provenance, node_name
 from redpebble.dialect.semantics.interpreter import Observed, evaluate, observe
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.byte_lookup import pays
+from redpebble.kernels.byte_times import gains
 from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.simplify.join_quantized_layers import join_layers
 from redpebble.sparse.csr import CscMatrix
@@ -82,7 +82,7 @@ def _is_candidate(op: LinearOp) -> bool:
     weight = op.weight.owner
     if not isinstance(weight, SparseConstantOp) or len(shape_of(op.x)) < 2:
         return False
-    return pays(weight.weight.density) and (op.bias is None or isinstance(op.bias.owner, ConstantOp))
+    return gains(weight.weight) and (op.bias is None or isinstance(op.bias.owner, ConstantOp))
 
 
 def _quantize(op: LinearOp, observed: Observed) -> bool:

@@ -34,7 +34,7 @@ from redpebble.frontend.operators.quantized_operands import (
     producer_of,
     weight_of,
 )
-from redpebble.kernels.byte_lookup import pays
+from redpebble.kernels.byte_times import DENSEST, gains
 from redpebble.sparse.csr import CscMatrix
 
 STORED_SPARSE: Final = 0.62
@@ -337,9 +337,9 @@ def _layer(
     if sums.size and np.abs(sums).max() > GREATEST_BIAS:
         raise NotCovered(f"a bias of {np.abs(sums).max()}, accepted are up to {GREATEST_BIAS}")
     density = np.count_nonzero(weight.values) / max(1, weight.values.size)
-    if conversion.scope.nodes_may_stay and not pays(density):
-        raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
     floats = weight.values.astype(np.float32)
+    if conversion.scope.nodes_may_stay and not (density < DENSEST and gains(CscMatrix.from_dense(floats))):
+        raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
     name = f"{weight.name}_integers"
     if density < STORED_SPARSE:
         emitted = conversion.emit_sparse(lambda: CscMatrix.from_dense(floats), name, "")

@@ -14,8 +14,10 @@ from onnx.reference import ReferenceEvaluator
 import redpebble
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.kernels.byte_times import gains
 from redpebble.models.exports.stored import random_feeds, stored_export
 from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
 from tests.support.quantized_models import (
     Form,
     dynamically_quantized,
@@ -104,6 +106,19 @@ def test_an_activation_between_layers_stays_within_a_step(tmp_path: Path) -> Non
     assert networks_of(model) == ["ours"]
     difference = np.abs(redpebble.compile(model).run(None, {"x": x})[0] - outcome(model, x))
     assert np.mean(difference > 0) < 0.02
+
+
+def test_layers_gain_by_their_densities_sizes_and_structure() -> None:
+    rng = np.random.default_rng(0)
+
+    def predicted(density: float, size: int, block: int = 1) -> bool:
+        kept = np.repeat(rng.random((size // block, size)) < density, block, axis=0)
+        return gains(CscMatrix.from_dense((kept * rng.integers(1, 100, kept.shape)).astype(np.float32)))
+
+    assert predicted(0.25, 512)
+    assert not predicted(0.35, 512)
+    assert predicted(0.35, 512, block=4)
+    assert not predicted(1.0, 64)
 
 
 def test_dense_layers_stay_with_onnxruntime(tmp_path: Path) -> None:
