@@ -28,7 +28,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, consta
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.provenance import copy_provenance, node_name
-from redpebble.dialect.semantics.interpreter import Observed, evaluate, observe
+from redpebble.dialect.semantics.interpreter import Foreign, Observed, evaluate, observe
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_times import gains
 from redpebble.passes.rewriting.erase_unused import erase_unused
@@ -56,15 +56,17 @@ class QuantizeLayers(ModulePass):
     name = "pebble-quantize-layers"
 
     samples: Mapping[str, NDArray[Any]]
+    foreign: Foreign | None = None
+    """What runs nodes that were left as they are."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         layers = [one for one in op.walk() if isinstance(one, LinearOp) and _is_candidate(one)]
         try:
-            before = observe(op, self.samples)
+            before = observe(op, self.samples, self.foreign)
             chosen = [one for one in layers if _quantize(one, before)]
             join_layers(op)
-            change = _change(before.results, observe(op, self.samples).results)
+            change = _change(before.results, observe(op, self.samples, self.foreign).results)
         except (InterpretationError, ValueError) as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         erase_unused(op.body)

@@ -3,7 +3,7 @@
 Everything is computed in the dtype of the feeds, so float64 feeds give a reference for code that computes in float32.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -50,8 +50,12 @@ class Observed(NamedTuple):
     values: dict[SSAValue, Array]
 
 
-def observe(module: ModuleOp, feeds: Mapping[str, Array]) -> Observed:
-    """Run the module's `main` as `interpret` does, and return its values, too.
+Foreign = Callable[[ForeignOp, Sequence[Array]], Sequence[Array]]
+"""Runs a node that was left as it is."""
+
+
+def observe(module: ModuleOp, feeds: Mapping[str, Array], foreign: Foreign | None = None) -> Observed:
+    """Run the module's `main` as `interpret` does, and return its values, too; `foreign` runs what was left as it is.
 
     Raises:
         ValueError: the feeds do not fit the arguments.
@@ -62,7 +66,7 @@ def observe(module: ModuleOp, feeds: Mapping[str, Array]) -> Observed:
         raise InterpretationError("the module has no function main")
     arrays = _in_order(function, feeds)
     floats = [array.dtype for array in arrays if np.issubdtype(array.dtype, np.floating)]
-    evaluation = _Evaluation(np.result_type(*floats) if floats else np.float32)
+    evaluation = _Evaluation(np.result_type(*floats) if floats else np.float32, foreign)
     with np.errstate(all="ignore"):
         results = [np.asarray(result) for result in evaluation.run(function.body.block, arrays)]
     return Observed(results, evaluation.values)
@@ -107,6 +111,7 @@ class _Evaluation:
     """Ops on their way, for constants of `dtype`."""
 
     dtype: DTypeLike
+    foreign: Foreign | None = None
     values: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
 
     def run(self, block: Block, arguments: Sequence[Array]) -> list[Array]:
@@ -128,6 +133,8 @@ class _Evaluation:
                 return [op.weight.to_dense().astype(self.dtype)]
             case TileOp():
                 return self._tile(op, operands)
+            case ForeignOp() if self.foreign is not None:
+                return self.foreign(op, operands)
             case SparseNetworkOp() | ImageNetworkOp():
                 return self.run(op.body.block, operands)
             case _:

@@ -53,6 +53,7 @@ from redpebble.runtime.memory import return_free_memory
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.tuning.foreign_nodes import ForeignNodes
 from redpebble.tuning.measure_kernels import Tuning
 from redpebble.tuning.quantize_layers import quantized_text
 
@@ -386,7 +387,8 @@ def extracted(
         module, before = imported.module, imported.module.clone()
         rows = options.rows or stated_rows(imported.model)
         networks = options.sparse_networks and not obstacle
-        run_stages(module, replace(options, sparse_networks=networks, rows=rows), until="extract")
+        foreign = None if options.samples is None else ForeignNodes(imported.model)
+        run_stages(module, replace(options, sparse_networks=networks, rows=rows, foreign=foreign), until="extract")
         left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:

@@ -13,6 +13,8 @@ from redpebble.runtime.threads import checked_threads
 from redpebble.tuning.measure_kernels import Tuning
 
 if TYPE_CHECKING:
+    from redpebble.dialect.semantics.interpreter import Foreign
+
     # brings all searches of orders, which few builds have a use for
     from redpebble.passes.network.schedule_connections import ScheduleConnections
 
@@ -45,6 +47,8 @@ class Options:
     """The order of the connections in graphs of neurons, for native code that follows it."""
     samples: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)
     """Samples of the inputs, by which sparse layers are quantized to eight bits; None: they are not."""
+    foreign: "Foreign | None" = field(default=None, repr=False, compare=False)
+    """Runs nodes that were left as they are, for these samples."""
     on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
     """Called after each pass, with the module as the pass left it."""
 

@@ -90,7 +90,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             Sparsify(),  # last: all of the above changes the density
             lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now
             # by samples of the inputs, on request: bytes take a quarter of the room and of the time
-            lambda options: QuantizeLayers(options.samples) if options.samples is not None else None,
+            lambda options: QuantizeLayers(options.samples, options.foreign) if options.samples is not None else None,
             DiscoverStructure(),  # rows that read the same inputs make kernels possible that no random mask has
         ),
     ),

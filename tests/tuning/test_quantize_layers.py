@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import parser
 from typer.testing import CliRunner
 
 import redpebble
@@ -45,3 +47,40 @@ def test_samples_go_with_int8(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="values for z, expected x"):
         CliRunner().invoke(app, [*words, "--data", str(samples)], catch_exceptions=False)
     assert not (tmp_path / "out.onnx").exists()
+
+
+EMBEDDED = """
+<ir_version: 9, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+embedded (int64[n] ids) => (float[n, 64] y) {
+  e = Gather(table, ids)
+  c = CumSum(e, axis)
+  h = MatMul(c, w)
+  y = Tanh(h)
+}
+"""
+
+
+def with_embedding() -> onnx.ModelProto:
+    model, rng = parser.parse_model(EMBEDDED), np.random.default_rng(2)
+    arrays = {
+        "table": rng.standard_normal((10, 128), dtype=np.float32),
+        "w": (rng.standard_normal((128, 64)) * (rng.random((128, 64)) < 0.1)).astype(np.float32) / 8,
+        "axis": np.array(1, np.int64),
+    }
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    return model
+
+
+def test_layers_behind_nodes_that_stay_become_integers() -> None:
+    model, ids = with_embedding(), np.arange(10)
+    result = redpebble.optimize(model, samples={"ids": ids})
+    assert result.quantized.startswith("1 of 1 sparse layers compute with integers")
+    assert [layer.format for layer in result.report] == ["int8"]
+    floats = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = floats.run(None, {"ids": ids})[0]
+    assert np.abs(redpebble.session(result.proto).run(None, {"ids": ids})[0] - expected).max() < 0.1
+
+
+def test_a_node_that_fails_for_samples_is_named() -> None:
+    with pytest.raises(Exception, match=r"pebble-quantize-layers: operator ai\.onnx::Gather was not run: "):
+        redpebble.optimize(with_embedding(), samples={"ids": np.array([99])})
