@@ -34,6 +34,7 @@ from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
+from redpebble.frontend.folding.foreign_nodes import ForeignNodes
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
@@ -53,7 +54,6 @@ from redpebble.runtime.memory import return_free_memory
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
-from redpebble.tuning.foreign_nodes import ForeignNodes
 from redpebble.tuning.measure_kernels import Tuning
 from redpebble.tuning.quantize_layers import quantized_text
 

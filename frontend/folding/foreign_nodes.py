@@ -1,17 +1,19 @@
 """Nodes that were left as they are, run by onnxruntime: what samples become behind them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir
-import onnxruntime
 from numpy.typing import NDArray
 from xdsl.utils.exceptions import InterpretationError
 
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.frontend.errors import first_line
 from redpebble.frontend.operators.kept_nodes import values_read
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 Array = NDArray[Any]
 
@@ -39,7 +41,10 @@ class ForeignNodes:
         except Exception as error:  # onnxruntime raises what it likes
             raise InterpretationError(f"operator {op.operator.data} was not run: {first_line(error)}") from error
 
-    def _session(self, node: onnx_ir.Node, feeds: dict[str, Array]) -> onnxruntime.InferenceSession:
+    def _session(self, node: onnx_ir.Node, feeds: dict[str, Array]) -> "onnxruntime.InferenceSession":
+        # loaded here: few builds quantize
+        import onnxruntime
+
         constants = [
             onnx.numpy_helper.from_array(value.const_value.numpy(), value.name or "")
             for value in values_read(node)
