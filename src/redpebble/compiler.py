@@ -309,9 +309,8 @@ def _with_bodies(found: Optimized, options: Options, on_network: OnNetwork | Non
     model, bodies = with_optimized_bodies(found.model, body)
     if not bodies:
         return found
-    every = (found, *bodies)
-    networks = tuple(network for one in every for network in one.networks)
-    report = tuple(layer for one in every for layer in one.report)
+    networks = tuple(network for one in (found, *bodies) for network in one.networks)
+    report = tuple(layer for one in (found, *bodies) for layer in one.report)
     return replace(found, model=model, networks=networks, report=report, modified=True, obstacle="")
 
 
@@ -387,8 +386,7 @@ def extracted(
         module, before = imported.module, imported.module.clone()
         rows = options.rows or stated_rows(imported.model)
         networks = options.sparse_networks and not obstacle
-        foreign = None if options.samples is None else ForeignNodes(imported.model)
-        run_stages(module, replace(options, sparse_networks=networks, rows=rows, foreign=foreign), until="extract")
+        run_stages(module, replace(options, sparse_networks=networks, rows=rows), until="extract")
         left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:
