@@ -34,7 +34,6 @@ from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
-from redpebble.frontend.foreign_nodes import ForeignNodes
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
