@@ -57,7 +57,7 @@ class QuantizeLayers(ModulePass):
 
     samples: Mapping[str, NDArray[Any]]
     foreign: Foreign | None = None
-    """What runs nodes that were left as they are."""
+    """Runner of nodes that were left as they are."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
