@@ -8,9 +8,10 @@ HIDING = (float("-inf"), float(np.finfo(np.float32).min))
 
 
 def attention(draft: GraphDraft, x: Value) -> Value | None:
-    """Rows [batch, length, features] that attend to each other, in one or two heads."""
-    if len(x.shape) != 3 or not isinstance(length := x.shape[1], int) or not isinstance(width := x.shape[2], int):
+    """Rows [batch, length, features] that attend to each other, in one or two heads; one of the former may be free."""
+    if len(x.shape) != 3 or not isinstance(width := x.shape[2], int):
         return None
+    length = x.shape[1]
     heads, size = draft.choose((1, 2)), draft.choose((4, 1, 9))
     samples: Dim = x.shape[0]
     q, k, v = (_heads(draft, x, (width, heads, size), order) for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)))
@@ -37,13 +38,15 @@ def _heads(draft: GraphDraft, x: Value, sizes: tuple[int, int, int], order: tupl
     return draft.part("Transpose", [split], [apart[axis] for axis in order], perm=list(order))
 
 
-def _masked(draft: GraphDraft, scores: Value, length: int) -> Value:
+def _masked(draft: GraphDraft, scores: Value, length: Dim) -> Value:
     """Scores with a constant mask: none, one that is added, one that hides later keys, or both."""
-    if draft.opset >= 9 and draft.flip():
+    if isinstance(length, int) and draft.opset >= 9 and draft.flip():
         seen = draft.constant(np.tri(length, dtype=np.bool_))
         hiding = draft.constant(np.array(draft.choose(HIDING), dtype=np.float32))
         scores = draft.part("Where", [seen, scores, hiding], scores.shape)
     if draft.flip():
-        mask = draft.numbers(*draft.choose(((length,), (1, 1, length), (length, length))))
+        one = ((1,), (1, 1, 1))
+        known = ((length,), (1, 1, length), (length, length), (length, 1)) if isinstance(length, int) else ()
+        mask = draft.numbers(*draft.choose((*known, *one)))
         scores = draft.part("Add", [scores, mask] if draft.flip() else [mask, scores], scores.shape)
     return scores

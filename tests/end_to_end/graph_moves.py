@@ -126,6 +126,35 @@ def split(draft: GraphDraft, x: Value) -> Value | None:
     return parts[0]
 
 
+def cut(draft: GraphDraft, x: Value) -> Value | None:
+    """Some neighbours along an axis by Slice, or one place of it by Gather, which takes the axis away."""
+    axes = [axis for axis in range(len(x.shape)) if isinstance(x.shape[axis], int)]
+    if not axes:
+        return None
+    axis = draft.choose(list(reversed(axes)))
+    whole = _number(x.shape[axis])
+    first = draft.start(whole - 1)
+    if draft.flip():
+        index = draft.constant(np.array(first - whole * draft.flip(), dtype=np.int64))
+        return draft.node("Gather", [x, index], (*x.shape[:axis], *x.shape[axis + 1 :]), axis=axis)
+    end = draft.choose(range(first + 1, whole + 1))
+    shape = (*x.shape[:axis], end - first, *x.shape[axis + 1 :])
+    if draft.opset < 10:
+        return draft.node("Slice", [x], shape, starts=[first], ends=[end], axes=[axis])
+    return draft.node("Slice", [x, *(draft.integers(number) for number in (first, end, axis))], shape)
+
+
+def reshape_by_sizes(draft: GraphDraft, x: Value) -> Value | None:
+    """To a matrix by a shape that the graph computes: the first axis from Shape, all others in a number."""
+    if len(x.shape) < 2 or not all(isinstance(dim, int) for dim in x.shape[1:]):
+        return None
+    rest = product(x.shape[1:])
+    sizes = draft.part("Shape", [x], (len(x.shape),))
+    first = draft.part("Gather", [sizes, draft.integers(0)], (1,))
+    target = draft.part("Concat", [first, draft.integers(_number(rest))], (2,), axis=0)
+    return draft.node("Reshape", [x, target], (x.shape[0], rest))
+
+
 def transpose(draft: GraphDraft, x: Value) -> Value | None:
     """Any order of axes, or the reversed order by leaving it out."""
     order = list(range(len(x.shape)))
@@ -197,6 +226,8 @@ MOVES: Final[tuple[Layer, ...]] = (
     cast,
     concat,
     split,
+    cut,
+    reshape_by_sizes,
     transpose,
     flatten,
     reshape,

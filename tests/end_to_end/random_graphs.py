@@ -75,8 +75,10 @@ def _draw_inputs(draft: GraphDraft) -> None:
 def attending_models(draw: st.DrawFn, opsets: Sequence[int] = OPSETS) -> DrawnModel:
     """Models of one input of rank 3, in which attention comes before a layer and after it."""
     draft = GraphDraft(draw, draft_opset(draw, opsets), np.random.default_rng(draw(st.integers(0, 2**16))))
-    current = draft.input((Batch(1), draft.choose((3, 1, 7, 20)), draft.size()))
-    for layer in (attention, draft.choose(LAYERS), attention):
+    size = draft.choose((3, 1, 7, 20))
+    rows: tuple[Dim, Dim] = (size, Batch(1)) if draft.flip() else (Batch(1), size)
+    current = draft.input((*rows, draft.size()))
+    for layer in (attention, draft.choose((*LAYERS, *MOVES)), attention):
         current = layer(draft, current) or current
     static = draft.choose((None, None, *STATIC_BATCHES))
     batches = SYMBOLIC_BATCHES if static is None else (static,)
