@@ -83,7 +83,7 @@ def attention_engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, C
 
     def by_hand() -> NDArray[np.float32]:
         view = (x @ weight).reshape(case.nodes, origin.shape[1], -1)
-        logits = (view * origin).sum(-1)[sources] + (view * target).sum(-1)[targets]
+        logits: NDArray[np.float32] = (view * origin).sum(-1)[sources] + (view * target).sum(-1)[targets]
         logits = np.where(logits < 0, np.float32(SLOPE) * logits, logits)
         powers = np.exp(logits - np.maximum.reduceat(logits, pointers[:-1])[targets])
         shares = powers / np.add.reduceat(powers, pointers[:-1])[targets]
