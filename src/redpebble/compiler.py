@@ -34,6 +34,7 @@ from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
+from redpebble.frontend.foreign_nodes import ForeignNodes
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
@@ -384,8 +385,8 @@ def extracted(
         obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
         module, before = imported.module, imported.module.clone()
         rows = options.rows or stated_rows(imported.model)
-        networks = options.sparse_networks and not obstacle
-        run_stages(module, replace(options, sparse_networks=networks, rows=rows), until="extract")
+        known = replace(options, sparse_networks=options.sparse_networks and not obstacle, rows=rows)
+        run_stages(module, replace(known, foreign=ForeignNodes(imported.model)), until="extract")
         left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:
