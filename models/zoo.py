@@ -17,6 +17,7 @@ from redpebble.models.activations import EveryActivation
 from redpebble.models.bert import BertFfn, BertLayer
 from redpebble.models.compact import Compact
 from redpebble.models.digits import Digits
+from redpebble.models.digits_cnn import DigitsCnn
 from redpebble.models.feed_forward import Ffnn, MaskedMlp, ResMlp
 from redpebble.models.graph_network import GraphNetwork
 from redpebble.models.minilm import MiniLm
@@ -33,6 +34,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         "bert_layer": BertLayer,
         "compact": Compact,
         "digits": Digits,
+        "digits_cnn": DigitsCnn,
         "every_activation": EveryActivation,
         "ffnn": Ffnn,
         "graph_network": GraphNetwork,

@@ -47,8 +47,11 @@ FAR_US: Final = 0.2e-3
 NEAR_VALUES: Final = 1 << 18
 """Values that fit into that cache."""
 
-POWER_US: Final = 0.4e-3
+POWER_US: Final = 0.5e-3
 """Microseconds of a value of an activation that takes a power of e."""
+
+DENSE_POWER_US: Final = 0.2e-3
+"""The same in onnxruntime."""
 
 DENSE_SHARE: Final = 0.8
 """Time of a dense convolution of onnxruntime as a share of that of a dense layer with as many products."""
@@ -136,11 +139,11 @@ def layer_us(op: Operation) -> float:
     return activation_us(op) + _work_us(op)
 
 
-def activation_us(op: Operation) -> float:
+def activation_us(op: Operation, power_us: float = POWER_US) -> float:
     """Return the microseconds of an op's activation, nothing for one of a few instructions."""
     if not isinstance(op, Conv2dOp | Depthwise2dOp | ActivateOp) or op.activation is None:
         return 0.0
-    return POWER_US * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
+    return power_us * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
 
 
 def _work_us(op: Operation) -> float:
@@ -172,8 +175,8 @@ def dense_us(ops: Sequence[Operation]) -> float:
     total = 0.0
     for op in ops:
         if isinstance(op, Conv2dOp):
-            total += activation_us(op)
             total += DENSE_SHARE * op.dense_us.value.data if op.dense_us is not None else 0.0
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
-            total += layer_us(op)
+            total += _work_us(op)
+        total += activation_us(op, DENSE_POWER_US)
     return total

@@ -141,7 +141,9 @@ def test_the_body_of_a_network_is_one_node_of_onnxruntime_and_its_stem_stays() -
     optimized = redpebble.optimize(model)
     written = onnx_ir.to_proto(optimized.model)
     assert len(network_nodes(written)) == 1
-    assert [node.op_type for node in written.graph.node if node.domain == ""] == ["Conv", "Relu", "Flatten", "MatMul"]
+    stayed = [node.op_type for node in written.graph.node if node.domain == ""]
+    assert stayed[:3] == ["Conv", "Relu", "Flatten"]
+    assert stayed[3:] in (["Gemm"], ["MatMul"])
     assert optimized.networks[0].reason.startswith("7 of 7 weights sparse")
     assert optimized.gain is not None
     assert 1 < optimized.gain.ratio < 7

@@ -76,5 +76,6 @@ def bottleneck(channels: int, size: int, density: float = 0.3) -> tuple[ImageMod
     h = net.node("Relu", net.conv(h, (half, half, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2]))
     shortcut = net.conv(x, (channels, channels, 1, 1), strides=[2, 2])
     x = net.node("Relu", net.node("Add", net.conv(h, (channels, half, 1, 1)), shortcut))
+    net.density = 1.0
     rows = net.node("Flatten", net.node("GlobalAveragePool", x))
     return net, [net.node("Gemm", rows, net.weights("classes", (channels, 10)))]
