@@ -178,7 +178,8 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
 
     Nothing is remembered: what was not measured beside others says nothing about which kernel is best.
     """
-    known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None}
+    layers = ((op, numbers) for op, numbers in layer_numbers(module).items() if isinstance(op, LinearOp))
+    known = {op: numbers for op, numbers in layers if op.kernel is not None}
     wanted: dict[str, Candidates] = {}
     keys: dict[LinearOp, str] = {}
     for (linear, numbers), layer in zip(known.items(), layers_of([op.weight for op in known]), strict=True):

@@ -1,12 +1,14 @@
 """Ops on the features of a tile one by one: activations, arithmetic, concat and split; threads share the features."""
 
+from typing import Literal
+
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.lowering.kernels.elementwise import BinaryForm, Operand, activate, binary
+from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
 from redpebble.lowering.llvm.builder import float_at, i64
 from redpebble.lowering.tiles.thread_shares import Cut, copied_parts
 from redpebble.lowering.tiles.tile_code import TileCode
@@ -27,24 +29,29 @@ def emit_activate(op: ActivateOp, tile: TileCode, cut: Cut) -> None:
 def emit_binary(op: BinaryOp, tile: TileCode, cut: Cut) -> None:
     """Emit arithmetic of two operands: values of the tile, or constants with one entry a feature."""
     features = features_of(op.result)
-    form = BinaryForm(op.name, _operand(op.left, features), _operand(op.right, features), tile.width)
+    left, right = _operand(op.left, features), _operand(op.right, features)
+    form = BinaryForm(op.name, left, right, tile.width)
     function = binary(tile.code, form)
 
     def share(first: ir.Value, count: ir.Value) -> None:
-        operands = [_address(tile, op.left, form.left, first), _address(tile, op.right, form.right, first)]
+        operands = [_address(tile, op.left, left, first), _address(tile, op.right, right, first)]
         tile.builder.call(function, [*operands, tile.feature_at(op.result, first), count])
 
     tile.by_features(cut, features, share)
 
 
-def _operand(value: SSAValue, features: int) -> Operand:
+TileOperand = Literal["tile", "one_row", "per_feature", "one_value"]
+"""Operands of a two-operand kernel that tiles of rows have."""
+
+
+def _operand(value: SSAValue, features: int) -> TileOperand:
     """Return how a two-operand kernel over `features` features reads `value`."""
     if isinstance(value.owner, ConstantOp):
         return "per_feature" if value.owner.array.size == features and features != 1 else "one_value"
     return "tile" if features_of(value) == features else "one_row"
 
 
-def _address(tile: TileCode, value: SSAValue, kind: Operand, first: ir.Value) -> ir.Value:
+def _address(tile: TileCode, value: SSAValue, kind: TileOperand, first: ir.Value) -> ir.Value:
     """Return the address from which a two-operand kernel reads `value`, from feature `first` on."""
     match kind:
         case "tile":

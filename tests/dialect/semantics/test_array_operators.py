@@ -117,7 +117,7 @@ def test_an_operator_yields_what_onnxruntime_does(case: Case) -> None:
 
 
 def test_every_operator_is_tested() -> None:
-    others = {"Cast", "ConstantOfShape", "ReshapeTo", "Split"}
+    others = {"Activate", "Cast", "ConstantOfShape", "ReshapeTo", "Sizes", "Split"}
     assert {case.operator for case in CASES} | others == set(OPERATORS)
 
 
@@ -130,6 +130,20 @@ def test_a_constant_has_a_value_and_a_dtype() -> None:
     found = OPERATORS["ConstantOfShape"]({"value": 1, "dtype": "int64"}, np.array([2, 3]))
     np.testing.assert_array_equal(found, np.ones((2, 3), np.int64))
     assert np.asarray(OPERATORS["ConstantOfShape"]({}, np.array([2]))).dtype == np.float32
+
+
+def test_an_activation_of_the_dialect_has_parameters() -> None:
+    attributes = {"activation": "clip", "parameters": [-0.5, 0.5]}
+    x = np.linspace(-1, 1, 9, dtype=np.float32)
+    np.testing.assert_array_equal(OPERATORS["Activate"](attributes, x), x.clip(-0.5, 0.5))
+
+
+def test_sizes_are_products_of_sizes_of_other_arrays() -> None:
+    # [rows * columns / 2, columns^2, 3] of an array [2, 3, 4], rows being axis 1 and columns axis 2
+    sizes = [(1, 2, {"rows": 1, "columns": 1}), (1, 1, {"columns": 2}), (3, 1, {})]
+    attributes = {"axes": {"rows": (0, 1), "columns": (0, 2)}, "sizes": sizes}
+    np.testing.assert_array_equal(OPERATORS["Sizes"](attributes, X), [6, 16, 3])
+    np.testing.assert_array_equal(OPERATORS["Sizes"]({**attributes, "start": 1, "end": 2}, X), [16])
 
 
 def test_a_reshape_of_the_dialect_copies_axes() -> None:
@@ -153,4 +167,4 @@ def test_what_is_not_covered_is_refused() -> None:
 
 
 def test_onnx_names_no_operator_that_the_table_invents() -> None:
-    assert {name for name in OPERATORS if not onnx.defs.has(name)} == {"ReshapeTo"}
+    assert {name for name in OPERATORS if not onnx.defs.has(name)} == {"Activate", "ReshapeTo", "Sizes"}

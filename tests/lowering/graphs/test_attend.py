@@ -61,7 +61,7 @@ def expected(x: Floats, scores: Floats) -> NDArray[np.float64]:
         counts = edges.values[edges.pointers[node] : edges.pointers[node + 1]].astype(np.float64)
         for head in range(heads if len(sources) else 0):
             score = scores[sources, head].astype(np.float64) + scores[node, heads + head]
-            powers: NDArray[np.float64] = counts * np.exp(np.where(score < 0, 0.2 * score, score))
+            powers = counts * np.exp(np.maximum(score, 0.2 * score))
             result[node, head] = powers @ own[sources, head] / powers.sum()
     return result.reshape(x.shape)
 
