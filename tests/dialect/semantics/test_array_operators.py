@@ -140,8 +140,9 @@ def test_an_activation_of_the_dialect_has_parameters() -> None:
 
 def test_sizes_are_products_of_sizes_of_other_arrays() -> None:
     # [rows * columns / 2, columns^2, 3] of an array [2, 3, 4], rows being axis 1 and columns axis 2
-    sizes = [(1, 2, {"rows": 1, "columns": 1}), (1, 1, {"columns": 2}), (3, 1, {})]
-    attributes = {"axes": {"rows": (0, 1), "columns": (0, 2)}, "sizes": sizes}
+    constant: dict[str, int] = {}
+    sizes = [(1, 2, {"rows": 1, "columns": 1}), (1, 1, {"columns": 2}), (3, 1, constant)]
+    attributes: dict[str, Any] = {"axes": {"rows": (0, 1), "columns": (0, 2)}, "sizes": sizes}
     np.testing.assert_array_equal(OPERATORS["Sizes"](attributes, X), [6, 16, 3])
     np.testing.assert_array_equal(OPERATORS["Sizes"]({**attributes, "start": 1, "end": 2}, X), [16])
 
