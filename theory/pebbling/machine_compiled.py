@@ -67,7 +67,9 @@ def count_levels(
     """
     if order.dtype != np.int64 or order.shape != (network.connection_count,):
         check_order(network, order)
-    order, ends = np.ascontiguousarray(order), Ends(network.sources, network.targets)
+    order = np.ascontiguousarray(order)
+    # read-only arrays would be compiled for anew
+    ends = Ends(*(np.require(ids, requirements="W") for ids in (network.sources, network.targets)))
     if not is_runnable(order, ends, network.in_degrees.copy(), np.zeros(len(order), dtype=np.bool_)):
         check_order(network, order)
     uses = Uses(np.empty(2 * len(order), dtype=np.int64), np.empty(2 * len(order), dtype=np.int64))

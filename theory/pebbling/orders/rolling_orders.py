@@ -61,7 +61,9 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
     """
     if open_count < 1:
         raise ValueError(f"{open_count} targets are open, at least 1 is needed")
-    graph = Graph(network.sources, network.targets, network.incoming, network.outgoing)
+    # read-only arrays would be compiled for anew
+    sources, targets = (np.require(ids, requirements="W") for ids in (network.sources, network.targets))
+    graph = Graph(sources, targets, network.incoming, network.outgoing)
     rolling = _rolling(network, exponent)
     roll(graph, rolling, open_count)
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
