@@ -43,7 +43,7 @@ bench-extra: $(VENV)/installed ## MKL and torch, for the benchmark to compare wi
 
 # two test processes with two BLAS threads each would fight for the cores
 test: $(VENV)/installed ## the default test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(VENV)/installed ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow

@@ -1,7 +1,30 @@
 """What holds for all tests."""
 
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
 from hypothesis import Phase, settings
 
 # To explain a failure Hypothesis traces every line on Python 3.11, of numba's compiler as well: it takes minutes
 settings.register_profile("redpebble", phases=[phase for phase in Phase if phase is not Phase.explain])
 settings.load_profile("redpebble")
+
+SEARCHES: Final = (
+    "tests/distributed/plans/test_plans.py",
+    "tests/end_to_end/test_commands_explain.py::test_the_page_needs_nothing_but_itself",
+    "tests/passes/network/test_schedule_connections.py",
+    "tests/test_pages.py::test_the_code_of_a_page_runs[theory.md]",
+    "tests/theory/partition/",
+    "tests/theory/pebbling/",
+    "tests/tools/explain/test_sweep.py",
+    "tests/tools/test_json_reports.py::test_every_command_writes_json",
+)
+"""Tests of compiled searches, whose loops take a minute to compile: in one process, not in each."""
+
+
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """Keep the searches together where tests are spread over processes with `--dist loadgroup`."""
+    for item in items:
+        if item.nodeid.startswith(SEARCHES):
+            item.add_marker(pytest.mark.xdist_group("searches"))

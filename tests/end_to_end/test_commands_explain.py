@@ -225,6 +225,7 @@ partly (float[n, 12] x) => (float[n, 8] y, int64[2, k] places)
 """
 
 
+@pytest.mark.slow
 def test_models_that_are_covered_in_part_are_explained_and_scheduled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

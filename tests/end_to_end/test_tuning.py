@@ -97,6 +97,7 @@ def test_the_fastest_by_the_clock_is_chosen(model: onnx_ir.Model, folder: Path, 
         assert {words.split()[0] for words in layer.kernel.split(", ")} <= families
 
 
+@pytest.mark.slow
 def test_several_numbers_of_blocks_are_measured_and_the_fastest_is_chosen(
     model: onnx_ir.Model, folder: Path, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_model_says_whether_it_has_networks(
     assert not holds_networks(tmp_path / "absent.onnx")
 
 
+@pytest.mark.slow
 def test_a_library_beside_the_model_runs_it_without_us(original: ir.Model, optimized: ir.Model, tmp_path: Path) -> None:
     model, library, x, y = (tmp_path / name for name in ("m.onnx", "m.so", "x.npy", "y.npy"))
     save_model(optimized, model)

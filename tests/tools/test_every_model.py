@@ -92,6 +92,7 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(
         assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_model_that_is_covered_in_part_is_measured_as_a_session_runs_it(
     run: Run, model: Path, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], message: str, y: Path
     assert not list(y.parent.glob(".*.part"))
 
 
+@pytest.mark.slow
 def test_parts_that_fit_are_run(case: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = ("-q", "run", case / "parts", "--input", case / "x.npy", "--output", tmp_path / "y.npy", "--report", report)

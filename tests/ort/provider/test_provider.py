@@ -57,7 +57,9 @@ def nothing_is_left() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("text", "networks"), [(MLP, 1), (UNCOVERED, 2), (MEASURED, 1)])
+@pytest.mark.parametrize(
+    ("text", "networks"), [(MLP, 1), (UNCOVERED, 2), pytest.param(MEASURED, 1, marks=pytest.mark.slow)]
+)
 def test_an_unmodified_model_gives_what_onnxruntime_gives(text: str, networks: int, threads: int) -> None:
     proto = model(text)
     ours, plain = provider_session(proto, threads), plain_session(proto, threads)
