@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log
-from typing import Final
+from typing import Final, NamedTuple
 
 from redpebble.pruning.allocation import Option, allocated
 from redpebble.pruning.layer_prices import GRID, LayerPrices
@@ -12,12 +12,15 @@ from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.pruning.sensitivities import LossCurve
 from redpebble.pruning.solving.structures import Structure
 
-REHEARSALS: Final = 4
+REHEARSALS: Final = 6
 TOO_SLOW: Final = 1.02
 """Measured over wanted time of a rehearsal above which densities are chosen once more."""
 
-TOO_FAST: Final = 0.94
+TOO_FAST: Final = 0.95
 """The same below which they are."""
+
+WANTED: Final = 0.98
+"""The same that the next densities are chosen for."""
 
 GRAIN: Final = 1.02
 """Ratio of one budget to the next: the clock's noise should not change the outcome."""
@@ -25,10 +28,11 @@ GRAIN: Final = 1.02
 
 @dataclass(frozen=True)
 class Allocation:
-    """A density for each layer by name, and the microseconds of all that is no layer."""
+    """A density for each layer by name."""
 
     options: Mapping[str, Option]
-    rest_us: float
+    rest_us: float | None = None
+    """The microseconds of all that is no layer; None where nothing was rehearsed."""
 
     @property
     def layers_us(self) -> float:
@@ -61,6 +65,17 @@ def options_of(layer: PrunableLayer, curve: LossCurve | None, prices: LayerPrice
     return [dense, *(Option(one, prices.sparse_us(layer, one) or dense.us, loss) for one, loss in points)]
 
 
+class _Rehearsal(NamedTuple):
+    """Densities that were tried, and their measured over the wanted time."""
+
+    allocation: Allocation
+    slowness: float
+
+    @property
+    def is_fast_enough(self) -> bool:
+        return self.slowness <= TOO_SLOW
+
+
 def within_time(
     options: Mapping[str, Sequence[Option]],
     wanted_us: Callable[[MeasuredTimes | None], float],
@@ -73,22 +88,39 @@ def within_time(
     Raises:
         ValueError: no densities are fast enough.
     """
-    sparsest = [min(some, key=lambda option: option.us) for some in options.values()]
-    wanted, rest = wanted_us(None), 0.0
-    allocation = Allocation({}, rest)
-    for attempt in range(REHEARSALS):
-        chosen = allocated(list(options.values()), _rounded(wanted - rest)) or sparsest
-        allocation = Allocation(dict(zip(options, chosen, strict=True)), rest)
+    sparsest = {name: min(some, key=lambda option: option.us) for name, some in options.items()}
+    budget, tried = wanted_us(None), list[_Rehearsal]()
+    for _ in range(REHEARSALS):
+        chosen = allocated(list(options.values()), _rounded(budget))
+        allocation = Allocation(sparsest if chosen is None else dict(zip(options, chosen, strict=True)))
+        if any(one.allocation.options == allocation.options for one in tried):
+            break
         found = rehearse(allocation.densities)
-        wanted, rest = wanted_us(found), found.pruned_us - allocation.layers_us
-        if chosen == sparsest and attempt and found.pruned_us > TOO_SLOW * wanted:
+        wanted = wanted_us(found)
+        allocation = replace(allocation, rest_us=found.pruned_us - allocation.layers_us)
+        tried.append(_Rehearsal(allocation, found.pruned_us / wanted))
+        if not tried[-1].is_fast_enough and allocation.options == sparsest:
             raise ValueError(
                 f"{wanted / 1000:.3g} ms is out of reach, accepted is {found.pruned_us / 1000:.3g} ms "
                 f"({found.speedup:.2f}x as fast) or more: so long the model takes at the lowest densities"
             )
-        if TOO_FAST <= found.pruned_us / wanted <= TOO_SLOW:
+        if TOO_FAST <= tried[-1].slowness <= TOO_SLOW:
             break
-    return replace(allocation, rest_us=rest)
+        budget = _next_budget(tried, wanted)
+    enough = [one for one in tried if one.is_fast_enough]
+    best = min(enough, key=lambda one: one.allocation.loss) if enough else min(tried, key=lambda one: one.slowness)
+    return best.allocation
+
+
+def _next_budget(tried: Sequence[_Rehearsal], wanted: float) -> float:
+    """Return microseconds for all layers: between the closest on both sides of what is wanted, where both are known."""
+    faster = [one for one in tried if one.slowness <= WANTED]
+    slower = [one for one in tried if one.slowness > WANTED]
+    if not faster or not slower:
+        return tried[-1].allocation.layers_us + (WANTED - tried[-1].slowness) * wanted
+    below, above = max(faster, key=lambda one: one.slowness), min(slower, key=lambda one: one.slowness)
+    share = (WANTED - below.slowness) / (above.slowness - below.slowness)
+    return below.allocation.layers_us + share * (above.allocation.layers_us - below.allocation.layers_us)
 
 
 def within_loss(options: Mapping[str, Sequence[Option]], loss: float) -> Allocation:
@@ -99,7 +131,7 @@ def within_loss(options: Mapping[str, Sequence[Option]], loss: float) -> Allocat
         if sum(option.loss for option in found) > loss:
             break
         chosen, budget = found, budget / GRAIN
-    return Allocation(dict(zip(options, chosen, strict=True)), 0.0)
+    return Allocation(dict(zip(options, chosen, strict=True)))
 
 
 def _rounded(us: float) -> float:

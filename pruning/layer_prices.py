@@ -26,8 +26,8 @@ from redpebble.pruning.options import PruneOptions
 from redpebble.pruning.runs.first_run import FirstRun
 from redpebble.sparse.csr import CONNECTION_BYTES
 
-GRID: Final = (0.05, 0.075, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225, 0.25, 0.275, 0.3, 0.325, 0.35, 0.4, 0.45, 0.5, 0.6)
-"""Densities that are weighed against each other, beside 1."""
+GRID: Final = tuple(float(density) for density in np.geomspace(0.05, 0.6, 33).round(4))
+"""Densities that are weighed against each other, beside 1: each takes about 8 % longer than the one before."""
 
 
 class LayerPrices:

@@ -19,6 +19,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
+from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source
 from redpebble.kernels.machine import Machine
@@ -129,7 +130,7 @@ class _Pruning:
     ) -> None:
         self.model, self.batches, self.options = model, batches, options
         self.watch, self.loss = watch, loss
-        self.segmented = SegmentedModel.of(model.proto, model.layers, options.threads)
+        self.segmented = SegmentedModel.of(model.proto, model.layers, usable_threads())
         self.first = first = FirstRun.of(self.segmented, dict(batches[0]), model.dense)
         self.prices = LayerPrices(model.layers, options, first, Machine())
         self.chain = chain_of(model.proto.graph) if options.finetune else None
@@ -160,10 +161,8 @@ class _Pruning:
         layers = tuple(self._report_of(name, allocation, solved) for name in self.model.dense)
         if self.options.compares:
             layers = self._timed(layers, solved)
-        rest = allocation.rest_us or max(0.0, times.pruned_us - sum(layer.predicted_us for layer in layers))
-        return Pruned(
-            model, PruneReport(layers, lost, self.options.rows, self.options.threads, times, rest, self._trials())
-        )
+        rows, threads = self.options.rows, self.options.threads
+        return Pruned(model, PruneReport(layers, lost, rows, threads, times, allocation.rest_us, self._trials()))
 
     def _finetuned(self, chain: Chain, lessons: Lessons, stored: Mapping[str, Array]) -> dict[str, Array]:
         self.watch("training", 0, 1)
@@ -195,7 +194,7 @@ class _Pruning:
                 raise ValueError(f"sparsity is {goal.value}, accepted is {1 - density:g}, that of the structure")
             uniform = {one.name: LossCurve((density,), (0.0,)) for one in self.model.layers}
             options = {one.name: options_of(one, uniform[one.name], self.prices)[1] for one in self.model.layers}
-            return Allocation(options, 0.0)
+            return Allocation(options)
         curves = self._curves()
         options = {one.name: options_of(one, curves.get(one.name), self.prices) for one in self.model.layers}
         if goal.measure == "loss":

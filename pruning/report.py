@@ -41,8 +41,9 @@ class PruneReport:
     rows: int
     threads: int
     measured: MeasuredTimes
-    rest_us: float
-    """Microseconds of all that is no layer, found by a rehearsal with as many connections in other places."""
+    rest_us: float | None
+    """Microseconds of all that is no layer, found by a rehearsal with as many connections in other places; None where
+    the goal was no time."""
     trials: tuple[MethodTrial, ...] = ()
     """Every method at some densities; none where nobody asked."""
 
@@ -62,9 +63,9 @@ class PruneReport:
         return self.connections / self.parameters
 
     @property
-    def predicted_us(self) -> float:
-        """The predicted microseconds of a call."""
-        return self.rest_us + sum(layer.predicted_us for layer in self.layers)
+    def predicted_us(self) -> float | None:
+        """The microseconds of a call, predicted before any layer was solved; None where the goal was no time."""
+        return None if self.rest_us is None else self.rest_us + sum(layer.predicted_us for layer in self.layers)
 
     @property
     def quality(self) -> float:

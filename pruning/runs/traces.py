@@ -26,6 +26,8 @@ class Trace:
     model: SegmentedModel
     batches: list[dict[str, Value]]
     done: int = 0
+    spills: bool = True
+    """Whether large values lie in files."""
 
     @staticmethod
     def start(model: SegmentedModel, batches: Sequence[Mapping[str, Value]]) -> "Trace":
@@ -41,7 +43,7 @@ class Trace:
         """Run the next segment with weights [inputs, outputs] by layer."""
         for values in self.batches:
             found = self.model.run(self.done, values, weights)
-            values |= {name: _spilled(value) for name, value in found.items()}
+            values |= {name: _spilled(value) for name, value in found.items()} if self.spills else found
             for name in [name for name in values if self.model.last_reader(name) <= self.done]:
                 del values[name]
         self.done += 1
@@ -52,9 +54,10 @@ class Trace:
             self.advance(weights)
         return [{name: values[name] for name in self.model.outputs} for values in self.batches]
 
-    def branch(self, batch_count: int | None = None) -> "Trace":
-        """Return a run of its own from here on, of the first batches or all."""
-        return Trace(self.model, [dict(values) for values in self.batches[:batch_count]], self.done)
+    def branch(self, few: int | None = None) -> "Trace":
+        """Return a run of its own from here on, of all batches, or of a few that memory has room for."""
+        spills = self.spills and few is None
+        return Trace(self.model, [dict(values) for values in self.batches[:few]], self.done, spills)
 
     def rows(self, layer: PrunableLayer) -> Iterator[Array]:
         """Yield what a layer of the next segment multiplies, [rows, inputs], batch by batch or finer."""

@@ -9,7 +9,7 @@ import pytest
 from redpebble.kernels.machine import Machine
 from redpebble.pruning.allocation import Option, allocated
 from redpebble.pruning.budgets import densities_of, options_of, within_loss, within_time
-from redpebble.pruning.layer_prices import LayerPrices
+from redpebble.pruning.layer_prices import GRID, LayerPrices
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import Goal, PruneOptions
 from redpebble.pruning.runs.first_run import FirstRun
@@ -54,7 +54,7 @@ def test_densities_at_which_the_chooser_stays_dense_are_no_options(rows: int) ->
     prices = prices_of(layer, rows)
     densities = densities_of(layer, structure_of("equal"), prices)
     assert densities == sorted(densities, reverse=True)
-    assert 0.1 in densities
+    assert densities[-1] == GRID[0]
     assert prices.sparse_us(layer, 0.98) is None
     times = [prices.sparse_us(layer, one) or np.inf for one in densities]
     assert max(times) < prices.dense_us(layer)

@@ -47,12 +47,12 @@ def prune_page(name: str, report: PruneReport, command: str) -> str:
 
 def _head(name: str, report: PruneReport) -> str:
     times = report.measured
+    predicted = "" if report.predicted_us is None else f", {time_text(report.predicted_us)} predicted"
     shown = [
         Card(
             "Time",
             ratio_text(times.speedup),
-            f"{time_text(times.original_us)} → {time_text(times.pruned_us)} measured, "
-            f"{time_text(report.predicted_us)} predicted",
+            f"{time_text(times.original_us)} → {time_text(times.pruned_us)} measured{predicted}",
         ),
         Card("Quality", f"{100 * report.quality:.4g} %", "of the outputs' variance is left"),
         Card(
