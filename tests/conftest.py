@@ -20,11 +20,19 @@ SEARCHES: Final = (
     "tests/tools/explain/test_sweep.py",
     "tests/tools/test_json_reports.py::test_every_command_writes_json",
 )
-"""Tests of compiled searches, whose loops take a minute to compile: in one process, not in each."""
+"""Tests of compiled searches, whose loops take a minute to compile."""
+
+SOURCES: Final = (
+    "tests/test_architecture.py",
+    "tests/test_docstrings.py",
+    "tests/test_packaging.py::test_every_import_is_stated",
+)
+"""Tests that parse all sources."""
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Keep the searches together where tests are spread over processes with `--dist loadgroup`."""
+    """Keep together what shares expensive preparation where `--dist loadgroup` spreads tests over processes."""
     for item in items:
-        if item.nodeid.startswith(SEARCHES):
-            item.add_marker(pytest.mark.xdist_group("searches"))
+        for name, members in (("searches", SEARCHES), ("sources", SOURCES)):
+            if item.nodeid.startswith(members):
+                item.add_marker(pytest.mark.xdist_group(name))

@@ -38,12 +38,10 @@ def test_an_encoder_with_ids_and_masks_is_native(name: str) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
-OTHERS = (
-    "ft_transformer.classic",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("ft_transformer.dynamo", "deit.classic", "deit.dynamo")),
-)
+OTHERS = ("ft_transformer.classic", "ft_transformer.dynamo", "deit.classic", "deit.dynamo")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_encoder_that_asks_for_its_batch_is_native(name: str) -> None:
     proto = stored_export(name, 0.9)

@@ -19,6 +19,7 @@ def agrees(network: GraphNetwork, seed: int) -> None:
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "graph"),
     [("gcn", "power_law"), pytest.param("sage", "geometric", marks=pytest.mark.slow), ("gin", "road"), ("gat", "grid")],

@@ -128,6 +128,7 @@ def test_what_is_no_chain_is_not_trained() -> None:
         prune(branched_network(), {"x": samples(99)}, sparsity=0.5, finetune=1.0)
 
 
+@pytest.mark.slow
 def test_a_pruned_chain_is_trained_on_request(chain: onnx.ModelProto) -> None:
     data = {"x": samples(300)}
     before = prune(chain, data, sparsity=0.9, rows=16)

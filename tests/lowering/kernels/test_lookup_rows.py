@@ -35,6 +35,7 @@ def one_layer(weight: Floats, bias: Floats | None = None, widths: Sequence[int] 
     return linear_layer(weight, bias, kernel, widths=widths)
 
 
+@pytest.mark.slow
 @best_target_first
 @pytest.mark.parametrize("shape", [(1, 1), (130, 75)])
 def test_any_number_of_rows_is_the_product_in_float64_up_to_rounding(target: CpuTarget, shape: tuple[int, int]) -> None:
@@ -107,6 +108,7 @@ def expected(x: Floats, weights: Sequence[Floats]) -> list[Floats]:
     return [np.concatenate([normal @ weights[1] + hidden, normal], axis=1), hidden]
 
 
+@pytest.mark.slow
 @best_target_first
 @pytest.mark.parametrize("shares", [1, 2])
 def test_ops_without_a_kernel_for_rows_run_row_by_row_beside_it(target: CpuTarget, shares: int) -> None:

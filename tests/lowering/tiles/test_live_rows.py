@@ -81,6 +81,7 @@ def test_rows_are_kept_apart_that_hold_no_numbers() -> None:
     np.testing.assert_array_equal(native(dropping(chain()), host_target())(x), native(chain(), host_target())(x))
 
 
+@pytest.mark.slow
 def test_nothing_is_dropped_before_a_layer_that_makes_something_of_zeros() -> None:
     module = dropping(chain(first_bias=0.1))
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]

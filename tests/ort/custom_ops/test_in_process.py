@@ -88,6 +88,7 @@ def test_calls_from_several_threads_do_not_meet(library: Path) -> None:
     assert not failures
 
 
+@pytest.mark.slow
 def test_networks_live_as_long_as_their_sessions(library: Path) -> None:
     keeper: Host = host(library)
     gc.collect()

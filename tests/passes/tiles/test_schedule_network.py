@@ -103,6 +103,7 @@ def test_neighbours_come_straight_from_rows_and_go_there(target: CpuTarget) -> N
         np.testing.assert_allclose(network(x), expected, rtol=1e-4, atol=1e-5 * float(np.abs(expected).max()))
 
 
+@pytest.mark.slow
 def test_inputs_that_nobody_reads_may_lie_between_neighbours() -> None:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         value = arguments[0]
