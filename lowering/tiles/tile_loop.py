@@ -1,11 +1,12 @@
 """The loop that cuts rows into tiles of the widths for which code exists, for one thread or for all together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.axis_maps import axis_map_of
@@ -21,7 +22,7 @@ from redpebble.lowering.tiles.depth_first_groups import groups_at
 from redpebble.lowering.tiles.emitters import emit
 from redpebble.lowering.tiles.live_rows import RowCompaction, RowCompactionCode
 from redpebble.lowering.tiles.row_tile import RowTile, is_of_rows, plan_rows, row_bytes
-from redpebble.lowering.tiles.thread_shares import plan_sharing, private_arguments
+from redpebble.lowering.tiles.thread_shares import Cut, OpShare, plan_sharing, private_arguments
 from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, TileRows
 from redpebble.lowering.tiles.tile_memory import Span, TileMemory, features_of, plan_tile
 
@@ -33,6 +34,11 @@ LIVE_SHARE = 0.25
 
 LEAST_COLUMNS = 8
 """Columns of the narrowest tile for more than one row."""
+
+MOST_OPS = 64
+"""Ops of one function of a tile: LLVM takes time with the square of a block's length."""
+
+_Tile = TileCode | RowTile
 
 UNKNOWN_US = 5.0
 """Microseconds for a column in a tile whose time nobody has estimated."""
@@ -216,23 +222,50 @@ class _TileForm:
         op, of_rows = self.op, is_of_rows(self.op, self.width)
         memory, total = plan_rows(op, self.width) if of_rows else _whole(plan_tile(op, self._columns))
         outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
+        plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns)
+        team_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
+        arguments = [POINTER] * (outer + 2) + team_types + [I64, I64]
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        def tile_of(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> _Tile:
             buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
             team = self._team(builder, memory.spans, rest) if shared else None
             first, count = rest[-2:]
             leaving, tables = self._leaving(builder, buffers[len(op.inputs) :], first), (constants, table)
             if of_rows:
                 one = TileCode(self.code, builder, tables, 1, scratch, memory.spans, team)
-                self._emit_rows(RowTile(one, row_bytes(memory), self.width, count, leaving), buffers, first)
-                return
+                return RowTile(one, row_bytes(memory), self.width, count, leaving)
             rows = TileRows(self.width, count, leaving | self._transposed(builder, buffers, first))
-            tile = TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, team, rows)
-            self._emit_body(tile, buffers, first, count)
+            return TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, team, rows)
 
-        team_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
-        arguments = [POINTER] * (outer + 2) + team_types + [I64, I64]
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
+            tile, buffers, (first, count) = tile_of(builder, args), args[:outer], args[-2:]
+            for argument, pointer, cut in zip(op.body.block.args, buffers, plan.arguments, strict=False):
+                _load(tile, argument, RowBlock(_row(builder, pointer, first, argument), count), cut)
+            if len(plan.ops) <= MOST_OPS:
+                _emit_ops(tile, plan.ops)
+            else:
+                for part in self._parts(plan.ops, arguments, tile_of):
+                    builder.call(part, args)
+            for value, pointer, share in zip(op.yielded, buffers[len(op.inputs) :], plan.results, strict=True):
+                _meet(tile, share)
+                _store(tile, value, RowBlock(_row(builder, pointer, first, value), count), share.cut)
+
         return self.code.function(self.name, arguments, body), total
+
+    def _parts(
+        self,
+        ops: Mapping[Operation, OpShare],
+        arguments: Sequence[ir.Type],
+        tile_of: Callable[[ir.IRBuilder, Sequence[ir.Value]], _Tile],
+    ) -> Iterator[ir.Function]:
+        """Yield functions with the arguments of the tile's for so many of its ops each."""
+        left = iter(ops.items())
+        while part := dict(islice(left, MOST_OPS)):
+
+            def body(builder: ir.IRBuilder, args: Sequence[ir.Value], part: Mapping[Operation, OpShare] = part) -> None:
+                _emit_ops(tile_of(builder, args), part)
+
+            yield self.code.function(self.code.module.get_unique_name(f"{self.name}_part"), arguments, body)
 
     @property
     def _columns(self) -> int:
@@ -265,45 +298,43 @@ class _TileForm:
         ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
         return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in transposed}
 
-    def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Argument]) -> ThreadTeam:
+    def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Value]) -> ThreadTeam:
         own, barrier, team, first, end, *_ = args
         private = private_arguments(self.op, spans)
         share_count = self.op.schedule.shares.data
         return ThreadTeam(share_count, first, end, own, private, lambda: emit_barrier(builder, barrier, team))
 
-    def _emit_body(self, tile: TileCode, buffers: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
-        """Emit the rows in, every op, the rows out, and the barriers of a team; rows are `count` from `first` on."""
-        op = self.op
-        plan = plan_sharing(op, tile.spans, self._columns)
-        inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
-        for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
-            if tile.rows is None or argument not in tile.rows.direct:
-                tile.load_rows(argument, RowBlock(_row(tile.builder, pointer, first, argument), count), cut)
-        for inner, share in plan.ops.items():
-            if tile.team is not None and share.needs_barrier:
-                tile.team.barrier()
-            emit(inner, tile, share.cut)
-        for value, pointer, share in zip(op.yielded, outputs, plan.results, strict=True):
-            if tile.team is not None and share.needs_barrier:
-                tile.team.barrier()
-            if tile.rows is None or value not in tile.rows.direct:
-                tile.store_rows(value, RowBlock(_row(tile.builder, pointer, first, value), count), share.cut)
 
-    def _emit_rows(self, tile: RowTile, buffers: Sequence[ir.Value], first: ir.Value) -> None:
-        """Emit the same for a tile of rows."""
-        op, one = self.op, tile.first
-        plan = plan_sharing(op, one.spans, 1)
-        inputs, outputs = buffers[: len(op.inputs)], buffers[len(op.inputs) :]
-        for argument, pointer, cut in zip(op.body.block.args, inputs, plan.arguments, strict=True):
-            tile.load(argument, _row(one.builder, pointer, first, argument), cut)
-        for inner, share in plan.ops.items():
-            if one.team is not None and share.needs_barrier:
-                one.team.barrier()
-            tile.emit_op(inner, share.cut, emit)
-        for value, pointer, share in zip(op.yielded, outputs, plan.results, strict=True):
-            if one.team is not None and share.needs_barrier:
-                one.team.barrier()
-            tile.store(value, _row(one.builder, pointer, first, value), share.cut)
+def _emit_ops(tile: _Tile, ops: Mapping[Operation, OpShare]) -> None:
+    for op, share in ops.items():
+        _meet(tile, share)
+        if isinstance(tile, RowTile):
+            tile.emit_op(op, share.cut, emit)
+        else:
+            emit(op, tile, share.cut)
+
+
+def _meet(tile: _Tile, share: OpShare) -> None:
+    """Emit the barrier of a team where one is needed."""
+    team = tile.first.team if isinstance(tile, RowTile) else tile.team
+    if team is not None and share.needs_barrier:
+        team.barrier()
+
+
+def _load(tile: _Tile, value: SSAValue, rows: RowBlock, cut: Cut) -> None:
+    """Emit the way in, but for what is read where it is."""
+    if isinstance(tile, RowTile):
+        tile.load(value, rows.address, cut)
+    elif tile.rows is None or value not in tile.rows.direct:
+        tile.load_rows(value, rows, cut)
+
+
+def _store(tile: _Tile, value: SSAValue, rows: RowBlock, cut: Cut) -> None:
+    """Emit the way out, but for what is there already."""
+    if isinstance(tile, RowTile):
+        tile.store(value, rows.address, cut)
+    elif tile.rows is None or value not in tile.rows.direct:
+        tile.store_rows(value, rows, cut)
 
 
 def _whole(memory: TileMemory) -> tuple[TileMemory, int]:

@@ -75,3 +75,21 @@ def test_a_list_that_becomes_long_inside_the_graph_is_not_followed(maker: str, *
             *cast("long"),
         ]
         assert follows(nodes, ["k", 4]) == expected
+
+
+@pytest.mark.parametrize("maker", ["Reshape", "Squeeze"])
+def test_a_list_that_axes_are_merged_into_is_as_long_as_their_product(maker: str) -> None:
+    """Though the size -1 is computed, so that inference alone finds it; sizes named by inputs are never found."""
+    computed = [
+        *(
+            helper.make_node("Constant", [], [name], value_ints=[number])
+            for name, number in (("minus", -1), ("one", 1), ("last", 1))
+        ),
+        helper.make_node("Mul", ["minus", "one"], ["n"]),
+        helper.make_node("Concat", ["n", "one"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["c0", "shape" if maker == "Squeeze" else "n"], ["wide"]),
+        *([helper.make_node("Squeeze", ["wide", "last"], ["long"])] if maker == "Squeeze" else []),
+        *cast("long" if maker == "Squeeze" else "wide"),
+    ]
+    for shape, expected in (([1 << 10, 1 << 10], True), ([1 << 12, 1 << 12], False), (["n", 1 << 10, 1 << 10], True)):
+        assert follows(computed, shape) == expected
