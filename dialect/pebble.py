@@ -23,6 +23,7 @@ from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, P
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
@@ -71,6 +72,9 @@ Pebble = Dialect(
         Resample2dOp,
         AggregateOp,
         AttendEdgesOp,
+        EdgeListOp,
+        SortEdgesOp,
+        AggregateSortedOp,
         ReshapeOp,
         TransposeOp,
         ConcatOp,

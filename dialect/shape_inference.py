@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
@@ -64,6 +65,8 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
             return _body_result_shapes(op, shapes)
         case ForeignOp():
             return []
+        case EdgeListOp():
+            return op.shapes
         case _:
             axis_map = axis_map_of(op)
             if axis_map is None:

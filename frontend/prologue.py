@@ -21,6 +21,7 @@ from xdsl.utils.hints import isa
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, is_index_tensor
 from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import node_name, texts_of, value_name
 from redpebble.dialect.semantics.array_operators import OPERATORS
@@ -63,15 +64,20 @@ def cut_prologue(imported: Imported) -> Prologue | None:
     return cut.prologue()
 
 
-def _before(func: FuncOp, shapes: Mapping[ForeignOp, KnownShape]) -> list[Operation]:
+def _before(func: FuncOp, shapes: Mapping[Operation, KnownShape]) -> list[Operation]:
     """Return the nodes of ONNX in a function and all that they read, in order."""
     wanted: set[Operation] = set()
     for op in reversed(list(func.body.block.ops)):
-        if isinstance(op, ForeignOp) or op in wanted:
+        if isinstance(op, ForeignOp | EdgeListOp) or op in wanted:
             wanted.add(op)
-            reads = shapes[op].sources if isinstance(op, ForeignOp) and op in shapes else op.operands
+            reads = (*shapes[op].sources, *_edge_ends(op)) if op in shapes else op.operands
             wanted.update(value.owner for value in reads if isinstance(value.owner, Operation))
     return [op for op in func.body.block.ops if op in wanted]
+
+
+def _edge_ends(op: Operation) -> Sequence[SSAValue]:
+    """Return what edges are made of; of the nodes only the size is read."""
+    return op.operands[1:] if isinstance(op, EdgeListOp) else ()
 
 
 class _Cut:
@@ -82,7 +88,7 @@ class _Cut:
         imported: Imported,
         func: FuncOp,
         before: Sequence[Operation],
-        shapes: Mapping[ForeignOp, KnownShape],
+        shapes: Mapping[Operation, KnownShape],
     ) -> None:
         self.func, self.before, self.shapes = func, before, shapes
         self.nodes = list(imported.model.graph)
@@ -117,7 +123,9 @@ class _Cut:
                 readers = [use.operation for use in value.uses if use.operation not in self.before]
                 if not readers or isinstance(op, ConstantOp):
                     continue
-                if any(isinstance(reader, ReturnOp) for reader in readers) or not is_f32_tensor(value.type):
+                if any(isinstance(reader, ReturnOp) for reader in readers) or not (
+                    is_f32_tensor(value.type) or is_index_tensor(value.type)
+                ):
                     raise self._refusal(op)
                 yield value
 
@@ -142,6 +150,12 @@ class _Cut:
                 inputs = tuple(self.names[value] for value in known.sources)
                 attributes = dict(known.attributes) | self._numbers_of(op)
                 yield PrologueStep(node_name(op), SIZES, inputs, outputs, attributes)
+            case EdgeListOp() if op in self.shapes:
+                known, sizes = self.shapes[op], f"{outputs[0]}.nodes"
+                inputs = tuple(self.names[value] for value in known.sources)
+                yield PrologueStep(node_name(op), SIZES, inputs, (sizes,), known.attributes)
+                ends = tuple(self.names[value] for value in _edge_ends(op))
+                yield PrologueStep(node_name(op), "EdgeList", (sizes, *ends), outputs, {})
             case ForeignOp():
                 yield self._node(op, outputs)
             case ConstantOp():
@@ -244,7 +258,7 @@ def _sizes(name: str, words: Sequence[str]) -> SymbolicShape:
 def _dims(value: SSAValue) -> Attribute:
     """Return the names of sizes that a node of ONNX carries for one of its results, else none."""
     op = value.owner
-    known = op.attributes.get(DIMS) if isinstance(op, ForeignOp) else None
+    known = op.attributes.get(DIMS) if isinstance(op, ForeignOp | EdgeListOp) else None
     entries = list(known.data) if isa(known, ArrayAttr[Attribute]) else []
     index = value.index if isinstance(value, OpResult) else 0
     return entries[index] if index < len(entries) else ArrayAttr([])

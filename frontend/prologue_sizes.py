@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.provenance import texts_of
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
@@ -32,11 +33,15 @@ class KnownShape:
     attributes: Mapping[str, Any]
 
 
-def shapes_known_before(func: FuncOp) -> dict[ForeignOp, KnownShape]:
-    """Return the shapes that nodes `Shape` ask for of values that no node of ONNX yields."""
-    found: dict[ForeignOp, KnownShape] = {}
+def shapes_known_before(func: FuncOp) -> dict[Operation, KnownShape]:
+    """Return shapes that nodes `Shape` ask for of values that no node of ONNX yields, and those of nodes of graphs."""
+    found: dict[Operation, KnownShape] = {}
     shapes, places = argument_shapes(func), _argument_places(func)
     for op in func.body.block.ops:
+        if isinstance(op, EdgeListOp):
+            known = _known(shapes.get(op.nodes), places)
+            if known is not None:
+                found[op] = known
         if isinstance(op, ForeignOp):
             if op.operator.data == "ai.onnx::Shape" and op.reads and not isinstance(op.reads[0].owner, ForeignOp):
                 known = _known(shapes.get(op.reads[0]), places) if op.reads[0] not in func.args else None

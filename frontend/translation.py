@@ -93,7 +93,13 @@ class _Translation:
         self._masks = add_score_masks(model) if keep_foreign else {}
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
         shapes = {name: found.shape for name, found in self._inferred.items() if found.shape is not None}
-        self._scope = ValueScope(model, shapes, self._masks, trust_declarations=not keep_foreign)
+        self._scope = ValueScope(
+            model,
+            shapes,
+            self._masks,
+            trust_declarations=not keep_foreign,
+            has_prologue=keep_foreign and not keep.moving,
+        )
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []
         self._kept: dict[onnx_ir.Node, ForeignOp] = {}

@@ -14,6 +14,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_con
 from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -31,6 +32,7 @@ from redpebble.lowering.attention.step import (
     sizes_taken_as_equal,
 )
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.graphs.sorted_edges import SortedSumStep, SortStep, sorted_sum_rows, sorted_sum_tiles
 from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
@@ -148,6 +150,12 @@ class Lowering:
             if isinstance(op, OVER_EDGES):
                 EdgeStep(op, step, self.constants, constants).emit(*rows)
                 return
+            if isinstance(op, SortEdgesOp):
+                SortStep(op, step).emit()
+                return
+            if isinstance(op, AggregateSortedOp):
+                SortedSumStep(op, step).emit(*rows)
+                return
             row_major.emit(op, step)
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
@@ -166,6 +174,8 @@ class Lowering:
                 return Step(symbol, quantized_rows(op, self.sizes), quantized_tiles())
             case AggregateOp() | AttendEdgesOp():
                 return Step(symbol, edge_rows(op, self.shapes[op.x]), edge_tiles())
+            case AggregateSortedOp():
+                return Step(symbol, sorted_sum_rows(self.shapes[op.result]), sorted_sum_tiles())
             case _:
                 return Step(symbol, None)
 

@@ -6,6 +6,7 @@ one that is left out, and the attributes of its node.
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -196,6 +197,63 @@ def _where(_: Attributes, chosen: Array, left: Array, right: Array) -> Array:
     return np.where(chosen, left, right)
 
 
+def _nonzero(_: Attributes, x: Array) -> Array:
+    return np.asarray(np.nonzero(np.atleast_1d(x)), dtype=np.int64)
+
+
+def _scatter_elements(attributes: Attributes, x: Array, indices: Array, updates: Array) -> Array:
+    function = REDUCTIONS.get(attributes.get("reduction", "none"))
+    axis, result = attributes.get("axis", 0) % x.ndim, x.copy()
+    if indices.shape != updates.shape:
+        raise ValueError(f"indices have shape {list(indices.shape)}, updates {list(updates.shape)}")
+    places = np.ogrid[tuple(slice(size) for size in indices.shape)]
+    chosen = (*places[:axis], indices, *places[axis + 1 :])
+    if function is None:
+        result[chosen] = updates
+    else:
+        function.at(result, chosen if x.ndim > 1 else indices, updates)
+    return result
+
+
+REDUCTIONS: Final[Mapping[str, np.ufunc]] = MappingProxyType(
+    {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+)
+"""Ways in which ScatterElements puts several values into one place; "none" keeps the last one."""
+
+
+def _edge_list(
+    _: Attributes, sizes: Array, sources: Array, targets: Array, weights: Array | None = None
+) -> list[Array]:
+    """Return sources, targets and weights [edges] of a graph, whose nodes are as many as the first of `sizes`."""
+    count, edges = int(sizes[0]), sources.size
+    if max(count, edges) >= MOST_INDICES:
+        raise ValueError(f"{edges} edges between {count} nodes, accepted are less than {MOST_INDICES}")
+    ends = [_node_numbers(one.reshape(-1), count) for one in (sources, targets)]
+    factors = np.ones(1, np.float32) if weights is None else weights.reshape(-1)
+    return [np.broadcast_to(one, (edges,)) for one in (*ends, factors)]
+
+
+def _node_numbers(index: Array, count: int) -> Array:
+    if len(index) and not -count <= index.min() <= index.max() < count:
+        wrong = index.max() if index.max() >= count else index.min()
+        raise ValueError(f"index {wrong} of {count} nodes, accepted are {-count} to {count - 1}")
+    found = index.astype(np.int32)
+    return np.where(found < 0, found + np.int32(count), found) if len(found) and found.min() < 0 else found
+
+
+MOST_INDICES: Final = 1 << 31
+"""Nodes, and edges, that are not numbered any more."""
+
+
+def _all_of(function: Callable[..., Array]) -> Operator:
+    """Return an operator for one array or more: a single one is the result."""
+
+    def operator(_: Attributes, *arrays: Array) -> Array:
+        return reduce(function, arrays)
+
+    return operator
+
+
 def _elementwise(function: Callable[..., Array]) -> Operator:
     """Return an operator for any number of arrays from a function for one or two."""
 
@@ -230,6 +288,7 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "ConstantOfShape": _constant_of_shape,
         "CumSum": _cumulative_sum,
         "Div": _divide,
+        "EdgeList": _edge_list,
         "Equal": _elementwise(np.equal),
         "Expand": _expand,
         "Flatten": _flatten,
@@ -243,19 +302,22 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "Less": _elementwise(np.less),
         "LessOrEqual": _elementwise(np.less_equal),
         "Log": _elementwise(np.log),
-        "Max": _elementwise(np.maximum),
-        "Min": _elementwise(np.minimum),
+        "Max": _all_of(np.maximum),
+        "Min": _all_of(np.minimum),
         "Mod": _modulo,
         "Mul": _elementwise(np.multiply),
         "Neg": _elementwise(np.negative),
+        "NonZero": _nonzero,
         "Not": _elementwise(np.logical_not),
         "Or": _elementwise(np.logical_or),
+        "Pow": _elementwise(np.power),
         "Range": _range,
         "ReduceMax": _reduction(np.max),
         "ReduceMin": _reduction(np.min),
         "ReduceSum": _reduction(np.sum),
         "Reshape": _reshape,
         "ReshapeTo": _reshape_to,
+        "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,
         "Shape": _shape,
         "Sign": _elementwise(np.sign),
@@ -273,4 +335,4 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "Xor": _elementwise(np.logical_xor),
     }
 )
-"""Operators of the default domain by name; `Activate` and `ReshapeTo` are the dialect's, `Sizes` a shape by others."""
+"""Operators by name, of the default domain; `Activate`, `EdgeList`, `ReshapeTo` are the dialect's, `Sizes` a shape."""

@@ -44,7 +44,7 @@ class Prologue:
     results: tuple[str, ...]
     constants: Mapping[str, Array] = field(repr=False)
 
-    def run(self, feeds: Mapping[str, ArrayLike]) -> list[NDArray[np.float32]]:
+    def run(self, feeds: Mapping[str, ArrayLike]) -> list[Array]:
         """Return the arrays that the native code reads.
 
         Raises:
@@ -64,7 +64,12 @@ class Prologue:
             else:
                 # numpy yields numbers where ONNX has arrays without axes
                 values[step.outputs[0]] = np.asarray(found)
-        return [np.asarray(values[name], dtype=np.float32, order="C") for name in self.results]
+        return [_as_read(np.asarray(values[name])) for name in self.results]
+
+
+def _as_read(array: Array) -> Array:
+    """Return an array as native code reads it: floats, or numbers of nodes."""
+    return np.asarray(array, dtype=np.int32 if array.dtype == np.int32 else np.float32, order="C")
 
 
 def checked(value: PrologueInput, array: ArrayLike) -> Array:

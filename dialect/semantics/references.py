@@ -11,6 +11,7 @@ from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentio
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
@@ -25,6 +26,7 @@ from redpebble.dialect.ops.layers import (
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.dialect.semantics.array_operators import OPERATORS, Array
 from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resample2d
 from redpebble.dialect.semantics.network import run_network
 from redpebble.dialect.semantics.quantized import run_quantized_layers
@@ -121,6 +123,28 @@ def _aggregate(op: AggregateOp, x: Floats, graph: Floats, bias: Floats | None = 
     return result if op.activation is None else activate(op.activation, result)
 
 
+def _edge_list(_: EdgeListOp, nodes: Floats, *ends: Array) -> Sequence[Array]:
+    found = OPERATORS["EdgeList"]({}, np.array(nodes.shape), *ends)
+    return found if isinstance(found, list) else [found]
+
+
+def _sort_edges(_: SortEdgesOp, nodes: Floats, sources: Array, targets: Array, weights: Floats) -> Sequence[Array]:
+    order, counts = np.argsort(targets, kind="stable"), np.bincount(targets, minlength=len(nodes))
+    ends = np.cumsum(counts)
+    return [(ends - counts).astype(np.int32), ends.astype(np.int32), sources[order], weights[order]]
+
+
+def _aggregate_sorted(op: AggregateSortedOp, x: Floats, *others: Array) -> Floats:
+    (begins, ends, sources, weights), bias = others[:4], others[4] if len(others) > 4 else None
+    result = np.zeros_like(x)
+    for target, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        near = x[sources[begin:end]]
+        if end > begin:
+            result[target] = near.max(axis=0) if op.maximum is not None else weights[begin:end] @ near
+    result = result if bias is None else result + bias
+    return result if op.activation is None else activate(op.activation, result)
+
+
 def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
     heads, activation, epsilon, from_zero = op.softmax
     edge_scores = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
@@ -199,6 +223,9 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         Resample2dOp: resample2d,
         AggregateOp: _aggregate,
         AttendEdgesOp: _attend_edges,
+        EdgeListOp: _edge_list,
+        SortEdgesOp: _sort_edges,
+        AggregateSortedOp: _aggregate_sorted,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

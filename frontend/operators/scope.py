@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, broadcast
@@ -34,8 +34,11 @@ class ValueScope:
         score_masks: Mapping[onnx_ir.Node, onnx_ir.Value],
         *,
         trust_declarations: bool,
+        has_prologue: bool = False,
     ) -> None:
         """Start without values; `inferred` are the shapes that others say of values, by name."""
+        self.has_prologue = has_prologue
+        """Whether nodes that are not covered are computed before all others, in each call."""
         self.score_masks = score_masks
         """The masks that may be added to scores, by the Where that hides these."""
         self._model = model
@@ -157,6 +160,20 @@ class ValueScope:
         return tuple(
             Size.known(number) if not is_known(size) and isinstance(number, int) else size for size, number in pairs
         )
+
+    def inferred_shape(self, value: onnx_ir.Value) -> onnx_ir.Shape | None:
+        """Return the shape of a value as inference finds it."""
+        return self._inferred.get(value.name or "", value.shape)
+
+    def argument_of_rows(self, value: SSAValue) -> SSAValue:
+        """Return the first argument [rows, features] with as many rows as a value, which is returned where none has."""
+        sizes = self._sizes[value]
+        for other in self._values.values():
+            if isinstance(other, BlockArgument) and is_f32_tensor(other.type):
+                found = self._sizes[other]
+                if len(found) == 2 and found[0] == sizes[0]:
+                    return other
+        return value
 
     def sizes_of(self, value: SSAValue) -> SymbolicShape:
         """Return the sizes of an f32 tensor."""

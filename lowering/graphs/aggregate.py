@@ -80,28 +80,80 @@ def pieces_of(features: int, lanes: int) -> list[list[Piece]]:
     return [pieces[start : start + SUMS[lanes]] for start in range(0, len(pieces), SUMS[lanes])]
 
 
+class LastEdge(NamedTuple):
+    """The ends of sorted edges: the one behind the last edge of each target, and the last one of all."""
+
+    of_targets: ir.Value
+    of_all: ir.Value
+
+
 class Edges(NamedTuple):
-    """Addresses of packed edges: `redpebble.lowering.graphs.packing`."""
+    """Addresses of edges, as `redpebble.lowering.graphs.packing` packs them, or, with `last`, as a call sorts them."""
 
     pointers: ir.Value
     sources: ir.Value
     weights: ir.Value
+    last: LastEdge | None = None
+
+    def of_target(self, builder: ir.IRBuilder, target: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the first edge of a target, and the one behind its last."""
+        if self.last is None:
+            following = builder.add(target, i64(1))
+            return integer_at(builder, self.pointers, target, I64), integer_at(builder, self.pointers, following, I64)
+        first, end = (integer_at(builder, table, target, I32) for table in (self.pointers, self.last.of_targets))
+        return builder.zext(first, I64), builder.zext(end, I64)
+
+    def ahead(self, builder: ir.IRBuilder, index: ir.Value) -> ir.Value:
+        """Return an edge to fetch; behind the last one, packed edges have room."""
+        ahead = builder.add(index, i64(AHEAD))
+        if self.last is None:
+            return ahead
+        return builder.select(builder.icmp_signed("<", ahead, self.last.of_all), ahead, self.last.of_all)
 
 
 def aggregate_targets(code: Code, form: AggregateForm) -> ir.Function:
     """Return `void (x, bias, y, pointers, sources, weights, begin, end)`: the targets from `begin` to before `end`."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, bias, y, pointers, sources, weights, begin, end = args
-        edges = Edges(pointers, sources, weights)
-        with counted_loop(builder, builder.sub(end, begin)) as done:
-            target = builder.add(begin, done)
-            row = float_at(builder, y, builder.mul(target, i64(form.features)))
-            for group in pieces_of(form.features, code.target.lanes):
-                sums = _Sums(code, builder, form, group)
-                sums.store(sums.over(edges, x, target), bias, row)
+        x, bias, y, pointers, sources, weights, *targets = args
+        values = NodeValues(x, bias, y)
+        aggregate_rows(Kernel(code, builder, form), Edges(pointers, sources, weights), values, Range(*targets))
 
     return code.function(form.key, [POINTER] * 6 + [I64] * 2, body)
+
+
+class NodeValues(NamedTuple):
+    """Addresses of what nodes have, of the bias, and of the result."""
+
+    x: ir.Value
+    bias: ir.Value
+    y: ir.Value
+
+
+class Range(NamedTuple):
+    """Targets from `begin` to the one before `end`."""
+
+    begin: ir.Value
+    end: ir.Value
+
+
+class Kernel(NamedTuple):
+    """A function of a form under construction."""
+
+    code: Code
+    builder: ir.IRBuilder
+    form: AggregateForm
+
+
+def aggregate_rows(kernel: Kernel, edges: Edges, values: NodeValues, targets: Range) -> None:
+    """Emit the sums of some targets."""
+    code, builder, form = kernel
+    with counted_loop(builder, builder.sub(targets.end, targets.begin)) as done:
+        target = builder.add(targets.begin, done)
+        row = float_at(builder, values.y, builder.mul(target, i64(form.features)))
+        for group in pieces_of(form.features, code.target.lanes):
+            sums = _Sums(code, builder, form, group)
+            sums.store(sums.over(edges, values.x, target), values.bias, row)
 
 
 @dataclass(frozen=True)
@@ -116,13 +168,12 @@ class _Sums:
     def over(self, edges: Edges, x: ir.Value, target: ir.Value) -> list[ir.Value]:
         """Return the sums over the edges of a target."""
         builder = self.builder
-        both = target, builder.add(target, i64(1))
-        first, end = (integer_at(builder, edges.pointers, index, I64) for index in both)
+        first, end = edges.of_target(builder, target)
 
         def edge(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             source = self._row(edges, x, index)
             if self.form.fetches:
-                ahead = self._row(edges, x, builder.add(index, i64(AHEAD)))
+                ahead = self._row(edges, x, edges.ahead(builder, index))
                 fetch_lines(builder, self._at(ahead, 0), self._lines())
             weight = builder.load(float_at(builder, edges.weights, index), typ=FLOAT)
             return [self._added(weight, source, *pair) for pair in zip(range(len(sums)), sums, strict=True)]

@@ -28,6 +28,7 @@ from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.message_passing.edge_attention import convert_edge_attention
 from redpebble.frontend.operators.message_passing.edge_lists import Indices, counted, digest
+from redpebble.frontend.operators.message_passing.edges_of_call import aggregated_in_call
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
@@ -115,6 +116,8 @@ def convert_scatter_elements(conversion: Conversion) -> Sequence[SSAValue]:
         return attended
     index = conversion.input(1)
     targets = None if index is None else _index_of_rows(conversion, index)
+    if targets is None and conversion.scope.has_prologue:
+        return [aggregated_in_call(conversion, maximum=reduction == "max")]
     if targets is None:
         raise NotCovered(
             "the index is no constant, or not the same for all features, accepted is a target for each edge"

@@ -1,5 +1,6 @@
 """Each operator of a prologue yields what onnxruntime does."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,14 +51,17 @@ CASES = [
     Case("Less", [X, X % 5], {}, TensorProto.BOOL),
     Case("LessOrEqual", [X, X % 5], {}, TensorProto.BOOL),
     Case("Log", [np.abs(F)], {}, TensorProto.FLOAT),
+    Case("Max", [X]),
     Case("Max", [X, X % 5, np.int64(3)]),
     Case("Min", [X, X % 5, np.int64(3)]),
     Case("Mod", [X - 9, np.int64(5)]),
     Case("Mod", [X - 9, np.int64(5)], {"fmod": 1}),
     Case("Mul", [X, X]),
     Case("Neg", [X]),
+    Case("NonZero", [X % 3]),
     Case("Not", [B], {}, TensorProto.BOOL),
     Case("Or", [B, B[::-1]], {}, TensorProto.BOOL),
+    Case("Pow", [np.abs(F), np.float32(-0.5)], {}, TensorProto.FLOAT),
     Case("Range", [np.int64(7), np.int64(-2), np.int64(-3)]),
     Case("ReduceMax", [X, np.array([1])], {"keepdims": 0}),
     Case("ReduceMin", [X, np.array([0, -1])]),
@@ -65,6 +69,8 @@ CASES = [
     Case("ReduceSum", [X]),
     Case("ReduceSum", [X, np.array([], np.int64)], {"noop_with_empty_axes": 1}),
     Case("Reshape", [X, np.array([0, -1])]),
+    Case("ScatterElements", [F[0], np.array([1, -1, 1, 0]), F[1]], {"reduction": "add"}, TensorProto.FLOAT),
+    Case("ScatterElements", [X[0], np.array([[2, -1], [0, 0]]), X[1, :2, :2]], {"axis": 1}),
     Case("ScatterND", [X, np.array([[0, 1], [1, -1]]), X[0, :2]]),
     Case("Shape", [X], {"start": 1, "end": -1}),
     Case("Shape", [X]),
@@ -117,7 +123,7 @@ def test_an_operator_yields_what_onnxruntime_does(case: Case) -> None:
 
 
 def test_every_operator_is_tested() -> None:
-    others = {"Activate", "Cast", "ConstantOfShape", "ReshapeTo", "Sizes", "Split"}
+    others = {"Activate", "Cast", "ConstantOfShape", "EdgeList", "ReshapeTo", "Sizes", "Split"}
     assert {case.operator for case in CASES} | others == set(OPERATORS)
 
 
@@ -165,7 +171,25 @@ def test_what_is_not_covered_is_refused() -> None:
         OPERATORS["ScatterND"]({"reduction": "add"}, X, np.array([[0]]), X[:1])
     with pytest.raises(ValueError, match="exclusive or reverse, accepted is neither"):
         OPERATORS["CumSum"]({"exclusive": 1}, X, np.array(0))
+    with pytest.raises(ValueError, match=re.escape("indices have shape [1], updates [2]")):
+        OPERATORS["ScatterElements"]({}, X[0, 0], np.array([0]), X[0, 0, :2])
+
+
+def test_edges_are_counted_from_the_front_and_have_weights() -> None:
+    sizes, sources, targets = np.array([4, 2]), np.array([[0], [-1]]), np.array([3, 1], np.int32)
+    edges = OPERATORS["EdgeList"]({}, sizes, sources, targets)
+    for found, wanted in zip(edges, ([0, 3], [3, 1], [1.0, 1.0]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert [one.dtype.name for one in edges] == ["int32", "int32", "float32"]
+    weighted = OPERATORS["EdgeList"]({}, sizes, sources, targets, np.array([[0.5], [2.0]], np.float32))
+    np.testing.assert_array_equal(weighted[2], [0.5, 2.0])
+    with pytest.raises(ValueError, match="index 4 of 4 nodes, accepted are -4 to 3"):
+        OPERATORS["EdgeList"]({}, sizes, sources, np.array([0, 4]))
+    with pytest.raises(ValueError, match="index -5 of 4 nodes, accepted are -4 to 3"):
+        OPERATORS["EdgeList"]({}, sizes, np.array([-5, 0]), targets)
+    with pytest.raises(ValueError, match="3 edges between 2147483648 nodes, accepted are less than 2147483648"):
+        OPERATORS["EdgeList"]({}, np.array([1 << 31]), np.arange(3), np.arange(3))
 
 
 def test_onnx_names_no_operator_that_the_table_invents() -> None:
-    assert {name for name in OPERATORS if not onnx.defs.has(name)} == {"Activate", "ReshapeTo", "Sizes"}
+    assert {name for name in OPERATORS if not onnx.defs.has(name)} == {"Activate", "EdgeList", "ReshapeTo", "Sizes"}

@@ -1,0 +1,79 @@
+// RUN: xdsl-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
+
+func.func @main(%x: tensor<?x8x2xf32>, %i: !pebble.value<"tensor(int64)">) {
+  // CHECK: nodes ?x8x2, expected rank 2
+  %s, %t, %w = pebble.edge_list of %x from %i to %i : (tensor<?x8x2xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x8xf32>, %i: !pebble.value<"tensor(int64)">) {
+  // CHECK: result 5, expected ?
+  %s, %t, %w = pebble.edge_list of %x from %i to %i : (tensor<?x8xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<5xi32>, tensor<?xi32>, tensor<?xf32>)
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8x1xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: nodes 4x8x1, expected rank 2
+  %b, %e, %f, %g = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8x1xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>)
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %i: tensor<?xi32>, %w: tensor<7xf32>) {
+  // CHECK: edges 7, expected the same for all, of rank 1
+  %b, %e, %f, %g = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8xf32>, tensor<?xi32>, tensor<?xi32>, tensor<7xf32>) -> (tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>)
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: result 5, expected 4
+  %b, %e, %f, %g = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<4xi32>, tensor<5xi32>, tensor<?xi32>, tensor<?xf32>)
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x?xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: input 4x?, expected nodes and a known last axis
+  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x?xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x?xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %e: tensor<5xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: nodes 5, expected 4
+  %y = pebble.aggregate_sorted %x, %b, %e, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<5xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<9xf32>) {
+  // CHECK: weights 9, expected ?
+  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<9xf32>) -> tensor<4x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>, %c: tensor<4xf32>) {
+  // CHECK: bias 4, expected 8
+  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w bias %c : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: result 4x9, expected 4x8
+  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x9xf32>
+  func.return
+}

@@ -1,0 +1,77 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+
+import redpebble
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from redpebble.frontend.import_model import import_model
+from redpebble.native_build import native_build
+from redpebble.options import Options
+from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, model
+
+EXPORTS = Path(__file__).parents[2] / "end_to_end" / "graph_exports"
+
+INPUTS = [path for path in sorted(EXPORTS.glob("*.input.*")) if not path.name.startswith("gat")]
+
+
+def read(path: Path) -> onnx.ModelProto:
+    return onnx.ModelProto.FromString(gzip.decompress(path.read_bytes()))
+
+
+def agrees(path: Path) -> None:
+    proto = read(path)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    network, names = redpebble.compile(proto, cache=False), [value.name for value in proto.graph.input]
+    for nodes, edges in ((30, 70), (1, 3), (7, 1), (200, 3000)):
+        rng = np.random.default_rng(edges)
+        x, ends = rng.standard_normal((nodes, 6), dtype=np.float32), rng.integers(0, nodes, (2, edges))
+        feeds = dict(zip(names, (x, ends), strict=True))
+        (wanted,) = session.run(None, feeds)
+        np.testing.assert_allclose(network.run(None, feeds)[0], wanted, rtol=1e-4, atol=1e-4)
+    ends[1, 0] = nodes
+    with pytest.raises(ValueError, match=f"(index|size) {nodes}"):
+        network.run(None, dict(zip(names, (x, ends), strict=True)))
+
+
+@pytest.mark.parametrize("name", ["gcn.input.dynamo", "gin.input.classic"])
+def test_layers_of_torch_geometric_take_edges_as_an_input(name: str) -> None:
+    agrees(EXPORTS / f"{name}.onnx.gz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name)
+def test_every_export_with_edges_as_an_input_agrees_with_onnxruntime(path: Path) -> None:
+    agrees(path)
+
+
+def test_layers_of_one_graph_sort_its_edges_once() -> None:
+    ops = list(native_build(read(EXPORTS / "gcn.input.dynamo.onnx.gz"), Options()).module.walk())
+    assert len([op for op in ops if isinstance(op, SortEdgesOp)]) == 1
+    assert len([op for op in ops if isinstance(op, AggregateSortedOp)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SUM.replace("ConstantOfShape (xs)", "Identity (x)"), "accepted are zeros for each node and feature"),
+        (
+            SUM.replace("Expand (u, of)", "Identity (rows)").replace("u = U", "rows = Expand (r, of) v = U"),
+            "a target for",
+        ),
+        (SUM.replace("Mul (w, g)", "Div (g, w)"), "accepted is what Gather takes from nodes"),
+        (
+            MAXIMUM.replace("m = Gather", "o = Gather").replace("u = U", "m = Mul (o, w) u = U"),
+            "accepted are edges without",
+        ),
+        (MAXIMUM.replace('"min"', '"max"'), "accepted are zeros for each node and feature"),
+    ],
+)
+def test_other_sums_are_none_over_edges_of_a_call(text: str, message: str) -> None:
+    proto = model(6, text)
+    proto.graph.initializer.append(numpy_helper.from_array(np.arange(6).reshape(1, 6), "r"))
+    assert message in " ".join(import_model(proto, foreign="prologue").reasons.values())

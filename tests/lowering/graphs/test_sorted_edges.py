@@ -1,0 +1,94 @@
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from scipy.sparse import csr_array
+
+import redpebble
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.network import Network
+from tests.support.lowering_modules import HERE, Floats, each_target
+
+SUM = """g = Gather <axis = 0> (x, s) m = Mul (w, g) u = Unsqueeze (t, one) of = Shape (m) i = Expand (u, of)
+    xs = Shape (x) z = ConstantOfShape (xs) a = ScatterElements <axis = 0, reduction = "add"> (z, i, m)
+    b = Add (a, bias) y = Relu (b)"""
+
+MAXIMUM = """n = Identity (w) m = Gather <axis = 0> (x, s) u = Unsqueeze (t, one) of = Shape (m) i = Expand (u, of)
+    xs = Shape (x) z = ConstantOfShape (xs) l = ConstantOfShape <value = float {-3.4028235e38}> (of)
+    v = ScatterElements <axis = 0, reduction = "min"> (z, i, l)
+    y = ScatterElements <axis = 0, reduction = "max"> (v, i, m)"""
+
+Indices = NDArray[np.int64]
+
+
+def model(features: int, nodes: str = SUM) -> onnx.ModelProto:
+    of_edges, of_nodes = "int64[edges] s, int64[edges] t, float[edges, 1] w", f"float[nodes, {features}]"
+    ports = f"({of_nodes} x, {of_edges}) => ({of_nodes} y)"
+    graph = onnx.parser.parse_graph(f"g {ports} {{ {nodes} }}")
+    bias = np.linspace(-1, 1, features, dtype=np.float32)
+    graph.initializer.extend([numpy_helper.from_array(np.array([1]), "one"), numpy_helper.from_array(bias, "bias")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@cache
+def network(target: CpuTarget, features: int, nodes: str = SUM, threads: int = 2) -> Network:
+    return redpebble.compile(model(features, nodes), target=target, threads=threads, cache=False)
+
+
+class Graph(NamedTuple):
+    """What a call gets."""
+
+    x: Floats
+    s: Indices
+    t: Indices
+    w: Floats
+
+
+def feeds(nodes: int, edges: int, features: int) -> Graph:
+    """A graph of a seed: some nodes have no edges, some edges are there twice, some numbers count from the back."""
+    rng = np.random.default_rng(nodes + edges)
+    ends = rng.integers(-nodes, max(1, nodes - 2), (2, edges))
+    x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((nodes, features), (edges, 1)))
+    return Graph(x, ends[0], ends[1], w)
+
+
+def sums(given: Graph) -> Floats:
+    """Return what scipy has in float64."""
+    x, count = given.x.astype(np.float64), len(given.x)
+    a = csr_array((given.w[:, 0].astype(np.float64), (given.t % count, given.s % count)), shape=(count, count))
+    product: NDArray[np.float64] = a @ x
+    return np.maximum(product + np.linspace(-1, 1, x.shape[1], dtype=np.float32), 0).astype(np.float32)
+
+
+@each_target
+@pytest.mark.parametrize("features", [7, 40])
+def test_sums_over_edges_of_a_call_are_a_sparse_product(target: CpuTarget, features: int) -> None:
+    for nodes, edges in ((23, 90), (1, 4), (5, 0), (600, 3000)):
+        given = feeds(nodes, edges, features)
+        (y,) = network(target, features).run(None, given._asdict())
+        np.testing.assert_allclose(y, sums(given), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@each_target
+def test_maxima_over_edges_of_a_call_are_the_largest_neighbours(target: CpuTarget) -> None:
+    for nodes, edges in ((23, 30), (1, 4), (5, 0), (600, 900)):
+        given = feeds(nodes, edges, 19)
+        (y,) = network(target, 19, MAXIMUM).run(None, given._asdict())
+        wanted = np.full((nodes, 19), -np.inf, np.float32)
+        np.maximum.at(wanted, given.t, given.x[given.s])
+        np.testing.assert_array_equal(y, np.where(np.isinf(wanted), 0, wanted))
+
+
+def test_a_node_outside_is_refused_in_a_line() -> None:
+    given = feeds(9, 20, 7)
+    for wrong, accepted in ((9, "index 9 of 9 nodes"), (-10, "index -10 of 9 nodes"), (1 << 40, "of 9 nodes")):
+        for end in ("s", "t"):
+            ends = (given.s if end == "s" else given.t).copy()
+            ends[3] = wrong
+            with pytest.raises(ValueError, match=f"{accepted}, accepted are -9 to 8$"):
+                network(next(iter(HERE.values())), 7).run(None, {**given._asdict(), end: ends})
