@@ -32,7 +32,8 @@ ROOMY: Final = 150
 
 def print_layers(report: Report, *, moved: bool = False) -> None:
     """Show the layers of a network, and what is to be said of all of them."""
-    console.print(layer_tables(report, moved=moved))
+    if report:
+        console.print(layer_tables(report, moved=moved))
     for note in report_notes(report):
         console.print(note, highlight=False)
 
@@ -94,10 +95,23 @@ def split_table(splits: Sequence[SplitReport]) -> Table:
     return table
 
 
+def orders_shown(network: NetworkExplanation, request: ExplainRequest) -> RenderableType:
+    """Return what orders move: a sentence where every one of them moves what no order goes below, or else a table."""
+    fewest = network.instance_lower
+    if all(moved.total == fewest for order in network.orders.values() for moved in order.values()):
+        reason = f"none goes below ({', '.join(network.arguments)})"
+        return Text(f"{_moved_title(request)}: {fewest:,} by every order, {reason}")
+    return order_table(network, request)
+
+
+def _moved_title(request: ExplainRequest) -> str:
+    return f"values moved, M = {request.memory:,} rows of {request.batch_tile:,}"
+
+
 def order_table(network: NetworkExplanation, request: ExplainRequest) -> Table:
     """Return a line for each order and bound: values moved, and how many times the fewest certified."""
     table = _table("order", "min reads", "min writes", "min total", "ratio", "lru total", "ratio")
-    table.title = f"values moved, M = {request.memory:,} rows of {request.batch_tile:,}"
+    table.title = _moved_title(request)
     table.title_justify = "left"
     fewest = max(1, network.instance_lower)
     for name, moved in sorted(network.orders.items(), key=lambda item: item[1]["min"].total):

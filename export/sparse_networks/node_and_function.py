@@ -22,6 +22,14 @@ FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""
 
 
+def nothing_to_form(model: ir.Model) -> str:
+    """Return why a model of which no sparse network was made has none more."""
+    made = sum(node.domain == DOMAIN for node in model.graph)
+    if made:
+        return f"optimized before, {made} of its nodes {'are sparse networks' if made > 1 else 'is a sparse network'}"
+    return "no layer is predicted to gain from sparse kernels"
+
+
 def network_obstacle(model: ir.Model) -> str:
     """Return why a model cannot hold sparse networks with the versions that it states, empty where it can."""
     if model.ir_version < FUNCTIONS_SINCE:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
@@ -37,7 +38,7 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     if weight is None and (attention := attention_of(conversion)) is not None:
         return attention
     if weight is None:
-        raise NotCovered("neither operand is a float constant, accepted is a constant weight")
+        raise NotCovered(_without_weight(conversion, "neither operand is a float constant"))
     product = left_product(conversion, weight)
     if product is None:
         product = _times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))
@@ -70,6 +71,15 @@ class Stack:
             weight = weight.swapaxes(-1, -2)
         variant = ",".join([self.variant, *map(str, index)])
         return conversion.emit_constant(weight[index], self.name, variant if index else self.variant)
+
+
+def _without_weight(conversion: Conversion, what: str) -> str:
+    """Return why a product has no weight: the type of its operands where that is it, or else `what`."""
+    types = {value.dtype for value in map(conversion.input, (0, 1)) if value is not None and value.dtype is not None}
+    others = sorted(str(one.name).lower() for one in types - {onnx_ir.DataType.FLOAT})
+    if others:
+        return f"operands are {' and '.join(others)}, accepted are float and float16"
+    return f"{what}, accepted is a constant weight"
 
 
 def _times_weight(conversion: Conversion, x: SSAValue, stack: Stack) -> SSAValue:
@@ -151,7 +161,7 @@ def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
     right = weight is not None
     weight = weight if right else conversion.weight(0)
     if weight is None or len(weight.shape) != 2:
-        raise NotCovered("neither A nor B is a float constant of rank 2, accepted is a constant weight")
+        raise NotCovered(_without_weight(conversion, "neither A nor B is a float constant of rank 2"))
     name = _name(conversion, 1 if right else 0)
     x = conversion.tensor(0 if right else 1)
     if len(conversion.sizes(x)) != 2:

@@ -27,6 +27,8 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_con
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.image_network import ImageNetworkOp
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.regions import YieldOp
@@ -150,6 +152,8 @@ def _block_movement(block: Block, shapes: Shapes, lowered: Lowered) -> Iterator[
             inside = dict(zip(body.args, (shapes[value] for value in op.inputs), strict=True))
             # its axes have numbers by now
             yield from _block_movement(body, sizes_in(body, shapes | inside, FreeSizes(1)), lowered)
+        elif isinstance(op, ImageNetworkOp):
+            yield from _image_movement(op, shapes)
         elif not isinstance(op, SILENT):
             yield _op_movement(op, shapes)
 
@@ -158,7 +162,7 @@ def _op_movement(op: Operation, shapes: Shapes) -> OpMovement:
     """Return what an op moves that runs by itself."""
     read = [value for value in dict.fromkeys(op.operands) if not is_constant(value)]
     moved = FLOAT32_BYTES * sum(_count(value, shapes) for value in (*read, *op.results))
-    rows = prod(shapes.get(op.results[0], ())[:-1])
+    rows = _pixels(op, shapes) if isinstance(op, Conv2dOp) else prod(shapes.get(op.results[0], ())[:-1])
     times = -(-rows // ROWS) if isinstance(op, LinearOp) else 1
     return OpMovement(op, _operations(op, shapes), times * constant_bytes(op), moved, 0, rows=rows)
 
@@ -168,23 +172,30 @@ def _tile_movement(tile: TileOp, shapes: Shapes) -> Iterator[OpMovement]:
     rows = prod(shapes.get(tile.inputs[0], ())[:-1])
     used, block = tuple(tiles_of(tile.schedule.least_rows, rows)), tile.body.block
     inside: Shapes = {value: (rows, _features(value)) for op in block.ops for value in op.results}
-    entering: dict[SSAValue, int] = {argument: FLOAT32_BYTES * rows * _features(argument) for argument in block.args}
     inside |= {argument: (rows, _features(argument)) for argument in block.args}
-    leaving = {value: FLOAT32_BYTES * rows * _features(value) for value in tile.yielded}
+    for one in _together(block, shapes | inside, tile.yielded):
+        weight_bytes = constant_bytes(one.op) * sum(each.number for each in used)
+        yield replace(one, weight_bytes=weight_bytes, tiles=used, rows=rows)
+
+
+def _image_movement(network: ImageNetworkOp, shapes: Shapes) -> Iterator[OpMovement]:
+    """Yield what the layers of an image network move: images enter with their first readers, as rows do a tile."""
+    block = network.body.block
+    known = shapes | dict(zip(block.args, (shapes[value] for value in network.inputs), strict=True))
+    yield from _together(block, known | sizes_in(block, known, FreeSizes(1)), network.yielded)
+
+
+def _together(block: Block, shapes: Shapes, yielded: Sequence[SSAValue]) -> Iterator[OpMovement]:
+    """Yield what ops of a block move whose values stay in the cache between them."""
+    entering: dict[SSAValue, int] = {argument: FLOAT32_BYTES * _count(argument, shapes) for argument in block.args}
+    leaving = {value: FLOAT32_BYTES * _count(value, shapes) for value in yielded}
     for op in block.ops:
         if isinstance(op, SILENT):
             continue
-        one = _op_movement(op, shapes | inside)
+        one = _op_movement(op, shapes)
         outside = sum(entering.pop(value, 0) for value in dict.fromkeys(op.operands))
         outside += sum(leaving.get(value, 0) for value in op.results)
-        yield replace(
-            one,
-            weight_bytes=constant_bytes(op) * sum(each.number for each in used),
-            activation_bytes=outside,
-            cached_bytes=one.activation_bytes - outside,
-            tiles=used,
-            rows=rows,
-        )
+        yield replace(one, activation_bytes=outside, cached_bytes=one.activation_bytes - outside)
 
 
 def _features(value: SSAValue) -> int:
@@ -206,9 +217,9 @@ def constant_bytes(op: Operation) -> int:
 def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> int:
     match op:
         case LinearOp():
-            weight = op.weight.owner
-            entries = len(weight.values) if isinstance(weight, SparseConstantOp) else _size_of_type(op.weight)
-            return 2 * entries * prod(shapes.get(op.results[0], ())[:-1])
+            return 2 * _entries(op.weight) * prod(shapes.get(op.results[0], ())[:-1])
+        case Conv2dOp():
+            return 2 * _entries(op.weight) * _pixels(op, shapes)
         case AggregateOp():
             features = shapes.get(op.x, (0,))
             return 2 * len(op.edges.values) * features[-1] * prod(features[:-2])
@@ -228,5 +239,12 @@ def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> in
             return sum(prod(shapes.get(value, ())) for value in dynamic)
 
 
-def _size_of_type(value: SSAValue) -> int:
-    return prod(shape_of(value))
+def _entries(weight: SSAValue) -> int:
+    """Return the connections that are stored of a weight."""
+    owner = weight.owner
+    return len(owner.values) if isinstance(owner, SparseConstantOp) else prod(shape_of(weight))
+
+
+def _pixels(op: Conv2dOp, shapes: Mapping[SSAValue, tuple[int, ...]]) -> int:
+    """Return the pixels of all images that a convolution makes."""
+    return prod(size for axis, size in enumerate(shapes.get(op.results[0], ())) if axis != 1)

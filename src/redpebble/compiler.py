@@ -28,7 +28,7 @@ from redpebble.dialect.reports.network_report import NetworkReport, network_repo
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
-from redpebble.export.sparse_networks.node_and_function import network_obstacle
+from redpebble.export.sparse_networks.node_and_function import network_obstacle, nothing_to_form
 from redpebble.export.writing.tied_weights import tie_transposes
 from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
@@ -334,7 +334,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
-        obstacle = alone or "no layer is predicted to gain from sparse kernels"
+        obstacle = alone or nothing_to_form(imported.model)
     left = nodes_left(module, imported, alone)
     if imported.rewritten and not networks:
         # float32 takes twice the room, functions written out are hard to read, and neither does any good

@@ -1,15 +1,35 @@
 """The module that native code is made of, and the prologue in front of it where a model begins with integers."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
+from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.semantics.prologue import Prologue
 from redpebble.frontend.errors import UnsupportedModelError, within_limits
-from redpebble.frontend.import_model import Source, import_model
+from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.prologue import cut_prologue
 from redpebble.options import Options
 from redpebble.pipeline import build, run_stages
+
+CONVOLUTION: Final = "ai.onnx::Conv"
+"""The operator that `foreign="keep"` leaves where nothing says that its network gains."""
+
+
+def imported_for_reports(source: Source) -> Imported:
+    """Return a model as `compile` takes it; what that refuses stays a foreign op, convolutions only if there is some.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    imported = import_model(source, foreign="keep")
+    kept = [op.operator.data for op in imported.module.walk() if isinstance(op, ForeignOp)]
+    if CONVOLUTION not in kept:
+        return imported
+    try:
+        return import_model(source, foreign="refuse")
+    except UnsupportedModelError:
+        return import_model(source, foreign="keep", whole=frozenset())
 
 
 class NativeBuild(NamedTuple):

@@ -158,7 +158,7 @@ class _Page(HTMLParser):
 @pytest.mark.parametrize("spec", [COMPACT, pytest.param(RESMLP, marks=pytest.mark.slow)])
 def test_the_page_needs_nothing_but_itself(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "x.html"
-    options = ("--memory", 24, "--seconds", 0.3, "--report", report)
+    options = ("--memory", 12, "--seconds", 0.3, "--report", report)
     assert exit_code(monkeypatch, "explain", saved(spec, tmp_path), *options) == 0
     text = report.read_text()
     page = _Page()
@@ -170,8 +170,15 @@ def test_the_page_needs_nothing_but_itself(spec: str, tmp_path: Path, monkeypatc
     assert all(str(attributes["src"]).startswith("data:image/png") for name, attributes in page.tags if name == "img")
     assert not re.search(r"https?:|url\(", text)
     assert not any("nan" in str(attributes.get("points", "")) for _, attributes in page.tags)
-    for word in ("Batch 64", "form tiles", "Roofline", "pull", "searched", "sliding window", "M = 24"):
+    for word in ("Batch 64", "form tiles", "Roofline", "pull", "searched", "sliding window", "M = 12"):
         assert word in page.text
+
+
+def test_no_order_is_searched_where_every_one_moves_what_none_goes_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(monkeypatch, "explain", saved(COMPACT, tmp_path), "--memory", 900, "--seconds", 100) == 0
+    assert re.search(r"M = 900 rows of 1: [\d,]+ by every order, none goes below \(", capsys.readouterr().out)
 
 
 def test_a_model_without_layers_is_explained_and_not_scheduled(

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 import redpebble
@@ -65,3 +66,17 @@ def test_calls_and_nodes_are_priced_and_a_check_measures(tmp_path: Path, monkeyp
     assert measured["rounds"] >= 3
     assert measured["ratio"] == pytest.approx(measured["original_us"] / measured["ours_us"])
     assert content["placement"]["nodes"] > content["placement"]["nodes_left"]
+
+
+def test_what_is_of_another_type_says_so_and_what_was_optimized_before_too() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (double[N, 2] x) => (double[N, 2] y)
+        <double[2, 2] w = {1.0, 0.0, 0.0, 0.0}> { y = MatMul (x, w) }"""
+    )
+    placement = redpebble.optimize(proto).placement
+    assert placement is not None
+    assert placement.stayed[0].reason == "operands are double, accepted are float and float16"
+    once = redpebble.optimize(build("ffnn(depth=2, width=64, density=0.1)"))
+    assert once.networks
+    twice = redpebble.optimize(once.proto)
+    assert headline(twice)[0].endswith("optimized before, 1 of its nodes is a sparse network")

@@ -12,8 +12,11 @@ from redpebble.compiler import optimize
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
+from redpebble.frontend.errors import within_limits
+from redpebble.frontend.import_model import Source
+from redpebble.native_build import imported_for_reports
 from redpebble.options import Options
-from redpebble.pipeline import build, run_stages
+from redpebble.pipeline import run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
 from redpebble.tools.explain.attention_table import attention_lines, attention_table
@@ -35,7 +38,7 @@ from redpebble.tools.explain.written_story import story_of, write_story
 from redpebble.tools.headline import gain_sentence, print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
 from redpebble.tools.json_reports import write_report
-from redpebble.tools.tables import order_table, print_layers, schedule_table, sweep_table
+from redpebble.tools.tables import orders_shown, print_layers, schedule_table, sweep_table
 from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.measure_kernels import Tuning, measure_chosen
 
@@ -66,7 +69,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         return
     if report is not None and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
-    module = build(model, options, until="simplify", foreign="keep")
+    module = simplified(model, options)
     optimized = optimize(model)
     print_gain(optimized)
     layers = native_report(module, options)
@@ -83,7 +86,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
     if explanation.network is not None:
-        console.print(order_table(explanation.network, request))
+        console.print(orders_shown(explanation.network, request))
     if report is not None:
         write_story(report, story_of(model, explanation, options, gain))
     end_where_asked(watch, "shown is what was found so far")
@@ -122,6 +125,18 @@ def sweep_and_print(
         draw_sweeps(sweeps, output.plot)
     write_report(output.report, "explain", sweep_report(request, sweeps))
     end_where_asked(watch, "shown is what was found so far")
+
+
+def simplified(model: Source, options: Options) -> ModuleOp:
+    """Return the simplified module of a model, with foreign ops where `compile` does not cover it.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    with within_limits():
+        module = imported_for_reports(model).module
+        run_stages(module, options, until="simplify")
+    return module
 
 
 def native_report(module: ModuleOp, options: Options) -> Report:

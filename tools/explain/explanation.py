@@ -138,15 +138,17 @@ def explain(model: FlatModel, report: Report, request: ExplainRequest, watch: Se
 def _explain_network(model: FlatModel, request: ExplainRequest, watch: SearchWatch) -> NetworkExplanation:
     networks, batch = model.networks, request.batch_tile
     orders = {name: [make(one, request.memory) for one in networks] for name, make in QUICK_ORDERS.items()}
-    schedule = None
-    if sum(one.connection_count for one in networks) <= MOST_SEARCHED:
-        schedule = find_schedule(model, request.search, watch)
-        orders[SEARCHED] = [found.order for found in schedule.found]
     memories = spread_sizes(networks, request.memory)
     here = memories.index(request.memory)
-    counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
-    cached = {name: _count(networks, parts, [request.memory], "lru")[0] for name, parts in orders.items()}
     bounds = [_bounds(one, memories, here) for one in networks]
+    counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
+    schedule, fewest = None, sum(bound[here].batched_total(batch) for bound in bounds)
+    is_open = min(Transfers.of(counted[here], batch).total for counted in counts.values()) > fewest
+    if is_open and sum(one.connection_count for one in networks) <= MOST_SEARCHED:
+        schedule = find_schedule(model, request.search, watch)
+        orders[SEARCHED] = [found.order for found in schedule.found]
+        counts[SEARCHED] = _count(networks, orders[SEARCHED], memories)
+    cached = {name: _count(networks, parts, [request.memory], "lru")[0] for name, parts in orders.items()}
     best = min(counts, key=lambda name: counts[name][here].total)
     return NetworkExplanation(
         network=join(networks),

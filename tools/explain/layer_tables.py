@@ -99,12 +99,18 @@ def _spans(layer: LayerReport, numbers: Mapping[str, float], unit: float = 1.0) 
 
 def _span(widths: Sequence[str], numbers: Mapping[str, float], at_most: Sequence[str]) -> str:
     known = [width for width in widths if width in numbers]
+    if len(known) == 1 < len(widths):
+        return f"{_bound_mark(known[0], at_most)}{_short(numbers[known[0]])} at {known[0]}"
     ends = zip((widths[0], widths[-1]), (known[0], known[-1]), strict=True) if known else ()
     texts = [
-        f"{'<= ' if width in at_most else ''}{_short(numbers[width])}{'' if width == end else f' at {width}'}"
+        f"{_bound_mark(width, at_most)}{_short(numbers[width])}{'' if width == end else f' at {width}'}"
         for end, width in ends
     ]
     return " to ".join(dict.fromkeys(texts))
+
+
+def _bound_mark(width: str, at_most: Sequence[str]) -> str:
+    return "<= " if width in at_most else ""
 
 
 def _share(number: float) -> str:

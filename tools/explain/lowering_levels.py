@@ -14,6 +14,7 @@ from redpebble.compiler import extracted
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -22,13 +23,14 @@ from redpebble.dialect.reports.layer_numbers import layer_numbers
 from redpebble.dialect.symbolic_sizes import DIMS
 from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.errors import within_limits
-from redpebble.frontend.import_model import Source, import_model
+from redpebble.frontend.import_model import Source
 from redpebble.frontend.multiply_adds import value_shapes
 from redpebble.kernels.dense_work import dense_us
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_costs import REDUCED_US, transpose_us
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
+from redpebble.native_build import imported_for_reports
 from redpebble.options import Options
 from redpebble.passes.analysis.data_movement import ROWS, FreeSizes, Lowered, OpMovement, module_movement
 from redpebble.passes.analysis.layer_costs import layer_key, layers_of
@@ -120,7 +122,7 @@ def lowering_of(source: Source, options: Options) -> Lowering:
     # one measure for all levels: only kernels that were chosen may have been timed
     options = replace(options, tuning=options.tuning and replace(options.tuning, recalls=False), on_pass=None)
     with within_limits():
-        imported = import_model(source, foreign="keep")
+        imported = imported_for_reports(source)
         sizes = {batch: value_shapes(imported.model, batch) for batch in BATCHES}
         recorder = LevelRecorder(options.machine, sizes)
         watched, module, placement = replace(options, on_pass=recorder.on_pass), imported.module, None
@@ -177,7 +179,8 @@ class LevelRecorder:
             self.levels.append(level)
         self._counted = counted
         self.rows = {
-            batch: {one.name: one.rows for one in ops if isinstance(one.op, LinearOp)} for batch, ops in moved.items()
+            batch: {one.name: one.rows for one in ops if isinstance(one.op, LinearOp | Conv2dOp)}
+            for batch, ops in moved.items()
         }
 
     def take_networks(self, module: ModuleOp, options: Options) -> None:
@@ -251,6 +254,8 @@ def _by_kind(
 
 def _microseconds(one: OpMovement, by_width: Mapping[int, float], machine: Machine) -> float:
     """Return the predicted time of an op; what a tile does beside its layers is known of the tile alone."""
+    if isinstance(one.op, Conv2dOp):
+        return time_of_rows(by_width, one.rows) if by_width else 0.0
     if isinstance(one.op, LinearOp):
         if one.tiles:
             return sum(each.number * by_width.get(each.width, 0.0) for each in one.tiles)

@@ -63,3 +63,10 @@ def test_what_was_tried_for_all_layers_is_said_once() -> None:
         "schedule of layers, annealed: 2 -> 1 us a row in 9 proposals",
         TOGETHER,
     ]
+
+
+def test_a_number_that_is_known_at_one_width_alone_is_said_once() -> None:
+    layer = replace(LAYER, predicted_us={"64": 4.5}, families={"1": "count_blocks", "64": "count_blocks"})
+    assert layer_columns([layer], moved=False)["predicted us"] == [["4.5 at 64"]]
+    first = replace(layer, predicted_us={"1": 4.5})
+    assert layer_columns([first], moved=False)["predicted us"] == [["4.5 at 1"]]

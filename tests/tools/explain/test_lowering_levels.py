@@ -44,3 +44,16 @@ def test_what_onnxruntime_keeps_is_told_and_its_networks_run_in_tiles() -> None:
     assert lowering.placement is not None
     assert lowering.levels[-1].name == "form sparse networks and tiles"
     assert {*lowering.rows[64].values()} == {64}
+
+
+def test_convolutions_that_compile_takes_have_their_work_and_time_at_every_level() -> None:
+    lowering = lowering_of(zoo.build("digits_cnn"), Options())
+    assert lowering.placement is None
+    first, last = ({one.kind: one for one in lowering.levels[place].kinds[1]}["conv2d"] for place in (0, -1))
+    # windows of the seven convolutions, two operations for each weight and pixel
+    assert first.operations == 2 * sum(
+        (9 * 32 * 64, 288 * 64 * 64, 576 * 64 * 64, 576 * 64 * 64, 576 * 128 * 16, 128 * 128 * 16, 1152 * 128 * 16)
+    )
+    assert 8 * last.operations < first.operations
+    assert 0 < 2 * last.predicted_us < first.predicted_us
+    assert lowering.rows[1]["/layers.1/Conv"] == 64
