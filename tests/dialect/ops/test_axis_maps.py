@@ -118,7 +118,7 @@ def test_a_shared_axis_that_is_not_needed_whole_is_worked_on_index_by_index(op: 
 
 def test_every_op_that_computes_has_a_map() -> None:
     without = {op.name for op in Pebble.operations if op.get_trait(HasAxisMap) is None}
-    holders = {"pebble.tile", "pebble.sparse_network", "pebble.yield", "pebble.foreign"}
+    holders = {"pebble.tile", "pebble.sparse_network", "pebble.yield", "pebble.foreign", "pebble.edge_list"}
     assert without == {"pebble.constant", "pebble.sparse_constant", *holders}
 
 
