@@ -35,18 +35,19 @@ from redpebble.pruning.method_trials import MethodTrial, method_trials
 from redpebble.pruning.method_trials import densities_of as trial_densities
 from redpebble.pruning.options import Goal, Precision, PruneOptions
 from redpebble.pruning.quantized_result import quantized
-from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport
+from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport, state_pruning
 from redpebble.pruning.runs.calibration_data import batches_of
 from redpebble.pruning.runs.first_run import FirstRun
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.runs.segments import SegmentedModel
-from redpebble.pruning.runs.timing import MeasuredTimes, feeds_with_rows, measured_times
+from redpebble.pruning.runs.timing import MeasuredTimes, ModelClock, feeds_with_rows
 from redpebble.pruning.runs.traces import Trace
 from redpebble.pruning.sensitivities import LossCurve, Probe, few_batches, loss_curves
 from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
 from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
 from redpebble.pruning.solving.structures import Structure
 from redpebble.pruning.source_model import SourceModel
+from redpebble.runtime.memory import return_free_memory
 from redpebble.verification.oracle import Oracle, session_options
 
 Array = NDArray[np.float32]
@@ -108,6 +109,7 @@ def pruned(
     """
     with within_limits():
         model = SourceModel.read(source, options.keep)
+        return_free_memory()
         batches = batches_of(model.proto.graph, feeds)
         return _Pruning(model, batches, options, watch or _unwatched, loss).run()
 
@@ -138,7 +140,8 @@ class _Pruning:
             raise ValueError("the model is no chain of layers with Relu, Tanh or Sigmoid: only such can be finetuned")
         self.lessons = None if self.chain is None else self._lessons(self.chain)
         self.options_by_layer: dict[str, list[Option]] = {}
-        self.timed_feeds = feeds_with_rows(model.proto.graph, batches[0], first.rows, options.rows)
+        timed = feeds_with_rows(model.proto.graph, batches[0], first.rows, options.rows)
+        self.clock = ModelClock(model.original, timed, options.threads)
 
     def run(self) -> Pruned:
         allocation = self._allocation()
@@ -157,12 +160,14 @@ class _Pruning:
             model = quantized(model, self.batches)
             lost = self._loss_of(model)
         self.watch("measuring", 0, 1)
-        times = measured_times(self.model.original, model, self.timed_feeds, self.options.threads)
+        times = self.clock.times(model)
         layers = tuple(self._report_of(name, allocation, solved) for name in self.model.dense)
         if self.options.compares:
             layers = self._timed(layers, solved)
         rows, threads = self.options.rows, self.options.threads
-        return Pruned(model, PruneReport(layers, lost, rows, threads, times, allocation.rest_us, self._trials()))
+        report = PruneReport(layers, lost, rows, threads, times, allocation.rest_us, self._trials())
+        state_pruning(model, report)
+        return Pruned(model, report)
 
     def _finetuned(self, chain: Chain, lessons: Lessons, stored: Mapping[str, Array]) -> dict[str, Array]:
         self.watch("training", 0, 1)
@@ -235,7 +240,9 @@ class _Pruning:
         }
         model = self.model.with_weights(weights)
         state_rows(model, self.options.rows)
-        return measured_times(self.model.original, model, self.timed_feeds, self.options.threads)
+        found = self.clock.times(model)
+        return_free_memory()
+        return found
 
     def _solved(self, allocation: Allocation) -> _Solved:
         solver = LayerSolver(

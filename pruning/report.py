@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import onnx_ir
 
 from redpebble.export.save_model import save_model
+from redpebble.model_rows import PRUNED_KEY
 from redpebble.pruning.method_trials import MethodTrial
 from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.sparse.csr import CONNECTION_BYTES
@@ -94,6 +95,14 @@ class PruneReport:
             f"{self.measured.pruned_us / 1000:.3g} ms for {self.rows} rows), "
             f"{self.density:.1%} of {self.parameters:,} weights left, {self.loss:.2%} of the outputs' variance lost"
         )
+
+
+def state_pruning(model: onnx_ir.Model, report: PruneReport) -> None:
+    """Let a model state what it was pruned to: `explain` and `optimize` show it."""
+    model.metadata_props[PRUNED_KEY] = (
+        f"pruned to {report.density:.1%} of {report.parameters:,} weights, quality {report.quality:.4g}: "
+        f"{report.parameter_efficiency:.3g} a million weights, {report.dense_efficiency:.3g} when it was dense"
+    )
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,6 +7,7 @@ from typing import Final
 from redpebble.bench.results.console import console
 from redpebble.compiler import Optimized
 from redpebble.frontend.multiply_adds import LONG
+from redpebble.model_rows import PRUNED_KEY
 from redpebble.placement import Placement
 from redpebble.predicted_gain import PredictedGain
 
@@ -33,6 +34,8 @@ def print_gain(result: Optimized) -> None:
     """Show what an optimized model is predicted to gain, and what stays with onnxruntime and why."""
     width = min(console.width, TEXT_WIDTH)
     lines = lines_of(gain_sentence(result), width)
+    if pruned := result.model.metadata_props.get(PRUNED_KEY):
+        lines += lines_of(pruned, width)
     if result.placement is not None:
         lines += left_alone(result.placement, width)
     if result.networks and result.obstacle:

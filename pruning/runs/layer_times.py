@@ -13,7 +13,7 @@ from redpebble.model_rows import state_rows
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
 from redpebble.pruning.runs.first_run import FirstRun, ImageSizes
-from redpebble.pruning.runs.timing import BUDGET, MeasuredTimes, measured_times
+from redpebble.pruning.runs.timing import BUDGET, MeasuredTimes, ModelClock
 
 Array = NDArray[np.float32]
 
@@ -49,7 +49,7 @@ class LayerClock:
             dense = rng.standard_normal(weight.shape).astype(np.float32)
             feeds = {"x": rng.standard_normal(self._shape(layer, images)).astype(np.float32)}
             before, after = self._model(layer, dense, feeds), self._model(layer, weight, feeds)
-            self._known[kind] = measured_times(before, after, feeds, self._options.threads, LAYER_BUDGET)
+            self._known[kind] = ModelClock(before, feeds, self._options.threads, LAYER_BUDGET).times(after)
         return self._known[kind]
 
     def _shape(self, layer: PrunableLayer, images: ImageSizes | None) -> tuple[int, ...]:

@@ -7,6 +7,9 @@ import onnx_ir
 ROWS_KEY: Final = "redpebble.rows"
 """The metadata entry of an ONNX model that states it."""
 
+PRUNED_KEY: Final = "redpebble.pruned"
+"""The entry that says in a line what a model was pruned to."""
+
 
 def stated_rows(model: onnx_ir.Model) -> int:
     """Return the rows that a model states, 0 where it states none."""

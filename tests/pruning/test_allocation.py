@@ -87,6 +87,18 @@ def test_a_budget_is_what_is_left_of_the_time_beside_layers() -> None:
         within_time(LAYERS, lambda _: 80.0, rehearse)
 
 
+def test_the_best_of_what_was_tried_counts_where_times_do_not_add_up() -> None:
+    """A layer that stays dense among sparse ones costs more than its price."""
+
+    def rehearse(densities: Mapping[str, float]) -> MeasuredTimes:
+        layers = sum(next(one.us for one in some if one.density == densities[name]) for name, some in LAYERS.items())
+        return MeasuredTimes(400.0, layers + 60.0 * (1.0 in densities.values()))
+
+    found = within_time(LAYERS, lambda _: 200.0, rehearse)
+    assert found.layers_us == 180.0
+    assert found.rest_us == 0.0
+
+
 def test_within_a_loss_is_the_shortest_time() -> None:
     assert within_loss(LAYERS, 0.25).layers_us == 220
     assert within_loss(LAYERS, 0.31).layers_us == 180

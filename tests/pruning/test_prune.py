@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 import redpebble
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.model_rows import stated_rows
+from redpebble.model_rows import PRUNED_KEY, stated_rows
 from redpebble.pruning.prune import prune
 from redpebble.pruning.report import Pruned
+from redpebble.pruning.solving.methods import METHODS, Array, Method, Sparsity
+from redpebble.pruning.solving.structures import STRUCTURES, Mask, Scores, Structure
 from redpebble.verification.oracle import Oracle
 from tests.pruning.dense_networks import branched_network, samples
 
@@ -65,6 +67,35 @@ def test_it_loses_less_than_zeros_alone_and_than_layers_that_know_nothing_of_eac
 ) -> None:
     for method in ("magnitude", "wanda"):
         assert prune(model, data, sparsity=0.75, rows=16, keep=["deep"], method=method).report.loss > fifth.report.loss
+
+
+def test_structures_and_methods_of_ones_own_are_taken_by_name_or_as_they_are(model: ir.Model, data: Feeds) -> None:
+    def every_other(scores: Scores, density: float) -> Mask:
+        mask = np.zeros(scores.shape, dtype=np.bool_)
+        mask[:: round(1 / density)] = True
+        return mask
+
+    def cut(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
+        assert hessian.shape == (len(weight), len(weight))
+        return weight * sparsity.mask(abs(weight))
+
+    own = Structure(every_other), Method(cut, refits=False)
+    given = prune(model, data, sparsity=0.5, rows=16, structure=own[0], method=own[1])
+    with STRUCTURES.extended({"other": lambda _: own[0]}), METHODS.extended({"cut": own[1]}):
+        named = prune(model, data, sparsity=0.5, rows=16, structure="other", method="cut")
+    before = weights_of(model)
+    for name, weight in weights_of(given.model).items():
+        assert np.array_equal(weight, weights_of(named.model)[name])
+        if name == "wl":
+            assert np.array_equal(weight[::2], before[name][::2])
+            assert not weight[1::2].any()
+
+
+def test_a_pruned_model_states_its_parameter_efficiency(fifth: Pruned) -> None:
+    stated = fifth.model.metadata_props[PRUNED_KEY]
+    assert stated.startswith("pruned to 25.0% of 18,432 weights, quality 0.9")
+    assert f"{fifth.report.parameter_efficiency:.3g} a million weights" in stated
+    assert fifth.report.predicted_us is None
 
 
 def test_sessions_compute_what_onnxruntime_does(fifth: Pruned, data: Feeds) -> None:

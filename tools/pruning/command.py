@@ -74,6 +74,8 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
         highlight=False,
     )
     console.print(_table(report))
+    if report.measured.speedup < 1:
+        console.print("slower than the dense model, which is as good: ask for a speedup, or for more zeros")
     console.print(f"fast as redpebble.session({files.output.name!r}), or after redpebble optimize", highlight=False)
     if files.report is not None and options.compares:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))

@@ -23,8 +23,7 @@ STYLES: Final = ("c0", "c1", "c2", "c3", "c4")
 
 COLUMNS: Final = (
     Column("layer", "word"),
-    Column("inputs"),
-    Column("outputs"),
+    Column("size"),
     Column("density"),
     Column("loss alone"),
     Column("dense, predicted"),
@@ -124,8 +123,7 @@ def _row(layer: PrunedLayer) -> Row:
     measured = layer.measured
     cells = (
         layer.name,
-        f"{layer.inputs:,}",
-        f"{layer.outputs:,}",
+        f"{layer.inputs:,} x {layer.outputs:,}",
         f"{layer.density:.3f}",
         f"{layer.loss:.2%}",
         time_text(layer.dense_us),
