@@ -1,13 +1,11 @@
 """The symbolic shape of every value: what the arguments of a function and the axis maps of its ops say of sizes."""
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
 from redpebble.dialect.ops.foreign import ForeignOp
@@ -16,7 +14,7 @@ from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import texts_of
-from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape, broadcast, product
+from redpebble.dialect.symbolic_sizes import DIMS, SUM, Size, SymbolicShape, broadcast, product, sum_of
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 
 
@@ -41,7 +39,7 @@ def symbolic_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
     """Return the symbolic shape of every f32 tensor in the body of `func`; insides of tiles are left out.
 
     Raises:
-        VerifyException: a size is no product of the inputs' sizes.
+        VerifyException: a shape does not follow from those of the inputs.
     """
     shapes = argument_shapes(func)
     for op in func.body.block.ops:
@@ -54,7 +52,7 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
     """Return the shapes of an op's results from those of its operands; none of a node of ONNX.
 
     Raises:
-        VerifyException: a size is no product of others.
+        VerifyException: a shape does not follow from those of operands.
     """
     match op:
         case ReshapeOp():
@@ -83,7 +81,7 @@ def _mapped_result_shapes(
         for axis, size in zip(axes, shapes[operand], strict=True):
             (sizes[axis],) = broadcast((sizes[axis],), (size,)) if axis in sizes else (size,)
     if axis_map.join is not None and axis_map.join.parts[0] in sizes:
-        sizes[axis_map.join.whole] = _sum(op, [sizes[part] for part in axis_map.join.parts])
+        sizes[axis_map.join.whole] = sum_of([sizes[part] for part in axis_map.join.parts])
     return [
         tuple(
             sizes[axis] if axis in sizes else Size.known(size)
@@ -91,12 +89,6 @@ def _mapped_result_shapes(
         )
         for result, axes in zip(op.results, axis_map.results, strict=True)
     ]
-
-
-def _sum(op: Operation, parts: Sequence[Size]) -> Size:
-    if any(size.powers != parts[0].powers for size in parts):
-        raise VerifyException(f"{op.name} of sizes {', '.join(map(str, parts))}: the sum has no name")
-    return Size(sum((size.coefficient for size in parts), Fraction(0)), parts[0].powers)
 
 
 def reshaped(target: TargetShapeAttr, shape: SymbolicShape) -> SymbolicShape:
@@ -166,4 +158,4 @@ def _name_of(size: Size) -> str:
     if size.coefficient != 1 or len(size.powers) != 1:
         return ""
     name, power = size.powers[0]
-    return name if power == 1 and not name.startswith("?") else ""
+    return name if power == 1 and not name.startswith(("?", SUM)) else ""

@@ -1,12 +1,16 @@
 """Sizes that only a call knows: every dimension of every value as a product of the inputs' symbolic sizes.
 
-A size is a monomial such as `4*batch*sequence`; reshapes multiply and divide sizes, nothing that is covered adds them.
+A size is a monomial such as `4*batch*sequence`, as reshapes multiply and divide sizes. Where values of unknown sizes
+are joined, their sum is a symbol of its own, whose name says what was added.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+
+from xdsl.utils.exceptions import VerifyException
 
 NAME = "pebble.name"
 DIMS = "pebble.dims"
@@ -53,19 +57,74 @@ class Size:
         Raises:
             ValueError: the result is no whole number.
         """
-        if any(symbols[name] == 0 and power < 0 for name, power in self.powers):
+        known = {name: _symbol_value(name, symbols) for name, _ in self.powers}
+        if any(known[name] == 0 and power < 0 for name, power in self.powers):
             return 0
-        value = self.coefficient * prod(Fraction(symbols[name]) ** power for name, power in self.powers)
+        value = self.coefficient * prod(Fraction(known[name]) ** power for name, power in self.powers)
         if value.denominator != 1:
             raise ValueError(f"size {self} is {value} here, expected a whole number")
         return int(value)
 
     def __str__(self) -> str:
-        words = [f"{name}^{power}" if power != 1 else name for name, power in self.powers]
+        names = [(_words(name), power) for name, power in self.powers]
+        words = [f"{name}^{power}" if power != 1 else name for name, power in names]
         return "*".join([str(self.coefficient), *words] if self.coefficient != 1 or not words else words)
 
 
 ONE = Size.known(1)
+
+SUM = "sum of "
+"""What the name of a symbol begins with that stands for a sum."""
+
+LONGEST_SUM = 2000
+
+
+def sum_of(parts: Sequence[Size]) -> Size:
+    """Return the sum of sizes: of multiples of one product a multiple of it, of others a symbol that stands for it.
+
+    Raises:
+        VerifyException: the sum would have a name of more than `LONGEST_SUM` letters.
+    """
+    totals: dict[tuple[tuple[str, int], ...], Fraction] = {}
+    for part in parts:
+        only = part.powers[0] if len(part.powers) == 1 else ("", 0)
+        # a sum of sums is one sum
+        for size in parts_of_sum(only[0]) if only[1] == 1 else ():
+            totals[size.powers] = totals.get(size.powers, Fraction(0)) + part.coefficient * size.coefficient
+        if only[1] != 1 or not parts_of_sum(only[0]):
+            totals[part.powers] = totals.get(part.powers, Fraction(0)) + part.coefficient
+    if len(totals) == 1:
+        ((powers, coefficient),) = totals.items()
+        return Size(coefficient, powers)
+    name = SUM + json.dumps([[str(coefficient), powers] for powers, coefficient in totals.items() if coefficient])
+    if len(name) > LONGEST_SUM:
+        raise VerifyException(f"a sum of {len(totals)} sizes, expected one that is shorter")
+    return Size.symbol(name)
+
+
+def parts_of_sum(name: str) -> tuple[Size, ...]:
+    """Return the sizes whose sum a symbol stands for; none of any other symbol."""
+    if not name.startswith(SUM):
+        return ()
+    entries: list[tuple[str, list[tuple[str, int]]]]
+    try:
+        entries = json.loads(name.removeprefix(SUM))
+        return tuple(
+            Size(Fraction(number), tuple((name, power) for name, power in powers)) for number, powers in entries
+        )
+    except (ValueError, TypeError, ArithmeticError):
+        return ()
+
+
+def _symbol_value(name: str, symbols: Mapping[str, int]) -> int:
+    parts = () if name in symbols else parts_of_sum(name)
+    return sum(size.evaluate(symbols) for size in parts) if parts else symbols[name]
+
+
+def _words(name: str) -> str:
+    """Return a symbol as a person writes it."""
+    parts = parts_of_sum(name)
+    return f"({' + '.join(map(str, parts))})" if parts else name
 
 
 SymbolicShape = tuple[Size, ...]

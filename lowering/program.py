@@ -1,6 +1,7 @@
 """The program that lowering hands to the runtime: code, packed constants, sizes of a call from its inputs."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.semantics.prologue import Prologue
 from redpebble.dialect.symbolic_sizes import Size as Size
-from redpebble.dialect.symbolic_sizes import SymbolicShape
+from redpebble.dialect.symbolic_sizes import SymbolicShape, parts_of_sum
 from redpebble.lowering.cpu_target import CpuTarget
 
 FORMAT_VERSION = 7
@@ -110,3 +111,12 @@ class Program:
     """Outputs whose memory has to hold zeros before a call: rows that come to nothing are not written."""
     prologue: Prologue | None = None
     """The steps from the inputs of the model to `inputs`; None where these are the same."""
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The symbols that stand for sums of sizes; a host gives their values behind those of the inputs' shapes."""
+        sizes = [*self.sizes, *(one.size for one in self.temporaries), *chain(*(one.shape for one in self.outputs))]
+        sizes += [step.rows for step in self.steps if step.rows is not None]
+        sizes += [size for pair in self.equal for size in (pair.first, pair.second, pair.plus)]
+        names = dict.fromkeys(name for size in sizes for name, _ in size.powers)
+        return tuple(name for name in names if parts_of_sum(name))

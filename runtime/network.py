@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from redpebble.dialect.reports.layer_report import Report
-from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, bind_symbols
 from redpebble.lowering.calls.network_table import IN_PROCESS
 from redpebble.lowering.program import Program
 from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs, check_apart
@@ -200,6 +200,7 @@ class Network:
         if known is not None:
             return known
         symbols = bind_symbols({tensor.name: tensor.shape for tensor in self.program.inputs}, shapes)
+        symbols |= {name: Size.symbol(name).evaluate(symbols) for name in self.program.sums}
         outputs = tuple(tuple(size.evaluate(symbols) for size in tensor.shape) for tensor in self.program.outputs)
         if len(prepared) >= MOST_SHAPES:
             # the list is made at once: other threads add and remove shapes meanwhile

@@ -155,8 +155,6 @@ class Attention(IRDLOperation):
             VerifyException: their shapes do not fit the op's own keys and values.
         """
         kv_heads, expected = self.head_counts.keys, (self.key_size, self.value_size)
-        if self.causal is not None:
-            raise VerifyException("causal attention with a past, expected a mask")
         lengths: list[int] = []
         for value, features in zip(self.past, expected, strict=True):
             shape = shape_of(value)
@@ -204,7 +202,8 @@ class AttentionOp(Attention):
 class PastAttentionOp(Attention, _Past):
     """The same for the step of a decoder, whose own keys and values stand behind those of the past.
 
-    Keys [B, kv_heads, P, d] and values [B, kv_heads, P, e] of the past come first, and the mask is for P + T keys.
+    Keys [B, kv_heads, P, d] and values [B, kv_heads, P, e] of the past come first, and the mask is for P + T keys. With
+    `causal`, query i reads all of the past, and the op's own keys up to number i.
 
     ```mlir
     %y = pebble.past_attention %q, %k, %v past %pk, %pv heads 12 kv_heads 12 scale 1.25e-01

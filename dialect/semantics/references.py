@@ -102,7 +102,7 @@ def _attention(op: Attention, q: Floats, k: Floats, v: Floats, *further: Floats)
     scores = q @ k.swapaxes(2, 3) * op.weighting.scale
     scores = sum(masks, start=scores)
     if op.weighting.causal:
-        scores = np.where(np.tri(queries, keys, dtype=np.bool_), scores, -np.inf)
+        scores = np.where(np.tri(queries, k.shape[2], k.shape[2] - keys, dtype=np.bool_), scores, -np.inf)
     with np.errstate(invalid="ignore"):
         powers = np.exp(scores - _largest(scores))
         weights: Floats = powers / powers.sum(axis=-1, keepdims=True)

@@ -50,17 +50,18 @@ def _by_operator(op: Attention, builder: NodeBuilder) -> ir.Value:
     if builder.opset < ATTENTION or op.weighting.nan_as_zero:
         raise ValueError(f"{op.name} is causal or grouped, which opset {builder.opset} has no form for")
     heads, weighting = op.head_counts, op.weighting
-    if op.past:
-        raise ValueError(f"{op.name} is grouped with a past, which no operator has a form for")
-    inputs = [builder.operand(value) for value in op.operands]
-    return builder.node(
+    mask = None if op.mask is None else builder.operand(op.mask)
+    inputs = [*(builder.operand(value) for value in (op.q, op.k, op.v)), mask, *map(builder.operand, op.past)]
+    # onnxruntime appends to a past only where it is asked for both parts
+    return builder.parts(
         "Attention",
-        *inputs,
+        inputs,
+        3 if op.past else 1,
         q_num_heads=heads.queries,
         kv_num_heads=heads.keys,
         scale=weighting.scale,
         is_causal=int(weighting.causal),
-    )
+    )[0]
 
 
 def _heads(value: SSAValue, heads: int, axes: tuple[int, ...], builder: NodeBuilder) -> ir.Value:

@@ -1,23 +1,23 @@
-"""Operators that are attention by themselves: Attention of ONNX, MultiHeadAttention and Attention of com.microsoft."""
+"""Operators that are attention by themselves: Attention of ONNX, and three of com.microsoft."""
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
+from redpebble.dialect.ops.attention import AttentionOp, Heads, PastAttentionOp, Weighting
 from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import SplitOp
-from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.symbolic_sizes import ONE, Size, parts_of_sum, sum_of
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.frontend.folding.known_sizes import shape_words
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.attention import HEADS_LAST, mask_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.movement import refuse_further_outputs
-from redpebble.frontend.operators.past_keys import RANK
+from redpebble.frontend.operators.fused_past import PastInputs, in_one, present
+from redpebble.frontend.operators.past_keys import LENGTH, RANK
 
 ATTENTION_SINCE: Final = 23
 """The opset of the operator that can say what products and a softmax cannot: causal attention, and grouped queries."""
@@ -29,25 +29,28 @@ Operands = tuple[SSAValue, SSAValue, SSAValue]
 
 def _convert_attention(conversion: Conversion) -> Sequence[SSAValue]:
     """ONNX: heads side by side, or apart as [B, heads, S, features]."""
-    _refuse_inputs(conversion, range(4, 7))
+    _refuse_inputs(conversion, (6,))
+    _refuse_outputs(conversion, 3)
     if conversion.number("softcap", 0.0) != 0.0:
         raise NotCovered(f"attribute softcap={conversion.number('softcap', 0.0)}, accepted is 0")
     q, k, v = (conversion.tensor(index) for index in range(3))
+    node = _Node(3, PastInputs((4, 5)), causal=_flag(conversion, "is_causal"))
     if len(conversion.sizes(q)) == ROWS_RANK:
         heads = Heads(conversion.integer("q_num_heads", 0), conversion.integer("kv_num_heads", 0))
-        return [_attention(conversion, (q, k, v), heads, 3, causal=_flag(conversion, "is_causal"))]
+        return _attention(conversion, (q, k, v), heads, node)
     heads = Heads(*(_known(conversion, value, 1) for value in (q, k)))
     rows = tuple(_side_by_side(conversion, value) for value in (q, k, v))
     q, k, v = rows
-    result = _attention(conversion, (q, k, v), heads, 3, causal=_flag(conversion, "is_causal"))
+    result, *kept = _attention(conversion, (q, k, v), heads, node)
     *leading, features = conversion.sizes(result)
     count = Size.known(heads.queries)
-    return [conversion.transpose(conversion.reshape(result, (*leading, count, features / count)), HEADS_LAST)]
+    return [conversion.transpose(conversion.reshape(result, (*leading, count, features / count)), HEADS_LAST), *kept]
 
 
 def _convert_multi_head(conversion: Conversion) -> Sequence[SSAValue]:
     """com.microsoft: rows of queries, keys and values, a bias for all three."""
-    _refuse_inputs(conversion, (4, *range(6, len(conversion.node.inputs))))
+    _refuse_inputs(conversion, (4, *range(8, len(conversion.node.inputs))))
+    _refuse_outputs(conversion, 3)
     q, k, v = (conversion.tensor(index) for index in range(3))
     if conversion.has_input(3):
         bias = conversion.constant(3)
@@ -58,13 +61,14 @@ def _convert_multi_head(conversion: Conversion) -> Sequence[SSAValue]:
         biased = zip((q, k, v), parts, strict=True)
         q, k, v = (conversion.emit(AddOp(x, conversion.emit_constant(part, ""))).result for x, part in biased)
     count = conversion.integer("num_heads", 0)
-    causal = _flag(conversion, "unidirectional")
-    return [_attention(conversion, (q, k, v), Heads(count, count), 5, causal=causal)]
+    node = _Node(5, PastInputs((6, 7)), causal=_flag(conversion, "unidirectional"))
+    return _attention(conversion, (q, k, v), Heads(count, count), node)
 
 
 def _convert_with_weights(conversion: Conversion) -> Sequence[SSAValue]:
     """com.microsoft: the projections to queries, keys and values are part of the node."""
-    _refuse_inputs(conversion, (3, 4, *range(6, len(conversion.node.inputs))))
+    _refuse_inputs(conversion, (3, *range(6, len(conversion.node.inputs))))
+    _refuse_outputs(conversion, 2)
     if conversion.integer("do_rotary", 0):
         raise NotCovered("attribute do_rotary=1, accepted is 0")
     x, weight = conversion.tensor(0), conversion.tensor(1)
@@ -74,38 +78,99 @@ def _convert_with_weights(conversion: Conversion) -> Sequence[SSAValue]:
     sizes = conversion.integer_list("qkv_hidden_sizes") or (features // 3,) * 3
     q, k, v = conversion.emit(SplitOp(rows, len(shape_of(rows)) - 1, sizes)).parts
     count = conversion.integer("num_heads", 0)
-    causal = _flag(conversion, "unidirectional")
-    return [_attention(conversion, (q, k, v), Heads(count, count), 5, causal=causal)]
+    node = _Node(5, PastInputs((4,)), causal=_flag(conversion, "unidirectional"))
+    result, *kept = _attention(conversion, (q, k, v), Heads(count, count), node)
+    return [result, *in_one(conversion, kept)]
 
 
-def _attention(conversion: Conversion, operands: Operands, heads: Heads, mask: int, *, causal: bool) -> SSAValue:
-    """Return the attention of rows, with the mask that is input `mask` of the node."""
-    refuse_further_outputs(conversion)
+def _convert_grouped(conversion: Conversion) -> Sequence[SSAValue]:
+    """com.microsoft: causal attention of texts, each of which may be shorter than the tensors are.
+
+    A text that is as long as these is attention as it stands; where lengths are only known in a call, the node stays.
+    """
+    _refuse_inputs(conversion, range(7, len(conversion.node.inputs)))
+    _refuse_outputs(conversion, 3)
+    for name in ("do_rotary", "local_window_size", "softcap", "smooth_softmax", "k_quant_type", "v_quant_type"):
+        if name in conversion.node.attributes and _number(conversion, name) not in (0, -1):
+            raise NotCovered(f"attribute {name} is set, accepted is none")
+    if not all(conversion.has_input(index) for index in range(3)):
+        raise NotCovered("queries, keys and values are packed, accepted are three inputs")
+    q, k, v = (conversion.tensor(index) for index in range(3))
+    past = PastInputs((3, 4))
+    own = conversion.sizes(k)[1:2]
+    lengths = sum_of([*own, *(conversion.sizes(value)[LENGTH] for value in past.of(conversion)[:1])])
+    last, total = conversion.integers(5), conversion.integers(6)
+    if last is None or total is None:
+        raise NotCovered("the lengths of texts are computed, accepted are those of whole ones")
+    if Size.known(total[0]) != lengths or any(number != total[0] - 1 for number in last):
+        raise NotCovered(f"texts end at {list(last)} of {lengths}, accepted are whole ones")
+    heads = Heads(conversion.integer("num_heads", 0), conversion.integer("kv_num_heads", 0))
+    return _attention(conversion, (q, k, v), heads, _Node(None, past, causal=True))
+
+
+class _Node(NamedTuple):
+    """The mask and the past among a node's inputs, and whether a query reads but the keys up to its own."""
+
+    mask: int | None
+    past: PastInputs
+    causal: bool
+
+
+def _attention(conversion: Conversion, operands: Operands, heads: Heads, node: _Node) -> list[SSAValue]:
+    """Return the attention of rows, and behind it what the node is asked for of keys and values."""
     q, k, v = operands
     queries, keys, values = (conversion.sizes(value) for value in operands)
     fit = len(queries) == len(keys) == len(values) == ROWS_RANK and queries[0] == keys[0] and keys[:2] == values[:2]
     if not fit or heads.queries < 1 or heads.keys < 1:
         shapes = ", ".join(map(shape_words, (queries, keys, values)))
         raise NotCovered(f"queries, keys and values are {shapes}, accepted are rows of the same samples, with heads")
+    # one query reads all keys, whatever comes later
+    causal = node.causal and queries[1] != ONE
     if causal and queries[1] != keys[1]:
         raise NotCovered(f"causal attention of {queries[1]} queries to {keys[1]} keys, accepted are as many")
     standard = conversion.scope.writes_opset
     if (causal or heads.queries != heads.keys) and standard < ATTENTION_SINCE:
         raise NotCovered(f"opset {standard} has no causal or grouped attention, accepted is {ATTENTION_SINCE}")
-    added = conversion.tensor(mask) if conversion.has_input(mask) else None
-    if added is not None and conversion.sizes(added)[-1:] != keys[1:2]:
-        raise NotCovered(f"the mask is {shape_words(conversion.sizes(added))}, accepted are {keys[1]} keys")
+    past = node.past.of(conversion)
+    scored = sum_of([keys[1], *(conversion.sizes(value)[LENGTH] for value in past[:1])])
     size = shape_of(q)[2] // heads.queries if shape_of(q)[2] != DYNAMIC else 1
     scale = conversion.number("scale", 0.0) or size**-0.5
-    weighting = Weighting(scale, causal=causal)
-    rows = None if added is None else mask_of(conversion, added)
-    return conversion.emit(AttentionOp((q, k, v), rows, heads, weighting)).result
+    operation = PastAttentionOp if past else AttentionOp
+    mask, weighting = _mask(conversion, node.mask, scored), Weighting(scale, causal=causal)
+    result = conversion.emit(operation((q, k, v), mask, heads, weighting, past)).result
+    return [result, *present(conversion, (k, v), past, heads)]
+
+
+def _mask(conversion: Conversion, index: int | None, keys: Size) -> SSAValue | None:
+    """Return what is added to the scores of so many keys; behind a past, a call finds out whether it is for as many."""
+    if index is None or not conversion.has_input(index):
+        return None
+    added = conversion.tensor(index)
+    sizes = conversion.sizes(added)
+    is_open = sizes and not is_known(sizes[-1]) and bool(parts_of_sum(str(keys.powers[0][0])) if keys.powers else ())
+    if sizes[-1:] != (keys,) and not is_open:
+        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted are {keys} keys")
+    return mask_of(conversion, added)
 
 
 def _refuse_inputs(conversion: Conversion, indices: Sequence[int]) -> None:
     for index in indices:
         if conversion.has_input(index):
-            raise NotCovered(f"input {index} is given, accepted are queries, keys, values and what is added to scores")
+            raise NotCovered(
+                f"input {index} is given, accepted are queries, keys, values, a past, and what is added to scores"
+            )
+
+
+def _refuse_outputs(conversion: Conversion, first: int) -> None:
+    for index, output in enumerate(conversion.node.outputs[first:], start=first):
+        if output.uses() or output.is_graph_output():
+            raise NotCovered(f"output {index} ({output.name}) is used, accepted are the result, keys and values")
+
+
+def _number(conversion: Conversion, name: str) -> float:
+    attribute = conversion.node.attributes[name]
+    value = attribute.value
+    return float(value) if isinstance(value, int | float) else 1.0
 
 
 def _flag(conversion: Conversion, name: str) -> bool:
@@ -129,6 +194,7 @@ FUSED_ATTENTION_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter]
     {
         ("", "Attention"): _convert_attention,
         ("com.microsoft", "Attention"): _convert_with_weights,
+        ("com.microsoft", "GroupQueryAttention"): _convert_grouped,
         ("com.microsoft", "MultiHeadAttention"): _convert_multi_head,
     }
 )

@@ -51,9 +51,14 @@ class ValueScope:
         self._sizes = SizeTable()
 
     @property
+    def all_native(self) -> bool:
+        """Whether all ops are going to be native code, none of them written as nodes again."""
+        return self._trust_declarations or self.has_prologue
+
+    @property
     def writes_opset(self) -> float:
-        """The opset in which ops are written again where nodes may stay as they are; any one where none may."""
-        return inf if self._trust_declarations else self._model.opset_imports.get("", 1)
+        """The opset in which ops are written again as nodes; any one where none is."""
+        return inf if self.all_native else self._model.opset_imports.get("", 1)
 
     @property
     def nodes_may_stay(self) -> bool:

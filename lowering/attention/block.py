@@ -75,6 +75,8 @@ class _Keys(NamedTuple):
     value_stride: ir.Value
     length: ir.Value
     mask: ir.Value
+    causal: bool
+    """Whether each query reads but those up to its own number."""
 
 
 def query_block(code: Code, form: AttentionForm, width: int) -> ir.Function:
@@ -110,14 +112,15 @@ class _Block:
         found: list[_Keys] = []
         if form.has_past:
             strides = i64(form.key_size), i64(form.value_size)
-            found.append(_Keys(args.past_keys, args.past_values, *strides, args.past_count, mask))
+            found.append(_Keys(args.past_keys, args.past_values, *strides, args.past_count, mask, causal=False))
             mask = float_at(builder, mask, builder.mul(args.past_count, args.mask_key_stride)) if form.masked else mask
-        return [*found, _Keys(args.keys, args.values, args.key_stride, args.value_stride, args.key_count, mask)]
+        own = args.keys, args.values, args.key_stride, args.value_stride, args.key_count, mask
+        return [*found, _Keys(*own, form.causal)]
 
     def _each_block(self, keys: _Keys) -> None:
         """Emit what all blocks of some keys do to the sums."""
         builder, args, count = self.builder, self.args, keys.length
-        if self.form.causal:
+        if keys.causal:
             behind = builder.add(args.first_query, args.query_count)
             count = builder.select(builder.icmp_signed("<", count, behind), count, behind)
         size = self._block_size(count)
@@ -163,7 +166,7 @@ class _Block:
             self._at(address) for address in (buffers.highest, buffers.total, buffers.correction)
         )
         if form.biased:
-            self._bias(table, known.mask, first, count)
+            self._bias(known, first, count)
         keys = float_at(builder, known.keys, builder.mul(first, known.key_stride))
         builder.call(scores(code, form, width), [keys, queries, table, known.key_stride, count])
         builder.call(scores_to_weights(code, width), [table, highest, total, correction, count])
@@ -171,12 +174,12 @@ class _Block:
         function = weighted_values(code, form, width)
         builder.call(function, [values, table, correction, sums, known.value_stride, count])
 
-    def _bias(self, table: ir.Value, entries: ir.Value, first: ir.Value, count: ir.Value) -> None:
+    def _bias(self, keys: _Keys, first: ir.Value, count: ir.Value) -> None:
         """Emit what is added to the scores of a block of keys, written where these are going to be."""
-        code, builder, args = self.code, self.builder, self.args
+        code, builder, args, table = self.code, self.builder, self.args, self._at(self._buffers.scores)
         if self.form.masked:
             step = args.mask_key_stride
-            mask = float_at(builder, entries, builder.mul(first, step))
+            mask = float_at(builder, keys.mask, builder.mul(first, step))
             shared = builder.icmp_signed("==", args.mask_stride, i64(0))
             with builder.if_else(shared) as (one_row, own_rows):
                 with one_row:
@@ -190,7 +193,7 @@ class _Block:
                         builder.call(repeat_scores(code, self.width), [table, count])
         else:
             self._fill(self._buffers.scores, SCORE_ROWS, 0.0)
-        if self.form.causal:
+        if keys.causal:
             distance = builder.sub(args.first_query, first)
             builder.call(hide_later_keys(code, self.width), [table, count, distance])
 

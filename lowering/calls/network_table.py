@@ -95,7 +95,7 @@ def network_table(
     """Return the table of a network for a host, whose node has its inputs and outputs by `numbers`.
 
     Raises:
-        ValueError: an axis of an input has no plain size.
+        ValueError: an axis of an input has no plain size, or a size is a sum and the host takes none.
     """
     return _TableBuilder(program, symbols, costs, numbers).table()
 
@@ -109,12 +109,15 @@ class _TableBuilder:
     costs: SplitCosts
     numbers: ParameterNumbers
     names: list[str] = field(default_factory=list[str])
-    """Names of the sizes that the inputs' shapes give."""
+    """Names of the sizes that the inputs' shapes give, and behind them those of sums."""
     expressions: list[Size] = field(default_factory=list[Size])
 
     def table(self) -> WordTable:
         program = self.program
         input_shapes = list(self._input_shapes())
+        if program.sums and self.costs is not IN_PROCESS:
+            raise ValueError(f"size {Size.symbol(program.sums[0])} is a sum, expected products of the inputs' sizes")
+        self.names += program.sums
         self.expressions += program.sizes
         first_equal = len(self.expressions)
         for first, second, or_one, plus in program.equal:

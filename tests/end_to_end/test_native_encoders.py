@@ -52,6 +52,17 @@ def test_an_encoder_that_asks_for_its_batch_is_native(name: str) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.slow
+def test_the_step_of_a_decoder_is_native() -> None:
+    proto = stored_export("gpt2.dynamo", 0.9)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert network("gpt2.dynamo").get_outputs()[1].shape == ["batch", 4, "(past + sequence)", 32]
+    for batch, own, past in ((1, 1, 5), (2, 1, 33), (2, 7, 9), (1, 5, 0)):
+        feeds = random_feeds(proto, {"batch": batch, "sequence": own, "past": past, "total": own + past})
+        for expected, found in zip(session.run(None, feeds), network("gpt2.dynamo").run(None, feeds), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
 def test_it_comes_from_the_cache(tmp_path: Path) -> None:
     proto = small()
     feeds = {"ids": np.array([[3, -1]], np.int64), "shift": np.array(1.5, np.float32)}

@@ -80,14 +80,6 @@ func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %v: tensor<2x2x7
 
 // -----
 
-func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %v: tensor<2x2x6x2xf32>) {
-  // CHECK: causal attention with a past, expected a mask
-  %y = pebble.past_attention %x, %x, %x past %k, %v heads 2 kv_heads 2 scale 1.0 causal : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x2x6x2xf32>, tensor<2x2x6x2xf32>) -> tensor<2x5x4xf32>
-  func.return
-}
-
-// -----
-
 func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %m: tensor<2x1x5x5xf32>) {
   // CHECK: mask 2x1x5x5, expected one that is broadcast to 2x2x5x11
   %y = pebble.past_attention %x, %x, %x mask %m past %k, %k heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x1x5x5xf32>, tensor<2x2x6x2xf32>, tensor<2x2x6x2xf32>) -> tensor<2x5x4xf32>

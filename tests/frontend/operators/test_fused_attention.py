@@ -137,7 +137,12 @@ REFUSED = {
         Case("MultiHeadAttention", ROWS, {}, "qkv", "com.microsoft"),
         "accepted are rows of the same samples, with heads",
     ),
-    "past": (Case("Attention", ROWS | {"p": ("b", 2, 3, 8)}, TWO, ["q", "k", "v", "", "p", "p"]), "input 4 is given"),
+    "padding": (
+        Case(
+            "MultiHeadAttention", ROWS | {"p": ("b", "s")}, {"num_heads": 2}, ["q", "k", "v", "", "p"], "com.microsoft"
+        ),
+        "input 4 is given",
+    ),
     "cross_causal": (
         Case("Attention", ROWS | {"k": ("b", 5, 16), "v": ("b", 5, 16)}, TWO | {"is_causal": 1}, "qkv"),
         "causal attention of s queries to 5 keys, accepted are as many",

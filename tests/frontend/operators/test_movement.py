@@ -206,7 +206,6 @@ def test_a_shape_computed_from_shapes_becomes_a_target(name: str) -> None:
         ),
         ("Squeeze(x)", "no axes for an input n x 3 x 4, accepted are axes or known sizes"),
         ("Squeeze(x, first)", "axis 0 to squeeze has size n, accepted is 1"),
-        ("Concat<axis=0>(x, x)", "an input n x 3 x 4 along axis 0, accepted is a known size there"),
         ("Split(x)", "axis 0 of the input has size n, accepted is a known size"),
         (
             "Slice(x, target, target)",

@@ -82,6 +82,17 @@ def test_it_is_attention_to_both_parts(target: CpuTarget) -> None:
 
 
 @best_target_first
+def test_a_causal_step_reads_all_of_the_past_and_its_own_keys_so_far(target: CpuTarget) -> None:
+    for samples, own, past in ((2, 5, 7), (1, 70, 140), (3, 1, 4)):
+        case = step(Weighting(0.4), samples, own, past)
+        q, k, v = operands(SIZES, samples, own, own + past)
+        hidden = np.triu(np.full((own, own + past), -np.inf, np.float32), past + 1)
+        result = network(target, Weighting(0.4, causal=True)).run(None, case.feeds)[0]
+        mask = (case.feeds["x3"] + hidden).astype(np.float32)
+        np.testing.assert_allclose(result, expected(SIZES, Weighting(0.4), [q, k, v], mask), rtol=2e-5, atol=3e-6)
+
+
+@best_target_first
 def test_a_query_without_keys_reads_infinite_values_of_both_parts(target: CpuTarget) -> None:
     weighting = Weighting(0.4, nan_as_zero=True)
     net = network(target, weighting)

@@ -1,0 +1,80 @@
+"""Keys and values of the past as inputs of an operator that is attention, and as outputs with its own behind them."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.attention import Heads
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.symbolic_sizes import ONE, Size
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
+from redpebble.frontend.operators.attention import HEADS_LAST
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.past_keys import LENGTH, RANK
+
+Pair = tuple[SSAValue, SSAValue]
+
+
+class PastInputs(NamedTuple):
+    """Inputs that hold keys and values of the past, [B, kv_heads, P, features] each; one input where both are in it."""
+
+    indices: tuple[int, ...]
+
+    def of(self, conversion: Conversion) -> tuple[SSAValue, ...]:
+        """Return keys and values, or nothing where the node has no past.
+
+        Raises:
+            NotCovered: one of the two is left out, or they have other axes.
+        """
+        given = [index for index in self.indices if conversion.has_input(index)]
+        if not given:
+            return ()
+        if len(given) < len(self.indices):
+            raise NotCovered("keys or values of the past alone are given, accepted are both or none")
+        values = [conversion.tensor(index) for index in given]
+        if len(values) == 1:
+            values = _halves(conversion, values[0])
+        for value in values:
+            if len(conversion.sizes(value)) != RANK:
+                raise NotCovered(f"a past of {shape_words(conversion.sizes(value))}, accepted are four axes")
+        return tuple(values)
+
+
+NO_PAST: Final = PastInputs(())
+
+
+def _halves(conversion: Conversion, both: SSAValue) -> list[SSAValue]:
+    """Return keys and values of [2, B, heads, P, features]."""
+    sizes = conversion.sizes(both)
+    if len(sizes) != RANK + 1 or sizes[0] != Size.known(2):
+        raise NotCovered(f"a past of {shape_words(sizes)}, accepted is 2 x samples x heads x keys x features")
+    parts = conversion.emit(SplitOp(both, 0, [1, 1])).parts
+    return [conversion.reshape(part, sizes[1:]) for part in parts]
+
+
+def present(conversion: Conversion, rows: Pair, past: Sequence[SSAValue], heads: Heads) -> list[SSAValue]:
+    """Return keys and values [B, kv_heads, P + T, features] where the node is asked for them, else nothing.
+
+    `rows` are the node's own ones, [B, T, kv_heads features].
+    """
+    if not any(output.uses() or output.is_graph_output() for output in conversion.node.outputs[1:]):
+        return []
+    found: list[SSAValue] = []
+    for index, value in enumerate(rows):
+        samples, length, features = conversion.sizes(value)
+        if not is_known(features):
+            raise NotCovered(f"rows of {features} features, accepted is a known number")
+        count = Size.known(heads.keys)
+        apart = conversion.reshape(value, (samples, length, count, features / count))
+        own = conversion.transpose(apart, HEADS_LAST)
+        found.append(conversion.emit(ConcatOp((past[index], own), LENGTH)).result if past else own)
+    return found
+
+
+def in_one(conversion: Conversion, parts: Sequence[SSAValue]) -> list[SSAValue]:
+    """Return keys and values as one, [2, B, kv_heads, P + T, features]; nothing where there are none."""
+    if not parts:
+        return []
+    lifted = [conversion.reshape(part, (ONE, *conversion.sizes(part))) for part in parts]
+    return [conversion.emit(ConcatOp(lifted, 0)).result]
