@@ -74,7 +74,7 @@ class Size:
 ONE = Size.known(1)
 
 SUM = "sum of "
-"""What the name of a symbol begins with that stands for a sum."""
+"""The beginning of the name of a symbol that stands for a sum."""
 
 LONGEST_SUM = 2000
 

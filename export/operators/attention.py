@@ -1,5 +1,7 @@
 """Attention in the operators that every opset has: heads apart, two products, Softmax between them."""
 
+from math import inf
+
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
@@ -19,13 +21,18 @@ SCORES_RANK = 4
 def emit_attention(op: Attention, builder: NodeBuilder) -> tuple[ir.Value]:
     """Reshape and Transpose for each operand, MatMul, Add, Softmax, Where, MatMul, Transpose and Reshape."""
     heads, weighting = op.head_counts, op.weighting
-    if weighting.causal or heads.queries != heads.keys:
+    is_plain = not weighting.causal and heads.queries == heads.keys
+    if not is_plain and builder.opset >= ATTENTION and not weighting.nan_as_zero:
         return (_by_operator(op, builder),)
     queries = builder.node("Mul", _heads(op.q, heads.queries, HEADS_FIRST, builder), builder.scalar(weighting.scale))
-    keys, values = _keys_and_values(op, builder)
+    keys, values = (
+        _keys_and_values(op, builder) if heads.queries == heads.keys else _shared_keys_and_values(op, builder)
+    )
     scores = builder.node("MatMul", queries, keys)
     if op.mask is not None:
         scores = builder.node("Add", scores, builder.operand(op.mask))
+    if weighting.causal:
+        scores = _without_later_keys(scores, builder)
     axis = -1 if builder.opset >= SOFTMAX_OF_ONE_AXIS else SCORES_RANK - 1
     weights = builder.node("Softmax", scores, axis=axis)
     if weighting.nan_as_zero:
@@ -45,10 +52,36 @@ def _keys_and_values(op: Attention, builder: NodeBuilder) -> tuple[ir.Value, ir.
     return builder.node("Transpose", keys, perm=ROWS_LAST), builder.node("Concat", past_values, values, axis=2)
 
 
+def _shared_keys_and_values(op: Attention, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:
+    """Return the same with keys and values repeated, one for each head of queries that shares them."""
+    heads, found = op.head_counts, list[ir.Value]()
+    for index, (value, axes) in enumerate(((op.k, KEYS_LAST), (op.v, HEADS_FIRST))):
+        features = shape_of(value)[-1] // heads.keys
+        rows = builder.node("Reshape", builder.operand(value), builder.integers([0, 0, heads.keys, features]))
+        if op.past:
+            past = builder.node("Transpose", builder.operand(op.past[index]), perm=HEADS_FIRST)
+            rows = builder.node("Concat", past, rows, axis=1)
+        apart = builder.node("Reshape", rows, builder.integers([0, 0, heads.keys, 1, features]))
+        repeats = builder.integers([1, 1, 1, heads.queries // heads.keys, 1])
+        joined = builder.integers([0, 0, heads.queries, features])
+        repeated = builder.node("Reshape", builder.node("Expand", apart, repeats), joined)
+        found.append(builder.node("Transpose", repeated, perm=axes))
+    return found[0], found[1]
+
+
+def _without_later_keys(scores: ir.Value, builder: NodeBuilder) -> ir.Value:
+    """Return scores [B, heads, S, T] with -inf where query i would read a key behind number i + T - S."""
+    shape = builder.node("Shape", scores)
+    queries, keys = (builder.node("Gather", shape, builder.integer(axis), axis=0) for axis in (2, 3))
+    zero, one = builder.integer(0), builder.integer(1)
+    number, key = (builder.node("Range", zero, count, one) for count in (queries, keys))
+    last = builder.node("Add", number, builder.node("Sub", keys, queries))
+    reads = builder.node("LessOrEqual", key, builder.node("Reshape", last, builder.integers([-1, 1])))
+    return builder.node("Where", reads, scores, builder.scalar(-inf))
+
+
 def _by_operator(op: Attention, builder: NodeBuilder) -> ir.Value:
-    """Return what the operator of opset 23 yields; nothing older is causal, or has queries that share keys."""
-    if builder.opset < ATTENTION or op.weighting.nan_as_zero:
-        raise ValueError(f"{op.name} is causal or grouped, which opset {builder.opset} has no form for")
+    """Return what the operator of opset 23 yields."""
     heads, weighting = op.head_counts, op.weighting
     mask = None if op.mask is None else builder.operand(op.mask)
     inputs = [*(builder.operand(value) for value in (op.q, op.k, op.v)), mask, *map(builder.operand, op.past)]

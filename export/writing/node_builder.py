@@ -81,6 +81,10 @@ class NodeBuilder:
         """Return a constant vector of floats."""
         return self.initializers.literal(np.array(numbers, dtype=np.float32))
 
+    def integer(self, number: int) -> ir.Value:
+        """Return a constant int64 of rank 0."""
+        return self.initializers.literal(np.array(number, dtype=np.int64))
+
     def integers(self, numbers: Sequence[int]) -> ir.Value:
         """Return a constant vector of int64, as axes and shapes are given."""
         return self.initializers.literal(np.array(numbers, dtype=np.int64))

@@ -19,8 +19,8 @@ from redpebble.frontend.operators.conversion import Conversion, Converter, NotCo
 from redpebble.frontend.operators.fused_past import PastInputs, in_one, present
 from redpebble.frontend.operators.past_keys import LENGTH, RANK
 
-ATTENTION_SINCE: Final = 23
-"""The opset of the operator that can say what products and a softmax cannot: causal attention, and grouped queries."""
+COMPARED_SINCE: Final = 12
+"""Opset from which nodes can say which keys come later than a query: LessOrEqual takes int64."""
 
 ROWS_RANK: Final = 3
 
@@ -129,8 +129,8 @@ def _attention(conversion: Conversion, operands: Operands, heads: Heads, node: _
     if causal and queries[1] != keys[1]:
         raise NotCovered(f"causal attention of {queries[1]} queries to {keys[1]} keys, accepted are as many")
     standard = conversion.scope.writes_opset
-    if (causal or heads.queries != heads.keys) and standard < ATTENTION_SINCE:
-        raise NotCovered(f"opset {standard} has no causal or grouped attention, accepted is {ATTENTION_SINCE}")
+    if (causal or heads.queries != heads.keys) and standard < COMPARED_SINCE:
+        raise NotCovered(f"opset {standard} has no causal or grouped attention, accepted is {COMPARED_SINCE}")
     past = node.past.of(conversion)
     scored = sum_of([keys[1], *(conversion.sizes(value)[LENGTH] for value in past[:1])])
     size = shape_of(q)[2] // heads.queries if shape_of(q)[2] != DYNAMIC else 1

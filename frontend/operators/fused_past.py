@@ -57,6 +57,9 @@ def present(conversion: Conversion, rows: Pair, past: Sequence[SSAValue], heads:
     """Return keys and values [B, kv_heads, P + T, features] where the node is asked for them, else nothing.
 
     `rows` are the node's own ones, [B, T, kv_heads features].
+
+    Raises:
+        NotCovered: their features are not known.
     """
     if not any(output.uses() or output.is_graph_output() for output in conversion.node.outputs[1:]):
         return []
