@@ -67,7 +67,7 @@ class ReorderNeurons(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         view = neuron_view(op)
         try:
-            found = reorder(view.groups, view.layers, self._request())
+            found = self.search(view, self._request())
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         op.attributes.pop(ORDER, None)
@@ -76,6 +76,14 @@ class ReorderNeurons(ModulePass):
         if found.tried:
             op.attributes[ORDER] = StringAttr(_trace(found))
         _apply(view, found)
+
+    def search(self, view: NeuronView, request: Request) -> Reordering:
+        """Return the order that is written; who knows orders of other networks gives them to the search here.
+
+        Raises:
+            ValueError: the request asks for what there is not.
+        """
+        return reorder(view.groups, view.layers, request)
 
     def _request(self) -> Request:
         """Return what the options say.

@@ -111,7 +111,7 @@ class ScheduleNetwork(ModulePass):
         prices = Prices(costs, transpose_us, MOST_SLOTS)
         chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
-            chosen, trace = self._annealed(prices, chosen)
+            chosen, trace = self.annealed(prices, chosen)
         start, serial_us = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
         # kernels know caches that layers hardly leave better than a count of rows does
         limit = min((time / width for width, time in serial_us.items()), default=float("inf"))
@@ -119,8 +119,11 @@ class ScheduleNetwork(ModulePass):
             _write(tile, _Written(prices, chosen, start))
         return trace
 
-    def _annealed(self, prices: Prices, start: Schedule) -> tuple[Schedule, str]:
-        """Return the schedule that a search found, or that of the start, and what was found."""
+    def annealed(self, prices: Prices, start: Schedule) -> tuple[Schedule, str]:
+        """Return the schedule that a search found, or that of the start, and what was found.
+
+        Who knows schedules of other networks begins with them here.
+        """
         found = anneal_schedule(prices, start, self.seconds, np.random.default_rng(self.seed))
         before, after = prices.row_us(start), 1e-6 * found.cost
         trace = f"{before:.4g} -> {after:.4g} us a row in {found.trace[-1].proposals} proposals"

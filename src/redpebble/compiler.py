@@ -83,7 +83,7 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     `redpebble.pipeline` to leave out, of stages that native code can do without.
 
     Hidden neurons are put into an order that is predicted to be fast, where the network has one; with
-    `reorder_seconds` the order is annealed for about so long, always to the same one: single rows gain most.
+    `reorder_seconds` the order is annealed for about so long, to the same one: single rows gain most.
     Likewise `schedule_seconds` anneal which layers run together where they leave the cache, and in tiles of which size.
 
     Raises:

@@ -6,6 +6,7 @@ native code, `redpebble.optimize` writes it as ONNX, and all other uses of the p
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from xdsl.dialects.builtin import ModuleOp
@@ -40,6 +41,8 @@ from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.passes.tiles.share_tiles import ShareTiles
+from redpebble.tuning.found_orders import ReorderAsBefore
+from redpebble.tuning.found_schedules import ScheduleAsBefore
 from redpebble.tuning.group_timing import MeasureGroups
 from redpebble.tuning.measure_kernels import MeasureKernels
 from redpebble.tuning.quantize_layers import QuantizeLayers
@@ -57,6 +60,25 @@ class Stage:
     goals: tuple[Goal, ...] = ("compile", "optimize", "neurons")
     needed_for: tuple[Goal, ...] = ()
     """Goals that cannot be reached without each of the passes: there none may be skipped."""
+
+
+def _reorder(options: Options) -> ModulePass:
+    folder, seconds = _searches(options), options.reorder_seconds
+    if folder is not None and seconds:
+        return ReorderAsBefore.kept_in(folder, options.machine, seconds)
+    return ReorderNeurons.on(options.machine, seconds)
+
+
+def _schedule(options: Options) -> ModulePass:
+    folder, seconds = _searches(options), options.schedule_seconds
+    if folder is not None and seconds:
+        return ScheduleAsBefore.kept_in(folder, options.machine, seconds)
+    return ScheduleNetwork(options.machine.l1_bytes, options.machine.l2_bytes, seconds)
+
+
+def _searches(options: Options) -> Path | None:
+    """Return the folder that keeps what searches found."""
+    return None if options.tuning is None else options.tuning.folder
 
 
 def _flatten(_: Options) -> ModulePass:
@@ -98,7 +120,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         "arrange",
         (
             # neurons that share connections come together, on request also by a search; kernels are chosen for that
-            lambda options: ReorderNeurons.on(options.machine, options.reorder_seconds),
+            _reorder,
         ),
         goals=("compile",),
     ),
@@ -142,9 +164,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         "schedule",
         (
             # layers that leave the cache run together, where neurons have an order for it
-            lambda options: ScheduleNetwork(
-                options.machine.l1_bytes, options.machine.l2_bytes, options.schedule_seconds
-            ),
+            _schedule,
             # for the report: nothing is chosen by these times
             lambda options: MeasureGroups(options.tuning) if options.tuning and options.tuning.measures else None,
         ),

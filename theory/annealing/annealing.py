@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,12 @@ import numpy as np
 DRAWS = 5
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")
+
+KNOWN_SHARE: Final = 0.01
+"""Share of the time of a search that is spent where what another one found gains about as much as it did there."""
+
+ABOUT_AS_MUCH: Final = 0.9
+"""Least share of that gain."""
 
 
 class AnnealingState(Protocol[_T_co]):

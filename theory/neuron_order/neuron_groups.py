@@ -95,6 +95,15 @@ class NeuronGroups:
         """Return the positions that neurons have now."""
         return np.arange(self.neuron_count) - self.starts[self.group_of]
 
+    def takes(self, positions: Indices) -> bool:
+        """Whether positions [neurons] permute each free group, and leave all others as they are."""
+        if positions.shape != (self.neuron_count,) or not np.issubdtype(positions.dtype, np.integer):
+            return False
+        fixed = ~self.free[self.group_of]
+        order = np.lexsort((positions, self.group_of))
+        identity = self.identity()
+        return np.array_equal(positions[order], identity) and np.array_equal(positions[fixed], identity[fixed])
+
     def positions_by(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Indices:
         """Return the positions of neurons sorted by `numbers` [neurons] in each free group, ties as they are now."""
         order = np.lexsort((numbers, self.group_of))

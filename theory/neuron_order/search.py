@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from redpebble.kernels.formats.permute_lookup import BLOCK
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.work import Layer
-from redpebble.theory.annealing.annealing import TracePoint
+from redpebble.theory.annealing.annealing import ABOUT_AS_MUCH, KNOWN_SHARE, TracePoint
 from redpebble.theory.neuron_order.costs import OrderCosts, Times
 from redpebble.theory.neuron_order.graph_orders import cuthill_mckee_numbers, pass_numbers
 from redpebble.theory.neuron_order.made_orders import (
@@ -46,10 +46,17 @@ MOST_LOST: Final = 1.005
 """Predicted time of a single layer at a batch, over that of neurons as they stand, above which no order is taken."""
 
 
+class KnownOrder(NamedTuple):
+    """Positions that a search found for a network of the same groups, and the ratio of times that they had there."""
+
+    positions: Indices
+    ratio: float
+
+
 class Request(NamedTuple):
     """The request of a search: batches that count alike, a machine, and seconds to anneal.
 
-    `orders` names the constructive orders to try; None: all that suit the network.
+    `orders` names the constructive orders to try; None: all that suit the network. `known` are tried first.
     """
 
     batches: tuple[int, ...] = (1, 64)
@@ -57,6 +64,7 @@ class Request(NamedTuple):
     seconds: float = 0.0
     seed: int = 0
     orders: tuple[str, ...] | None = None
+    known: tuple[KnownOrder, ...] = ()
 
 
 class Tried(NamedTuple):
@@ -132,10 +140,15 @@ def reorder(groups: NeuronGroups, layers: Sequence[Layer], request: Request) -> 
         return Reordering(groups.identity(), IDENTITY, (), {}, {}, tuple(({}, {}) for _ in layers))
     costs = OrderCosts(groups, tuple(layers), request.machine, request.batches)
     best = _Best(costs, groups.identity(), costs.times(groups.identity()))
+    seconds = request.seconds
+    for known in request.known:
+        best.offer("found before", known.positions)
+        if 1 - best.ratio >= ABOUT_AS_MUCH * (1 - known.ratio):
+            seconds = KNOWN_SHARE * request.seconds
     for name, numbers in made:
         best.offer(name, groups.positions_by(numbers))
     if request.seconds > 0:
-        _anneal(best, request)
+        _anneal(best, request._replace(seconds=seconds))
     return best.reordering()
 
 
@@ -148,7 +161,7 @@ class _Best:
         self.before = self.after = before
         self.names: list[str] = []
         self.tried: list[Tried] = []
-        self._ratio = 1.0
+        self.ratio = 1.0
         self._each_before = self._each(identity)
 
     def _each(self, positions: Indices) -> list[Times]:
@@ -173,8 +186,8 @@ class _Best:
         self.tried.append(Tried(name, ratio, trace))
         # a group among many gains little of the whole
         worth = 1.0 if further else WORTH
-        if ratio < worth * self._ratio and max(ratios) <= 1.0 and self._worst(positions) <= MOST_LOST:
-            self.positions, self.after, self._ratio = positions, times, ratio
+        if ratio < worth * self.ratio and max(ratios) <= 1.0 and self._worst(positions) <= MOST_LOST:
+            self.positions, self.after, self.ratio = positions, times, ratio
             self.names = [*self.names, name] if further else [name]
 
     def _worst(self, positions: Indices) -> float:
