@@ -193,8 +193,12 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
     A model of which nothing is known, as it is too large for what it holds, stays as it is.
 
     The keys of the code are added to `made`.
+
+    Raises:
+        ModelError: the model is unreadable, or its functions are more than onnxruntime could write out.
     """
     from redpebble.compiler import network_code, optimized
+    from redpebble.frontend.reading.function_calls import check_written_out
     from redpebble.options import Options
 
     cpu = host_target()
@@ -207,6 +211,7 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
             store(default_folder(), key, _ready()[key])
 
     found = optimized(model, Options("optimize"), on_network)
+    check_written_out(found.model)
     return _as_it_is(model) if found.left is None and not found.networks else found.model
 
 

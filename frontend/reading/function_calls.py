@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import onnx_ir
 
-from redpebble.frontend.errors import InvalidModelError
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
 
 DEEPEST: Final = 64
 """Functions that call each other one inside the other, as far as ONNX's own inference follows them."""
@@ -39,6 +39,18 @@ def call_tree(model: onnx_ir.Model) -> CallTree:
     for key in order:
         trees[key] = _tree(bodies[key], trees)
     return _tree([node.op_identifier() for node in model.graph.all_nodes()] if bodies else [], trees)
+
+
+def check_written_out(model: onnx_ir.Model) -> None:
+    """Check that the functions of a model can be written out, as onnxruntime does with all of them.
+
+    Raises:
+        InvalidModelError: functions call each other in a circle.
+        UnsupportedModelError: they make too many nodes.
+    """
+    count = call_tree(model).node_count
+    if count > MOST_NODES:
+        raise UnsupportedModelError(f"model-local functions make {count} nodes, accepted are {MOST_NODES}")
 
 
 def _tree(body: list[onnx_ir.OperatorIdentifier], trees: dict[onnx_ir.OperatorIdentifier, CallTree]) -> CallTree:

@@ -14,7 +14,7 @@ from onnx_ir.passes.common import InlinePass
 from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
 from redpebble.frontend.reading.external_files import files_of, set_folder
 from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.function_calls import MOST_NODES, call_tree
+from redpebble.frontend.reading.function_calls import call_tree, check_written_out
 from redpebble.frontend.reading.held_tensors import put_attributes_in_place
 from redpebble.frontend.reading.map_types import remember_map_types, without_map_types
 from redpebble.frontend.reading.model_checks import (
@@ -183,9 +183,7 @@ def _is_layer(node: onnx_ir.Node) -> bool:
 def _inline(model: onnx_ir.Model, chosen: Callable[[onnx_ir.Function], bool]) -> None:
     if not model.functions:
         return
-    count = call_tree(model).node_count
-    if count > MOST_NODES:
-        raise UnsupportedModelError(f"model-local functions make {count} nodes, accepted are {MOST_NODES}")
+    check_written_out(model)
     try:
         InlinePass(chosen)(model)
     except (ValueError, onnx_ir.passes.PassError) as error:

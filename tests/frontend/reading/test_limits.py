@@ -127,6 +127,12 @@ def test_functions_that_call_each_other_twice_are_not_written_out() -> None:
 
 
 @pytest.mark.slow
+def test_functions_that_onnxruntime_could_not_write_out_make_no_session() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"make 2147483648 nodes, accepted are 1000000$"):
+        redpebble.session(functions(31, 2))
+
+
+@pytest.mark.slow
 def test_a_long_chain_of_functions_is_written_out_or_stays() -> None:
     import_model(functions(500, 1), foreign="refuse")
     assert [node.op_type for node in redpebble.optimize(functions(500, 1)).model.graph] == ["f0"]

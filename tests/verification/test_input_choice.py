@@ -1,0 +1,44 @@
+"""Samples from files: what is damaged holds no arrays, and never arrays of other shapes than it says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redpebble.verification.input_choice import arrays_of
+
+VALUES = np.random.default_rng(2).standard_normal((40, 24)).astype(np.float32)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_damaged_file_of_arrays_is_refused_or_holds_what_its_checksums_say(
+    tmp_path: Path, *, compressed: bool
+) -> None:
+    path, random = tmp_path / "x.npz", np.random.default_rng(4)
+    (np.savez_compressed if compressed else np.savez)(path, x=VALUES)
+    whole = path.read_bytes()
+    refused: list[str] = []
+    for number in range(60):
+        damaged = bytearray(whole)
+        if number % 3 == 0:
+            del damaged[int(random.integers(len(whole))) :]
+        else:
+            # what a file is found by lies at both of its ends
+            near_end = int(random.integers(300)) if number % 3 == 1 else int(random.integers(len(whole)))
+            damaged[near_end if number % 2 else -1 - near_end] ^= 1 << int(random.integers(8))
+        path.write_bytes(damaged)
+        try:
+            found = arrays_of(path)
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        for array in found.values():
+            np.testing.assert_array_equal(array, VALUES)
+    assert len(refused) > 30
+    assert all(message.startswith(f"{path} holds no arrays: ") for message in refused)
+
+
+def test_arrays_with_code_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([print], dtype=object))
+    with pytest.raises(ValueError, match=r"x.npz holds no arrays: .*allow_pickle"):
+        arrays_of(tmp_path / "x.npz")
