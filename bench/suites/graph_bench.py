@@ -5,6 +5,7 @@ prints a line for each pair of widths: times on one thread, on two, and of both 
 in turn, in one process.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -24,6 +25,9 @@ from redpebble.models.graph_network import SLOPE, GraphNetwork
 
 WIDTHS: Final = "16:16,128:16,16:128,128:128,64:256"
 DEGREE: Final = 13.4
+SUMS_OF_CALL: Final = """g = Gather <axis = 0> (x, s) m = Mul (w, g) u = Unsqueeze (t, one) of = Shape (m)
+    i = Expand (u, of) xs = Shape (x) z = ConstantOfShape (xs)
+    y = ScatterElements <axis = 0, reduction = "add"> (z, i, m)"""
 SKIPPED: Final = "pebble-associate"
 
 
@@ -63,7 +67,7 @@ def engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, Call]:
         "scipy (A X) W": lambda: (matrix @ x) @ weight + bias,
     }
     if with_onnxruntime:
-        calls["onnxruntime"] = _by_onnxruntime(proto, x)
+        calls["onnxruntime"] = _by_onnxruntime(proto, {"x": x})
     _check(one.run(None, {"x": x})[0], np.asarray(calls["scipy A (X W)"]()))
     return calls
 
@@ -101,16 +105,44 @@ def attention_engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, C
         "numpy and scipy": by_hand,
     }
     if with_onnxruntime:
-        calls["onnxruntime"] = _by_onnxruntime(proto, x)
+        calls["onnxruntime"] = _by_onnxruntime(proto, {"x": x})
     _check(one.run(None, {"x": x})[0], by_hand())
     return calls
 
 
-def _by_onnxruntime(proto: onnx.ModelProto, x: NDArray[np.float32]) -> Call:
+def call_engines(case: GraphCase, *, with_onnxruntime: bool) -> dict[str, Call]:
+    """Return a call of each engine for sums over edges that the call brings, unsorted; all results are checked."""
+    nodes, features = case.nodes, case.inputs
+    s, t = case.network.edges(np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((nodes, features), (len(s), 1)))
+    w /= DEGREE  # sums of floats, whatever their order, stay near each other
+    ports = f"(float[n, {features}] x, int64[e] s, int64[e] t, float[e, 1] w) => (float[n, {features}] y)"
+    graph = onnx.parser.parse_graph(f"sums {ports} {{ {SUMS_OF_CALL} }}")
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "one"))
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    feeds = {"x": x, "s": s, "t": t, "w": w}
+    one, two = (redpebble.compile(proto, threads=threads) for threads in (1, 2))
+
+    def by_scipy() -> NDArray[np.float32]:
+        return csr_array((w[:, 0], (t, s)), shape=(nodes, nodes)) @ x
+
+    calls: dict[str, Call] = {
+        "one": lambda: one.run(None, feeds),
+        "two": lambda: two.run(None, feeds),
+        "scipy": by_scipy,
+    }
+    if with_onnxruntime:
+        calls["onnxruntime"] = _by_onnxruntime(proto, feeds)
+    _check(one.run(None, feeds)[0], by_scipy())
+    return calls
+
+
+def _by_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, NDArray[np.generic]]) -> Call:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, {"x": x})
+    return lambda: session.run(None, feeds)
 
 
 def _check(result: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
@@ -122,6 +154,7 @@ def main(
     widths: Annotated[str, typer.Option(metavar="F:G,F:G", help="Features before and behind a layer.")] = WIDTHS,
     seconds: Annotated[float, typer.Option(help="Measuring time of each pair of widths.")] = 2.0,
     attention: Annotated[str, typer.Option(metavar="F:G", help="Features of a layer of attention.")] = "64:64",
+    of_call: Annotated[int, typer.Option(help="Features of sums over edges that are an input.")] = 64,
     *,
     without_onnxruntime: Annotated[bool, typer.Option(help="onnxruntime takes 8 bytes an edge and feature.")] = False,
 ) -> None:
@@ -136,14 +169,23 @@ def main(
         ratios = (times.get("onnxruntime", 0.0) / times["one"], scipy / times["one"], times["one"] / times["two"])
         table.add_row(word, *(f"{times.get(name, 0.0):.2f}" for name in names), *(f"{ratio:.2f}" for ratio in ratios))
     console.print(table)
-    if attention:
-        inputs, outputs = (int(number) for number in attention.split(":"))
-        calls = attention_engines(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
-        times = {name: timing.min_us / 1000 for name, timing in interleave(calls, Budget(seconds, 3)).items()}
-        table = Table("attention F:G, 8 heads", *times, *(f"x {name}" for name in times), box=None)
-        ratios = (f"{time / times['one']:.2f}" for time in times.values())
-        table.add_row(attention, *(f"{time:.2f}" for time in times.values()), *ratios)
-        console.print(table)
+    for title, engines_of, word in (
+        ("attention F:G, 8 heads", attention_engines, attention),
+        ("edges as an input, F", call_engines, f"{of_call}:{of_call}" if of_call else ""),
+    ):
+        if word:
+            inputs, outputs = (int(number) for number in word.split(":"))
+            calls = engines_of(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
+            times = {name: timing.min_us / 1000 for name, timing in interleave(calls, Budget(seconds, 3)).items()}
+            console.print(_ratios(title, word, times))
+
+
+def _ratios(title: str, word: str, times: Mapping[str, float]) -> Table:
+    """Return a table of milliseconds, and of how often the first of them goes into each."""
+    table = Table(title, *times, *(f"x {name}" for name in times), box=None)
+    ratios = (f"{time / times['one']:.2f}" for time in times.values())
+    table.add_row(word, *(f"{time:.2f}" for time in times.values()), *ratios)
+    return table
 
 
 if __name__ == "__main__":
