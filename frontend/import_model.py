@@ -6,6 +6,8 @@ widen               half precision becomes float32 (keep only)            foldin
 inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
                     and sizes that are the same in every call do          folding/fold_sizes.py
+give_float_ends     layers of bytes read and yield floats at their ends   folding/integer_ends.py
+                    (keep)
 translate           a node at a time, by the table of converters          translation.py, operators/table.py
 ```
 """
@@ -20,6 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.frontend.errors import NothingToGainError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
+from redpebble.frontend.folding.integer_ends import give_float_ends
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.faults import reading
@@ -40,7 +43,7 @@ class Imported(NamedTuple):
     reasons: Mapping[int, str]
     """Position of a node that stays -> what is not accepted of it."""
     rewritten: bool
-    """Whether `model` computes in float32 what the source computes in half precision, or without its functions."""
+    """Whether `model` computes in float32 what the source computes in half precision or bytes, or without functions."""
     made: frozenset[str]
     """Names of initializers of `model` that the source does not have: folding made them."""
 
@@ -111,10 +114,12 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     while True:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
+        ended = keep_foreign and give_float_ends(model, gaining=keep.moving)
         translated = translate(model, keep)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
             made = frozenset(model.graph.initializers) - stored
-            return Imported(translated.module, model, translated.expanded, translated.reasons, inlined or widened, made)
+            rewritten = inlined or widened or ended
+            return Imported(translated.module, model, translated.expanded, translated.reasons, rewritten, made)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted

@@ -40,6 +40,8 @@ DTYPES: Final = MappingProxyType(
         "tensor(int64)": "int64",
         "tensor(int32)": "int32",
         "tensor(bool)": "bool",
+        "tensor(uint8)": "uint8",
+        "tensor(int8)": "int8",
     }
 )
 """Names of numpy's dtypes by ONNX's names of types."""

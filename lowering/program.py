@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.reports.layer_report import Report
+from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue
 from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape, parts_of_sum
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -111,6 +112,8 @@ class Program:
     """Outputs whose memory has to hold zeros before a call: rows that come to nothing are not written."""
     prologue: Prologue | None = None
     """The steps from the inputs of the model to `inputs`; None where these are the same."""
+    output_codes: tuple[OutputCodes | None, ...] = ()
+    """The codes that each output of the model is in, None for floats; empty where all are floats."""
 
     @property
     def sums(self) -> tuple[str, ...]:

@@ -87,7 +87,11 @@ class Network:
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
-        return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.outputs]
+        codes = self.program.output_codes or (None,) * len(self.program.outputs)
+        return [
+            NodeArg(tensor.name, f"tensor({'float' if one is None else one.dtype})", _dimensions(tensor.shape))
+            for tensor, one in zip(self.program.outputs, codes, strict=True)
+        ]
 
     @override
     def __reduce__(self) -> NoReturn:
@@ -151,6 +155,8 @@ class Network:
             self._refuse_names(feeds)
         if self._prologue is not None:
             raise ValueError("the network computes what it reads from its inputs, accepted are calls of run")
+        if self.program.output_codes:
+            raise ValueError("the network rounds its outputs to bytes, accepted are calls of run")
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         prepared = self._prepare(count, tuple(x.shape for x in inputs))
         arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)
@@ -192,6 +198,9 @@ class Network:
                 addresses[index] = address_of(array)
         call.native.run()
         prepared.idle.append(call)
+        if self.program.output_codes:
+            rounded = zip(outputs, self.program.output_codes, strict=True)
+            return [array if codes is None else codes.of(array) for array, codes in rounded]
         return outputs
 
     def _prepare(self, threads: int, shapes: Shapes) -> _Prepared:

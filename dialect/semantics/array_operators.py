@@ -277,6 +277,13 @@ def _reduction(function: Callable[..., Array]) -> Operator:
     return operator
 
 
+def _dequantize(_: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    if scale.size != 1:
+        raise ValueError(f"a scale of {scale.size} values, accepted is one")
+    codes = x.astype(np.float32) - np.float32(0 if zero is None else zero.reshape(-1)[0])
+    return codes * np.float32(scale.reshape(-1)[0])
+
+
 OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
     {
         "Abs": _elementwise(np.abs),
@@ -287,6 +294,7 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
         "Concat": _concat,
         "ConstantOfShape": _constant_of_shape,
         "CumSum": _cumulative_sum,
+        "DequantizeLinear": _dequantize,
         "Div": _divide,
         "EdgeList": _edge_list,
         "Equal": _elementwise(np.equal),

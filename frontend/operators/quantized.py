@@ -338,7 +338,7 @@ def _layer(
         raise NotCovered(f"a bias of {np.abs(sums).max()}, accepted are up to {GREATEST_BIAS}")
     density = np.count_nonzero(weight.values) / max(1, weight.values.size)
     floats = weight.values.astype(np.float32)
-    if conversion.scope.nodes_may_stay and not (density < DENSEST and gains(CscMatrix.from_dense(floats))):
+    if conversion.scope.only_gaining and not (density < DENSEST and gains(CscMatrix.from_dense(floats))):
         raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
     name = f"{weight.name}_integers"
     if density < STORED_SPARSE:

@@ -61,9 +61,9 @@ class ValueScope:
         return inf if self.all_native else self._model.opset_imports.get("", 1)
 
     @property
-    def nodes_may_stay(self) -> bool:
-        """Whether a node that is not covered stays as it is."""
-        return not self._trust_declarations
+    def only_gaining(self) -> bool:
+        """Whether a layer that gains nothing stays as it is."""
+        return not self._trust_declarations and not self.has_prologue
 
     @property
     def ir_version(self) -> int:

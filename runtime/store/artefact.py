@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.dialect.reports.layer_report import LayerReport, Report
+from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.errors import RedpebbleError
@@ -62,9 +63,9 @@ class Artefact(NamedTuple):
     program: Program
     image: bytes
 
-    def with_prologue(self, prologue: Prologue | None) -> "Artefact":
-        """Return the same behind a prologue."""
-        return self._replace(program=replace(self.program, prologue=prologue))
+    def with_ends(self, prologue: Prologue | None, codes: tuple[OutputCodes | None, ...]) -> "Artefact":
+        """Return the same behind a prologue, its outputs in some codes."""
+        return self._replace(program=replace(self.program, prologue=prologue, output_codes=codes))
 
 
 def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> None:
@@ -187,7 +188,8 @@ class Sealed:
         image, *arrays = _arrays(self.sections, header["sections"])
         names: list[str] = header["prologue"]["constants"] if header["prologue"] is not None else []
         artefact = Artefact(_program(header, target, arrays[len(names) :]), image.tobytes())
-        return artefact.with_prologue(_prologue(header["prologue"], arrays[: len(names)]))
+        codes = (None if one is None else OutputCodes(*one) for one in header["output_codes"])
+        return artefact.with_ends(_prologue(header["prologue"], arrays[: len(names)]), tuple(codes))
 
 
 def machine() -> str:
@@ -216,6 +218,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "report": vars(program.report) | {"layers": [vars(layer) for layer in program.report]},
         "zeroed": program.zeroed,
         "prologue": None if program.prologue is None else _prologue_json(program.prologue),
+        "output_codes": program.output_codes,
     }
 
 

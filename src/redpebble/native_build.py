@@ -1,14 +1,16 @@
-"""The module that native code is made of, and the prologue in front of it where a model begins with integers."""
+"""The module that native code is made of, and what is done around it where a model begins or ends with integers."""
 
 from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue
 from redpebble.frontend.errors import UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.prologue import cut_prologue
+from redpebble.frontend.rounded_outputs import cut_output_codes
 from redpebble.options import Options
 from redpebble.pipeline import build, run_stages
 
@@ -33,10 +35,11 @@ def imported_for_reports(source: Source) -> Imported:
 
 
 class NativeBuild(NamedTuple):
-    """A module behind the last stage, and what has to be computed before its function."""
+    """A module behind the last stage, what has to be computed before its function, and what outputs are rounded to."""
 
     module: ModuleOp
     prologue: Prologue | None = None
+    output_codes: tuple[OutputCodes | None, ...] = ()
 
 
 def native_build(source: Source, options: Options) -> NativeBuild:
@@ -52,12 +55,13 @@ def native_build(source: Source, options: Options) -> NativeBuild:
         refusal = error
     with within_limits():
         imported = import_model(source, foreign="prologue")
+        codes = cut_output_codes(imported)
         try:
             prologue = cut_prologue(imported)
         except UnsupportedModelError as error:
             # what keeps a model with other inputs than floats from running is what cannot be part of the prologue
             raise (error if str(refusal).startswith("input ") else refusal) from None
-        if prologue is None:
+        if prologue is None and not codes:
             raise refusal
         run_stages(imported.module, options)
-    return NativeBuild(imported.module, prologue)
+    return NativeBuild(imported.module, prologue, codes)

@@ -33,6 +33,7 @@ CASES = [
     Case("And", [B, ~B[:1]], {}, TensorProto.BOOL),
     Case("Concat", [X, X], {"axis": -1}),
     Case("CumSum", [X, np.array(1, np.int64)]),
+    Case("DequantizeLinear", [X.astype(np.uint8), np.float32(0.3), np.uint8(7)], {}, TensorProto.FLOAT),
     Case("Div", [X - 7, np.int64(3)]),
     Case("Div", [F, np.float32(0)], {}, TensorProto.FLOAT),
     Case("Equal", [X, X % 5], {}, TensorProto.BOOL),

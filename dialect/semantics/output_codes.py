@@ -1,0 +1,22 @@
+"""Outputs that are codes: native code yields floats, each the value of a code, and these become codes behind it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class OutputCodes(NamedTuple):
+    """The dtype of an output, the distance of the values of two codes, and the code of 0."""
+
+    dtype: str
+    scale: float
+    zero: int
+
+    def of(self, floats: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the codes of floats: the nearest ones, even where two are; a NaN has the least code."""
+        ends = np.iinfo(self.dtype)
+        low, high = np.float32(ends.min - self.zero), np.float32(ends.max - self.zero)
+        multiples = floats / np.float32(self.scale)
+        steps = np.rint(np.minimum(np.where(multiples > low, multiples, low), high))
+        return (steps.astype(np.int16) + self.zero).astype(self.dtype)
