@@ -38,7 +38,7 @@ def agrees(path: Path) -> None:
         network.run(None, dict(zip(names, (x, ends), strict=True)))
 
 
-@pytest.mark.parametrize("name", ["gcn.input.dynamo", "gin.input.classic"])
+@pytest.mark.parametrize("name", ["gcn.input.dynamo", pytest.param("gin.input.classic", marks=pytest.mark.slow)])
 def test_layers_of_torch_geometric_take_edges_as_an_input(name: str) -> None:
     agrees(EXPORTS / f"{name}.onnx.gz")
 
