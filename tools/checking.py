@@ -9,7 +9,8 @@ from typing import Any, Final
 import onnx_ir
 import onnxruntime
 
-from redpebble.bench.results.console import console, working
+from redpebble.bench.results.console import console
+from redpebble.bench.results.working import working
 from redpebble.compiler import compile as compile_model
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source
@@ -69,12 +70,13 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
     for way in ways:
         if way not in WAYS:
             raise ValueError(f"unknown way {way!r}, accepted are {', '.join(WAYS)}")
-    original = read_model(model)  # says more about a broken file than onnxruntime does
-    oracle = Oracle(model)
-    made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
     comparisons: list[Comparison] = []
+    with working("compiling for the comparison of", model):
+        original = read_model(model)  # says more about a broken file than onnxruntime does
+        oracle = Oracle(model)
+        made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
     for way, run in made.items():
-        with working(f"comparing {way} with onnxruntime"):
+        with working(f"comparing {way} with onnxruntime on", model):
             found = compare_runs(plan, original, oracle.run, run)
         comparisons += [replace(one, name=f"{one.name}, {way}") if way != "compile" else one for one in found]
     return _shown(comparisons, report)
@@ -98,9 +100,10 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
         ModelError: the model is unreadable.
     """
     original = read_model(model)
-    comparisons = compare_runs(plan, original, Oracle(model).run, Oracle(against).run)
-    if holds_networks(against):
-        comparisons += compare_native(plan, model, original, against)
+    with working("comparing", model):
+        comparisons = compare_runs(plan, original, Oracle(model).run, Oracle(against).run)
+        if holds_networks(against):
+            comparisons += compare_native(plan, model, original, against)
     return _shown(comparisons, report)
 
 

@@ -11,8 +11,9 @@ import onnx_ir
 from rich.progress import track
 
 from redpebble.bench.measure.measured_gain import MeasuredGain, measured_gain
-from redpebble.bench.results.console import console, working
+from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table, disturbed_line
+from redpebble.bench.results.working import working
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
 from redpebble.dialect.reports.layer_report import Report
@@ -91,7 +92,7 @@ def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
         on_target = on_machine(options, target, default_folder(), tune=tune)
         inspection.print_stage(request.source, on_target, output=request.output, foreign="refuse")
         return
-    with working(f"compiling {request.source.name}", shown=inspection == NOTHING_SHOWN):
+    with working("compiling", request.source, shown=inspection == NOTHING_SHOWN):
         artefact = native_code(request.source, options, target=target, tune=tune)
     if request.output is not None:
         write_artefact(request.output, artefact)
@@ -109,16 +110,17 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if inspection.stage:
         inspection.print_stage(request.source, options)
         return True
-    with working(f"optimizing {request.source.name}", shown=inspection == NOTHING_SHOWN):
+    with working("optimizing", request.source, shown=inspection == NOTHING_SHOWN):
         result = optimized(request.source, options)
     original, files = read_model(request.source, any_version=True), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
     comparisons: list[Comparison] = []
     if plan.runs:
-        comparisons = compare_runs(plan, original, Oracle(request.source).run, Oracle(result.model).run)
-        if result.networks:
-            comparisons += compare_native(plan, request.source, original, result.model)
+        with working("comparing", request.source):
+            comparisons = compare_runs(plan, original, Oracle(request.source).run, Oracle(result.model).run)
+            if result.networks:
+                comparisons += compare_native(plan, request.source, original, result.model)
         console.print(comparison_table(comparisons))
         if not agree(comparisons):
             console.print(f"{files.model} is not written: the optimized model differs", highlight=False)
@@ -127,7 +129,8 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if plan.runs and result.networks:
         measured = measured_gain(request.source, result.model, next(iter(plan.feeds(original))))
     if files.library:
-        write_library(result.model, files.model.with_suffix(".so"))
+        with working("compiling the library of", request.source):
+            write_library(result.model, files.model.with_suffix(".so"))
     save_model(result.model, files.model, external_data=files.external_data)
     _show_optimized(request, original, Shown(result, comparisons, measured))
     return True
@@ -178,7 +181,8 @@ def _show_optimized(request: OptimizeRequest, original: onnx_ir.Model, shown: Sh
 
 def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     """Measure and show a line for each engine, batch and number of threads."""
-    loaded = load_model(model, plan)
+    with working("compiling for", model):
+        loaded = load_model(model, plan)
     for line in loaded.skipped:
         console.print(line, highlight=False)
     total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
@@ -200,14 +204,17 @@ def tune_and_print(model: Path | None, seconds: float, report: Path | None) -> N
     folder = default_folder()
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{seconds} seconds to tune, expected 0 or more")
-    module = None if model is None else build(model, Options(), until="simplify", foreign="keep")
+    module = None
+    if model is not None:
+        with working("reading", model):
+            module = build(model, Options(), until="simplify", foreign="keep")
     with working("measuring this machine"):
         machine = calibrate(folder)
     console.print(machine_line(machine), highlight=False)
     content: dict[str, object] = {"machine": asdict(machine)}
     if module is not None:
         options = Options(tuning=Tuning.on(host_target(), folder, seconds))
-        with working("measuring kernels"):
+        with working("measuring kernels of", model):
             run_stages(module, options, after="simplify", until=last_stage(module))
         print_layers(module_report(module))
         content |= _layers(module_report(module))

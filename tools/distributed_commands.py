@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redpebble.bench.results.console import console, working
+from redpebble.bench.results.console import console
+from redpebble.bench.results.working import working
 from redpebble.distributed.parts.write_parts import PartsRequest, check_target, write_parts
 from redpebble.distributed.plans.cluster import measured_world
 from redpebble.distributed.plans.plans import Candidate, PlanRequest, plan
@@ -44,7 +45,7 @@ def partition_model(model: Path, output: PartsFolder, request: PlanRequest, *, m
         request = replace(request, machine=machine)
         _say(f"measured: {machine.latency * 1e6:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s between ranks")
     options = Options(skip_passes=ORDERINGS if request.kind in ("rows", "layers") else ())
-    with working("planning parts"):
+    with working("planning parts of", model):
         module, digest = build(model, options), model_digest(model)
         chosen = plan(module, request)
     for line in chosen.lines:
@@ -53,7 +54,8 @@ def partition_model(model: Path, output: PartsFolder, request: PlanRequest, *, m
         write_partition(module, chosen.partition)
     name = "" if digest is None else digest.hex()
     parts = PartsRequest(chosen.kind, request.part_count, chosen.partition, name, chosen.lines[-1], batch=request.batch)
-    written = write_parts(module, parts, folder)
+    with working("writing parts of", model):
+        written = write_parts(module, parts, folder)
     sizes = [(folder / part.file).stat().st_size for part in written.parts]
     _say(f"{written.kind}: {written.part_count} parts of {min(sizes):,} to {max(sizes):,} bytes in {folder}")
     plans = _candidates({one.kind: one for one in chosen.candidates})
@@ -85,7 +87,7 @@ def simulate_model(model: Path, requests: Sequence[PlanRequest], output: Scaling
         ModelError: the model is unreadable or not covered.
         ValueError: a number makes no sense, or the plot has no known format.
     """
-    with working("predicting"):
+    with working("predicting", model):
         scaling = predict_scaling(build(model), requests)
     for line in scaling_lines(scaling):
         _say(line)

@@ -22,7 +22,8 @@ RECENT_NS: Final = 3600 * 10**9
 UNITS: Final = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 _OURS: Final = re.compile(
-    r"[0-9a-f]{40}\.\w+|(calls|digest|libredpebble|libredpebble_provider|machine|orders|schedules|sources|tuning)-[0-9a-f]{16,}\.\w+"
+    r"[0-9a-f]{40}\.\w+|"
+    r"(calls|digest|durations|libredpebble|libredpebble_provider|machine|orders|schedules|sources|tuning)-[0-9a-f]{16,}\.\w+"
 )
 _MEASURED: Final = re.compile(r"(machine|orders|schedules|tuning)-.*\.json")
 

@@ -5,14 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import redpebble
-from redpebble.bench.results import console as results_console
 from redpebble.kernels.machine import Machine
 from redpebble.models import zoo
 from redpebble.runtime.jit import host_target
@@ -137,15 +134,3 @@ def test_measurements_are_shown_and_forgotten(run: Run, folder: Path) -> None:
     assert "times of 0 kernels" in shown
     assert "1 files" in run("tune", "--reset")[1]
     assert measured_before(folder) is None
-
-
-def test_a_terminal_shows_what_is_done_and_a_file_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    for terminal in (True, False):
-        stream = StringIO()
-        monkeypatch.setattr(results_console, "console", Console(file=stream, force_terminal=terminal, width=80))
-        with results_console.working("compiling m.onnx"):
-            pass
-        shown.append(stream.getvalue())
-    assert "compiling m.onnx" in shown[0]
-    assert shown[1] == ""

@@ -8,6 +8,7 @@ from typing import Final
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bench.results.console import console
+from redpebble.bench.results.working import working
 from redpebble.compiler import optimize
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.reports.layer_report import Report
@@ -69,12 +70,13 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         return
     if report is not None and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
-    module = simplified(model, options)
-    optimized = optimize(model)
-    print_gain(optimized)
-    layers = native_report(module, options)
-    print_layers(layers, moved=True)
-    attentions = attention_lines(optimized.networks, options.machine)
+    with working("choosing and measuring kernels of", model):
+        module = simplified(model, options)
+        optimized = optimize(model)
+        print_gain(optimized)
+        layers = native_report(module, options)
+        print_layers(layers, moved=True)
+        attentions = attention_lines(optimized.networks, options.machine)
     if attentions:
         console.print(attention_table(attentions))
     edges = edge_lines(module)
@@ -88,7 +90,8 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if explanation.network is not None:
         console.print(orders_shown(explanation.network, request))
     if report is not None:
-        write_story(report, story_of(model, explanation, options, gain))
+        with working("writing the report of", model):
+            write_story(report, story_of(model, explanation, options, gain))
     end_where_asked(watch, "shown is what was found so far")
 
 
