@@ -28,6 +28,23 @@ class AttentionLine:
     predicted_us: float
     measured_us: float
 
+    @property
+    def title(self) -> str:
+        """The name of the first one, and how many others there are."""
+        return self.name if self.count == 1 else f"{self.name} and {self.count - 1} alike"
+
+    def report(self) -> dict[str, object]:
+        """Return the line as JSON holds it."""
+        return {
+            "name": self.name,
+            "count": self.count,
+            **self.size._asdict(),
+            "moved_bytes": moved_bytes(self.size),
+            "least_bytes": least_bytes(self.size),
+            "predicted_us": self.predicted_us,
+            "measured_us": self.measured_us,
+        }
+
 
 def attention_lines(networks: Sequence[NetworkReport], machine: Machine) -> list[AttentionLine]:
     """Return the attentions of sparse networks by form and length, for one sample each."""
@@ -56,8 +73,7 @@ def attention_table(lines: Sequence[AttentionLine]) -> Table:
     for line in lines:
         size = line.size
         bytes_moved = (f"{one(size) / 1e3:,.0f}" for one in (moved_bytes, least_bytes))
-        name = line.name if line.count == 1 else f"{line.name} and {line.count - 1} alike"
         heads = f"{size.heads} x {size.key_size}"
         times = f"{line.predicted_us:,.0f}", f"{line.measured_us:,.0f}"
-        table.add_row(name, heads, f"{size.queries:,}", f"{size.keys:,}", *bytes_moved, *times)
+        table.add_row(line.title, heads, f"{size.queries:,}", f"{size.keys:,}", *bytes_moved, *times)
     return table

@@ -91,7 +91,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         console.print(orders_shown(explanation.network, request))
     if report is not None:
         with working("writing the report of", model):
-            write_story(report, story_of(model, explanation, options, gain))
+            write_story(report, replace(story_of(model, explanation, options, gain), attentions=attentions))
     end_where_asked(watch, "shown is what was found so far")
 
 

@@ -16,6 +16,7 @@ from redpebble.kernels.tile_widths import time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.placement import Placement
 from redpebble.sparse.csr import CONNECTION_BYTES
+from redpebble.tools.explain.attention_table import AttentionLine
 from redpebble.tools.explain.explanation import Explanation
 from redpebble.tools.explain.lowering_levels import Level, Lowering
 
@@ -76,6 +77,8 @@ class Story:
     explanation: Explanation
     gain: str = ""
     """Gain of the model inside onnxruntime, the sentence that the terminal shows; empty for one that is native."""
+    attentions: Sequence[AttentionLine] = ()
+    """Attentions of sparse networks by form and length."""
 
     @property
     def levels(self) -> Sequence[Level]:

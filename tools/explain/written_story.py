@@ -46,5 +46,7 @@ def write_story(report: Path, story: Story) -> None:
     if report.suffix == ".html":
         write_text(report, explain_page(story))
         return
-    report_of = {**explanation_report(story.explanation), "levels": levels_report(story.lowering)}
+    attentions = [line.report() for line in story.attentions]
+    levels = levels_report(story.lowering)
+    report_of = {**explanation_report(story.explanation), "attentions": attentions, "levels": levels}
     write_report(report, "explain", report_of)

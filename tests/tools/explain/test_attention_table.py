@@ -5,6 +5,7 @@ from rich.console import Console
 from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
 from redpebble.kernels.machine import Machine
 from redpebble.tools.explain.attention_table import LENGTHS, attention_lines, attention_table
+from redpebble.tools.explain.page.attentions import attention_section
 
 
 def test_attentions_of_one_form_share_a_line_a_length() -> None:
@@ -23,3 +24,8 @@ def test_attentions_of_one_form_share_a_line_a_length() -> None:
     console = Console(width=120, record=True, file=StringIO())
     console.print(attention_table(lines))
     assert "first and 1 alike" in console.export_text()
+    page = attention_section(lines)
+    assert all(text in page for text in ("first and 1 alike", "2 x 8", "Attention by length"))
+    (one,) = (line.report() for line in lines if line.name == "fixed")
+    assert (one["queries"], one["keys"], one["key_size"], one["count"]) == (30, 30, 8, 1)
+    assert all(isinstance(one[key], int | float) for key in ("moved_bytes", "least_bytes", "predicted_us"))

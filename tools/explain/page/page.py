@@ -5,6 +5,7 @@ from math import inf
 
 from redpebble.frontend.multiply_adds import LONG
 from redpebble.tools.explain.lowering_levels import BATCHES
+from redpebble.tools.explain.page.attentions import attention_section
 from redpebble.tools.explain.page.layers import of_batch, roofline_section, structure_section, time_section
 from redpebble.tools.explain.page.markup import (
     Card,
@@ -27,6 +28,7 @@ LINKS = (
     ("speed", "Speed"),
     ("time", "Layers"),
     ("roofline", "Roofline"),
+    ("attention", "Attention"),
     ("movement", "Data movement"),
     ("stays", "What stays"),
     ("structure", "Structure"),
@@ -42,6 +44,8 @@ def explain_page(story: Story) -> str:
     sections = [_head(story)]
     if story.explanation.report:
         sections += [time_section(story), roofline_section(story)]
+    if story.attentions:
+        sections.append(attention_section(story.attentions))
     if any(level.kinds[batch] for level in story.levels for batch in BATCHES):
         sections.append(movement_section(story.levels))
     sections += [_stays_section(story)]
