@@ -46,7 +46,7 @@ def test_no_function_of_a_long_tile_has_more_than_so_many_calls() -> None:
     assert sum(calls.values()) >= COUNT
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:threads is")
 def test_long_tiles_compute_the_same(threads: int) -> None:
     model = _chain("Tanh Sigmoid")
