@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-from xdsl.utils.exceptions import VerifyException
-
 NAME = "pebble.name"
 DIMS = "pebble.dims"
 
@@ -98,6 +96,9 @@ def sum_of(parts: Sequence[Size]) -> Size:
         return Size(coefficient, powers)
     name = SUM + json.dumps([[str(coefficient), powers] for powers, coefficient in totals.items() if coefficient])
     if len(name) > LONGEST_SUM:
+        # loaded here, as calls of compiled networks need sizes and no IR
+        from xdsl.utils.exceptions import VerifyException
+
         raise VerifyException(f"a sum of {len(totals)} sizes, expected one that is shorter")
     return Size.symbol(name)
 
