@@ -284,7 +284,7 @@ def zoo(
     if list_all or not spec:
         list_zoo(report)
         return
-    write_zoo_model(spec, output, seed)
+    write_zoo_model(spec, output, seed, report)
 
 
 for _command in (tune, prune, explain, schedule, partition, run, simulate):

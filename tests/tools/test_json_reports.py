@@ -60,3 +60,9 @@ def test_every_command_writes_json_with_the_documented_keys(tmp_path: Path, monk
         wanted = keys[name] if name != "tune" else ["machine"]
         inner = {key for models in report.get("models", []) for key in models}
         assert {*wanted} <= {*report} | inner, name
+
+
+def test_the_report_of_a_model_of_the_zoo_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(monkeypatch, "zoo", "ffnn(depth=1,width=8)", "-o", "m.onnx", "--report", "r.json") == 0
+    assert [model["name"] for model in json.loads(Path("r.json").read_text())["models"]] == ["ffnn"]
