@@ -280,10 +280,10 @@ class _Pattern:
             self.nodes.append(node)
             value = self._given(node.inputs[0])
         array = self._constant(value)
-        if array is None or array.ndim < 2 or array.dtype.kind != "i":
+        if array is None or array.ndim < 2 or array.dtype.kind != "i" or not array.size:
             raise _NoAttention
         rows = array.reshape(len(array), -1)
-        if not rows.size or not (rows == rows[:, :1]).all():
+        if not (rows == rows[:, :1]).all():
             raise _NoAttention
         return rows[:, 0].astype(np.int64)
 
