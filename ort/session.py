@@ -4,7 +4,7 @@ import hashlib
 import mmap
 import os
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -121,22 +121,48 @@ def session(
 ) -> onnxruntime.InferenceSession:
     """Return a session of onnxruntime with our kernels inside.
 
-    A model without sparse networks is optimized first, and kept in the user's cache for the next session.
+    A model without sparse networks is optimized first, and kept in the user's cache for the next session. One with
+    sparse convolutions on images of any size is made ready for a size when it is first called with that.
 
     Raises:
         ModelError: the model is unreadable.
     """
     names = ["CPUExecutionProvider"] if providers is None else list(providers)
     options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+    plain = _opened(model, options, lambda ready: onnxruntime.InferenceSession(ready, options, providers=names))
+    if not _may_have_free_images(plain) or holds_networks(model):
+        return plain
+    from redpebble.ort.sized_session import SizedSession, images_of
+
+    images = images_of(model)
+    if images is None:
+        return plain
+    opening = partial(session, sess_options=sess_options, providers=providers)
+    return _opened(images.source, options, lambda ready: SizedSession(ready, options, names, images, opening))
+
+
+Making = Callable[[str | bytes], onnxruntime.InferenceSession]
+"""Makes a session of a file that is ready, or of its bytes."""
+
+
+def _may_have_free_images(made: onnxruntime.InferenceSession) -> bool:
+    """Return whether an input looks like images of any height and width: a question that reads no model."""
+    shapes = [list(value.shape) for value in made.get_inputs() if value.type.startswith("tensor(")]
+    images = [shape for shape in shapes if len(shape) in (3, 4) and isinstance(shape[1], int)]
+    return any(not isinstance(size, int) for shape in images for size in shape[2:])
+
+
+def _opened(model: "Source", options: onnxruntime.SessionOptions, making: Making) -> onnxruntime.InferenceSession:
+    """Return a session of a model, optimized where it is not yet."""
     made: list[str] = []
     try:
         ready = _ready_model(model, threads_of(options), made)
         if isinstance(ready, str | bytes):
-            return _session_of(ready, options, names)
+            return _session_of(ready, options, making)
         from redpebble.export.loadable_model import loadable
 
         with loadable(ready) as source:
-            return _session_of(source, options, names)
+            return _session_of(source, options, making)
     finally:
         for key in made:
             _ready().pop(key, None)
@@ -216,7 +242,7 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
 
 
 def _session_of(
-    source: str | bytes, options: onnxruntime.SessionOptions, providers: Sequence[str]
+    source: str | bytes, options: onnxruntime.SessionOptions, making: Making
 ) -> onnxruntime.InferenceSession:
     from redpebble.ort.custom_ops.library import set_compiler
 
@@ -232,7 +258,7 @@ def _session_of(
     elif known < count:
         LOG.warning("options of a smaller model are used again: networks from number %d on are not compiled", known)
     set_compiler(partial(compile_network, threads=threads_of(options)), known)
-    return onnxruntime.InferenceSession(source, options, providers=providers)
+    return making(source)
 
 
 @cache

@@ -28,6 +28,9 @@ from redpebble.frontend.operators.movement import refuse_further_outputs
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
 
+KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width"
+"""What a layer on images asks of its input."""
+
 MOST_PIXELS: Final = 1 << 26
 """Pixels of an image with its pads: a file of a hundred bytes must not ask for more memory than there is."""
 
@@ -85,8 +88,7 @@ def image_of(conversion: Conversion) -> SSAValue:
     x = conversion.tensor(0)
     shape = shape_of(x)
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
-        accepted = "rank 3 or 4 with known channels, height and width"
-        raise NotCovered(f"an input {shape_text(shape)}, accepted is {accepted}")
+        raise NotCovered(f"an input {shape_text(shape)}, accepted is {KNOWN_IMAGES}")
     check_pixels(shape[2:])
     return x
 

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from redpebble.compiler import extracted, native_code
+from redpebble.compiler import native_code
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.export.export_model import export_model
@@ -31,6 +31,7 @@ from redpebble.export.sparse_networks.node_and_function import FUNCTIONS_SINCE
 from redpebble.export.sparse_networks.node_content import network_model, written
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.export.writing.compact_weights import SINCE
+from redpebble.extraction import extracted
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private
 from redpebble.foundation.threads import usable_threads

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import onnx
 import onnx_ir
@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.bodies import with_optimized_bodies
-from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.ops.images import ImageLayerOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import node_name
 from redpebble.dialect.reports.layer_report import LayerReport
 from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.reports.network_report import NetworkReport, network_reports
@@ -30,23 +24,23 @@ from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle, nothing_to_form
 from redpebble.export.writing.tied_weights import tie_transposes
+from redpebble.extraction import extracted
 from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import ModelError, NothingToGainError, UnsupportedModelError, within_limits
-from redpebble.frontend.foreign_nodes import ForeignNodes
-from redpebble.frontend.import_model import Imported, Source, import_model
+from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.kernels.machine import Machine
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
-from redpebble.model_rows import stated_rows
 from redpebble.native_build import native_build
+from redpebble.network_of_sizes import compiled_for_sizes
 from redpebble.options import Options
 from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import check_skipped, run_stages
-from redpebble.placement import NodesLeft, Placement, left_alone, nodes_left, placement_of
+from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
 from redpebble.predicted_gain import PredictedGain, predicted_gain
 from redpebble.runtime.code_memory import code_memory
 from redpebble.runtime.jit import host_target
@@ -54,6 +48,7 @@ from redpebble.runtime.memory import return_free_memory
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.stated_sizes import with_sizes
 from redpebble.tuning.measure_kernels import Tuning
 from redpebble.tuning.quantize_layers import quantized_text
 
@@ -72,8 +67,12 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     skip_passes: tuple[str, ...] = (),
     reorder_seconds: float = 0.0,
     schedule_seconds: float = 0.0,
+    sizes: Mapping[str, int] | None = None,
 ) -> Network:
     """Return native code for a model; a model compiled before comes from `cache`, a folder (True: the user's).
+
+    Where a model leaves the height and width of its images to each call, `sizes` states them by name; where it does
+    not, code is made when images of some size first come, and kept for the last few sizes.
 
     With `tune` the kernels that are predicted to be best are measured on this machine, a few seconds for a model, and
     what was found is kept in `cache`; without it the prediction decides.
@@ -89,7 +88,8 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
         ValueError: `threads` is less than 1, `reorder_seconds` or `schedule_seconds` less than 0, a pass to be skipped
-            does not exist, `target` is none, or `tune` is for one that this machine cannot run.
+            does not exist, `target` is none, or `tune` is for one that this machine cannot run; or no size of an image
+            is called as in `sizes`.
     """
     options = Options(
         threads=threads,
@@ -100,8 +100,12 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     )
     if threads > usable_threads():
         warnings.warn(f"threads is {threads}, and this process may use {usable_threads()} CPUs", stacklevel=2)
-    artefact = native_code(source, options, target=target, cache=cache, tune=tune)
-    return Network(artefact.program, artefact.image, threads)
+
+    def compiled(model: Source) -> Network:
+        artefact = native_code(model, options, target=target, cache=cache, tune=tune)
+        return Network(artefact.program, artefact.image, threads)
+
+    return compiled(with_sizes(source, sizes)) if sizes else compiled_for_sizes(source, compiled, threads)
 
 
 def native_code(
@@ -257,6 +261,7 @@ def optimize(
     skip_passes: tuple[str, ...] = (),
     rows: int = 0,
     samples: Mapping[str, NDArray[Any]] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Optimized:
     """Return the model after the passes that any runtime gains from; what is not covered stays as it is.
 
@@ -275,7 +280,7 @@ def optimize(
         raise ValueError(f"target is {target!r}, accepted are 'portable' and 'ort'")
     networks = target == "ort"
     options = Options("optimize", skip_passes=skip_passes, sparse_networks=networks, rows=rows, samples=samples)
-    return optimized(source, options)
+    return optimized(with_sizes(source, sizes), options)
 
 
 OnNetwork = Callable[[str, ModuleOp], None]
@@ -356,45 +361,3 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         quantized=quantized_text(module),
         left=left,
     )
-
-
-class Extracted(NamedTuple):
-    """A model up to its sparse networks, and the module as it was imported."""
-
-    imported: Imported
-    before: ModuleOp
-    obstacle: str
-    """Reason why there are no sparse networks though they were asked for; empty otherwise."""
-    left: str  # reason why convolutions were
-
-
-def extracted(
-    source: Source, options: Options, obstacle_of: Callable[[onnx_ir.Model], str] = lambda _: ""
-) -> Extracted:
-    """Return a model after the stages up to the one that extracts sparse networks.
-
-    A node that becomes several ops, whose values would be moved to and fro, does so inside of networks alone.
-
-    Raises:
-        ModelError: the model is unreadable, or of versions that are not covered.
-    """
-    whole, left = frozenset[str](), ""
-    while True:
-        names = whole if options.sparse_networks else None
-        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False)
-        obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
-        module, before = imported.module, imported.module.clone()
-        rows = options.rows or stated_rows(imported.model)
-        known = replace(options, sparse_networks=options.sparse_networks and not obstacle, rows=rows)
-        run_stages(module, replace(known, foreign=ForeignNodes(imported.model)), until="extract")
-        left = left or left_alone(module)
-        wasted = imported.expanded - _nodes_in_networks(module)
-        if not wasted:
-            return Extracted(imported, before, obstacle, left)
-        whole |= wasted
-
-
-def _nodes_in_networks(module: ModuleOp) -> set[str]:
-    networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
-    ops = (op for network in networks for op in network.walk())
-    return {node_name(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}

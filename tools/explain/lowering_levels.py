@@ -10,7 +10,6 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.compiler import extracted
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
@@ -22,6 +21,7 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.layer_numbers import layer_numbers
 from redpebble.dialect.symbolic_sizes import DIMS
 from redpebble.dialect.tensors import shape_of
+from redpebble.extraction import extracted
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.multiply_adds import value_shapes

@@ -1,0 +1,63 @@
+"""A model up to its sparse networks, which `optimize` writes as nodes and the provider runs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import onnx_ir
+from xdsl.dialects.builtin import ModuleOp
+
+from redpebble.dialect.ops.attention import Attention
+from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
+from redpebble.dialect.ops.images import ImageLayerOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.provenance import node_name
+from redpebble.frontend.foreign_nodes import ForeignNodes
+from redpebble.frontend.import_model import Imported, Source, import_model
+from redpebble.model_rows import stated_rows
+from redpebble.options import Options
+from redpebble.pipeline import run_stages
+from redpebble.placement import left_alone
+
+
+class Extracted(NamedTuple):
+    """A model up to its sparse networks, and the module as it was imported."""
+
+    imported: Imported
+    before: ModuleOp
+    obstacle: str
+    """Reason why there are no sparse networks though they were asked for; empty otherwise."""
+    left: str  # reason why convolutions were
+
+
+def extracted(
+    source: Source, options: Options, obstacle_of: Callable[[onnx_ir.Model], str] = lambda _: ""
+) -> Extracted:
+    """Return a model after the stages up to the one that extracts sparse networks.
+
+    A node that becomes several ops, whose values would be moved to and fro, does so inside of networks alone.
+
+    Raises:
+        ModelError: the model is unreadable, or of versions that are not covered.
+    """
+    whole, left = frozenset[str](), ""
+    while True:
+        names = whole if options.sparse_networks else None
+        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False)
+        obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
+        module, before = imported.module, imported.module.clone()
+        rows = options.rows or stated_rows(imported.model)
+        known = replace(options, sparse_networks=options.sparse_networks and not obstacle, rows=rows)
+        run_stages(module, replace(known, foreign=ForeignNodes(imported.model)), until="extract")
+        left = left or left_alone(module)
+        wasted = imported.expanded - _nodes_in_networks(module)
+        if not wasted:
+            return Extracted(imported, before, obstacle, left)
+        whole |= wasted
+
+
+def _nodes_in_networks(module: ModuleOp) -> set[str]:
+    networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
+    ops = (op for network in networks for op in network.walk())
+    return {node_name(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}

@@ -1,0 +1,77 @@
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+
+import redpebble
+from redpebble.frontend.reading.image_sizes import free_sizes, state_sizes
+from tests.ort.provider_models import plain_session
+from tests.support.image_models import ImageModel
+from tests.support.sparse_network_models import network_nodes
+
+
+def any_size(channels: int = 64) -> onnx.ModelProto:
+    """A network that runs on images of any size: the classifier reads the mean of all pixels."""
+    net = ImageModel((3, 1, 1), density=1.0)
+    x = net.node("Relu", net.conv("x", (channels, 3, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1]))
+    net.density = 0.05
+    for _ in range(3):
+        x = net.node("Relu", net.conv(x, (channels, channels, 3, 3), pads=[1, 1, 1, 1]))
+    model = net.model(net.node("GlobalAveragePool", x), x)
+    for name, dim in zip(("height", "width"), model.graph.input[0].type.tensor_type.shape.dim[2:], strict=True):
+        dim.dim_param = name
+    return model
+
+
+def images(batch: int, height: int, width: int) -> dict[str, np.ndarray]:
+    values = np.random.default_rng(batch).standard_normal((batch, 3, height, width))
+    return {"x": values.astype(np.float32)}
+
+
+def test_a_session_makes_code_for_each_size_when_it_comes() -> None:
+    model = any_size()
+    ours, plain = redpebble.session(model), plain_session(model, 1)
+    assert [value.shape for value in ours.get_inputs()] == [["batch", 3, "height", "width"]]
+    for shape in ((1, 24, 30), (2, 31, 17), (3, 24, 30), (0, 24, 30)):
+        feeds = images(*shape)
+        for found, wanted in zip(ours.run(None, feeds), plain.run(None, feeds), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(Exception, match="Invalid rank"):
+        ours.run(None, {"x": np.zeros((1, 3), np.float32)})
+
+
+def test_a_compiled_network_makes_code_for_each_size_when_it_comes() -> None:
+    model = any_size(8)
+    network, plain = redpebble.compile(model), plain_session(model, 1)
+    assert [arg.shape for arg in network.get_inputs()] == [["batch", 3, "height", "width"]]
+    assert [arg.name for arg in network.get_outputs()] == [value.name for value in model.graph.output]
+    for shape in ((1, 9, 7), (2, 6, 11)):
+        feeds = images(*shape)
+        expected = plain.run(None, feeds)
+        for results in (network.run(None, feeds), network(feeds["x"])):
+            for found, wanted in zip(results, expected, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert len(network.report) == 4
+    with pytest.raises(ValueError, match=r"images x \[1, 3\], expected x \['batch', 3, 'height', 'width'\]"):
+        network.run(None, {"x": np.zeros((1, 3), np.float32)})
+
+
+def test_a_model_with_stated_sizes_has_sparse_convolutions() -> None:
+    model = any_size()
+    assert not redpebble.optimize(model).networks
+    optimized = redpebble.optimize(model, sizes={"height": 32, "width": 48})
+    assert len(network_nodes(onnx_ir.to_proto(optimized.model))) == 1
+    with pytest.raises(ValueError, match="no free size of an image is called 'depth', there are height, width"):
+        redpebble.optimize(model, sizes={"depth": 32})
+    with pytest.raises(ValueError, match="size height is 0, expected 1 or more"):
+        redpebble.compile(model, sizes={"height": 0})
+
+
+def test_shapes_that_depend_on_a_stated_size_are_left_open() -> None:
+    model = onnx_ir.from_proto(any_size(8))
+    value = model.graph.node(0).outputs[0]
+    value.shape = onnx_ir.Shape(["batch", 8, "(height + 1) // 2", "width"])
+    assert free_sizes(model) == {"x": ("height", "width")}
+    state_sizes(model, {"height": 5})
+    assert value.shape is None
+    assert free_sizes(model) == {"x": ("", "width")}
