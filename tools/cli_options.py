@@ -54,6 +54,10 @@ InputShapes = Annotated[
 Dims = Annotated[
     list[str] | None, typer.Option("--dim", metavar="NAME=N", help="Size of a dimension; may be given again.")
 ]
+ImageSizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", metavar="NAME=N", help="Height or width that all images have; may be given again."),
+]
 InputFile = Annotated[
     Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Inputs by name, instead of random ones.")
 ]

@@ -1,8 +1,8 @@
 """The commands; `main.py` reads the command line, `tables.py` lays out results."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from redpebble.pipeline import build, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import write_artefact
 from redpebble.runtime.store.cache import default_folder
+from redpebble.stated_sizes import with_sizes
 from redpebble.tools.checking import compare_native
 from redpebble.tools.explain.commands import last_stage
 from redpebble.tools.headline import print_gain
@@ -65,6 +66,8 @@ class OptimizeRequest:
     source: Path
     options: Options
     files: OutputFiles
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Heights and widths that all images have, by name."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,17 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     """Write the optimized model and show what changed; return False, with nothing written, when a check fails.
 
     Raises:
-        ValueError: there is no such pass or stage, or a library was asked for and has no sparse network to run.
+        ValueError: there is no such pass or stage, no such size of an image, or a library was asked for and has no
+            sparse network to run.
     """
     options = inspection.watching(request.options)
+    source = with_sizes(request.source, request.sizes)
     if inspection.stage:
-        inspection.print_stage(request.source, options)
+        inspection.print_stage(source, options)
         return True
     with working("optimizing", request.source, shown=inspection == NOTHING_SHOWN):
-        result = optimized(request.source, options)
-    original, files = read_model(request.source, any_version=True), request.files
+        result = optimized(source, options)
+    original, files = read_model(source, any_version=True), request.files
     if files.library and not result.networks:
         raise ValueError(f"no library for {files.model}: {result.obstacle or 'target portable has no sparse networks'}")
     comparisons: list[Comparison] = []

@@ -12,6 +12,7 @@ from xdsl.printer import Printer
 
 from redpebble.dialect.ops.dense_literals import MOST_PRINTED, ElidingPrinter
 from redpebble.foundation.atomic_files import write_text
+from redpebble.frontend.import_model import Source
 from redpebble.options import Options
 from redpebble.pipeline import build, check_known, passes_of
 
@@ -37,7 +38,12 @@ class Inspection:
         return replace(options, on_pass=self._show) if self.every or self.after else options
 
     def print_stage(
-        self, model: Path, options: Options, *, output: Path | None = None, foreign: Literal["refuse", "keep"] = "keep"
+        self,
+        model: Source,
+        options: Options,
+        *,
+        output: Path | None = None,
+        foreign: Literal["refuse", "keep"] = "keep",
     ) -> None:
         """Print a model's module after the stage, on standard output or into a file; `redpebble-opt` reads it.
 

@@ -25,6 +25,7 @@ from redpebble.tools.cli_options import (
     Dims,
     DropDeadRows,
     Elide,
+    ImageSizes,
     InputFile,
     InputShapes,
     ModelPath,
@@ -125,6 +126,7 @@ def optimize(
     input_shape: InputShapes = None,
     dim: Dims = None,
     inputs: InputFile = None,
+    size: ImageSizes = None,
     save_as_external_data: Annotated[
         bool | None,
         typer.Option(help="Weights go to a file beside the model; by itself where they did before, or have to."),
@@ -157,7 +159,7 @@ def optimize(
     networks = target is not OptimizeTarget.PORTABLE
     samples = samples_of(precision, data)
     options = Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows, samples=samples)
-    request = OptimizeRequest(model, options, files)
+    request = OptimizeRequest(model, options, files, sizes(size))
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
     raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)
 

@@ -29,7 +29,7 @@ MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
 
 KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width"
-"""What a layer on images asks of its input."""
+"""The images that a layer on images takes."""
 
 MOST_PIXELS: Final = 1 << 26
 """Pixels of an image with its pads: a file of a hundred bytes must not ask for more memory than there is."""

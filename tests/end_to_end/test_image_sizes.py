@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir
@@ -6,6 +8,7 @@ import pytest
 import redpebble
 from redpebble.frontend.reading.image_sizes import free_sizes, state_sizes
 from tests.ort.provider_models import plain_session
+from tests.support.command_line import exit_code
 from tests.support.image_models import ImageModel
 from tests.support.sparse_network_models import network_nodes
 
@@ -75,3 +78,13 @@ def test_shapes_that_depend_on_a_stated_size_are_left_open() -> None:
     state_sizes(model, {"height": 5})
     assert value.shape is None
     assert free_sizes(model) == {"x": ("", "width")}
+
+
+def test_the_command_line_states_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, output = tmp_path / "any.onnx", tmp_path / "sized.onnx"
+    onnx.save(any_size(), source)
+    sizes = ["--size", "height=32", "--size", "width=24"]
+    assert not exit_code(monkeypatch, "optimize", source, output, *sizes, "--check", 1, "--batch", 1, "--atol", 1e-3)
+    written = onnx_ir.load(output)
+    assert [list(value.shape or ())[2:] for value in written.graph.inputs] == [[32, 24]]
+    assert len(network_nodes(onnx_ir.to_proto(written))) == 1
