@@ -16,7 +16,7 @@ from typing_extensions import override
 from redpebble.kernels.machine import Machine
 from redpebble.passes.analysis.neuron_view import NeuronView
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
-from redpebble.runtime.store.json_cache import Json, recall, remember
+from redpebble.runtime.store.json_cache import recall_list, remember
 from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
 from redpebble.theory.neuron_order.search import KnownOrder, Reordering, Request, reorder
 
@@ -52,15 +52,14 @@ class ReorderAsBefore(ReorderNeurons):
         kept = kept_orders(self.folder, groups, request.seconds)
         found = reorder(groups, view.layers, request._replace(known=tuple(kept)))
         if found.after:
-            ratio = sum(found.after[batch] / time for batch, time in found.before.items() if time) / len(found.before)
-            _keep(self.folder, groups, KnownOrder(found.positions, ratio), request.seconds)
+            _keep(self.folder, groups, KnownOrder(found.positions, found.ratio), request.seconds)
         return found
 
 
 def kept_orders(folder: Path, groups: NeuronGroups, seconds: float) -> list[KnownOrder]:
     """Return the orders that searches of `seconds` or more found for networks of the same sizes."""
     found: list[KnownOrder] = []
-    for entry in _entries(folder, groups):
+    for entry in recall_list(folder, _file(groups)):
         try:
             positions = np.frombuffer(base64.b64decode(entry["positions"]), dtype="<i4").astype(np.int64)
             known, searched = KnownOrder(positions, float(entry["ratio"])), float(entry["seconds"])
@@ -74,12 +73,7 @@ def kept_orders(folder: Path, groups: NeuronGroups, seconds: float) -> list[Know
 def _keep(folder: Path, groups: NeuronGroups, known: KnownOrder, seconds: float) -> None:
     positions = base64.b64encode(known.positions.astype("<i4").tobytes()).decode()
     entry = {"positions": positions, "ratio": known.ratio, "seconds": seconds}
-    remember(folder, _file(groups), [entry, *_entries(folder, groups)][:MOST_KEPT])
-
-
-def _entries(folder: Path, groups: NeuronGroups) -> list[Json]:
-    content = recall(folder, _file(groups))
-    return [*content] if isinstance(content, list) else []
+    remember(folder, _file(groups), [entry, *recall_list(folder, _file(groups))][:MOST_KEPT])
 
 
 def _file(groups: NeuronGroups) -> str:

@@ -7,7 +7,6 @@ an output stand; the schedules of the nearest ones are priced before a search.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import dist, isfinite, log
 from operator import index
 from pathlib import Path
@@ -18,10 +17,10 @@ from typing_extensions import override
 
 from redpebble.kernels.machine import Machine
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork
-from redpebble.runtime.store.json_cache import Json, recall, remember
+from redpebble.runtime.store.json_cache import Json, recall_list, remember
 from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.annealing.annealing import ABOUT_AS_MUCH, KNOWN_SHARE
-from redpebble.theory.depth_first.annealing import BLOCKS, DEPTH_FIRST, LEVELS, Prices, Schedule
+from redpebble.theory.annealing.annealing import seconds_left
+from redpebble.theory.depth_first.annealing import BLOCKS, LEVELS, Prices, Schedule, is_possible
 from redpebble.theory.depth_first.traffic import Group, ScheduleCosts
 
 FILES: Final = "schedules-"
@@ -68,8 +67,7 @@ class ScheduleAsBefore(ScheduleNetwork):
             if schedule is None or not prices.row_us(schedule) < prices.row_us(best):
                 continue
             best = schedule
-            if 1 - prices.row_us(best) / before >= ABOUT_AS_MUCH * (1 - known.ratio):
-                seconds = KNOWN_SHARE * self.seconds
+            seconds = min(seconds, seconds_left(1 - prices.row_us(best) / before, 1 - known.ratio, self.seconds))
         found, trace = ScheduleNetwork.annealed(self.searching(seconds), prices, best)
         ratio = prices.row_us(found) / before
         if found != start:
@@ -105,10 +103,9 @@ def _nearest(kept: Sequence[KnownSchedule], place: Point, seconds: float) -> lis
 def _fitting(schedule: Schedule, costs: ScheduleCosts) -> Schedule | None:
     """Return a schedule as it is possible for a chain of as many layers; None where it is not."""
     groups = schedule.groups
-    ends = [0, *(bound for group in groups for bound in (group.first, group.end)), len(costs.layers)]
-    if schedule.width not in costs.widths or any(first > second for first, second in pairwise(ends)):
+    if schedule.width not in costs.widths or not is_possible(groups, len(costs.layers)):
         return None
-    if any(group.end - group.first < DEPTH_FIRST or not BLOCKS[0] <= group.block <= BLOCKS[1] for group in groups):
+    if any(not BLOCKS[0] <= group.block <= BLOCKS[1] for group in groups):
         return None
     if any(group.levels not in LEVELS for group in groups):
         return None
@@ -122,9 +119,7 @@ def _fitting(schedule: Schedule, costs: ScheduleCosts) -> Schedule | None:
 
 def kept_schedules(folder: Path, file: str) -> list[KnownSchedule]:
     """Return the schedules of a file of the cache; what makes no sense is left out."""
-    content = recall(folder, file)
-    entries: list[Json] = [*content] if isinstance(content, list) else []
-    found = [_known(entry) for entry in entries]
+    found = [_known(entry) for entry in recall_list(folder, file)]
     return [known for known in found if known is not None]
 
 

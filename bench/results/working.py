@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from redpebble.bench.results.console import console
 from redpebble.runtime.store.cache import default_folder
-from redpebble.runtime.store.json_cache import recall, remember
+from redpebble.runtime.store.json_cache import recall_list, remember
 
 LEAST_SECONDS: Final = 2.0
 """Time from which on it is worth to be remembered: what comes from the cache says nothing of what does not."""
@@ -91,9 +91,8 @@ def expected_seconds(runs: Sequence[Run], size: int) -> float | None:
 
 def recalled_runs(folder: Path, name: str) -> list[Run]:
     """Return the runs that are remembered under `name`; none where they are not what was written."""
-    content = recall(folder, name)
     try:
-        return [Run(int(size), float(seconds)) for size, seconds in content or ()]
+        return [Run(int(size), float(seconds)) for size, seconds in recall_list(folder, name)]
     except (TypeError, ValueError, OverflowError):
         return []
 

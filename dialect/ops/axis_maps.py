@@ -108,6 +108,22 @@ class AxisPattern(HasAxisMap):
 
 
 @dataclass(frozen=True)
+class FixedAxes(HasAxisMap):
+    """A map as `AxisPattern` has it, whose `fixed` axes have numbers or an order that the op relies on.
+
+    No operand is a parameter: all may be computed in a call.
+    """
+
+    pattern: str
+    fixed: str
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        found = AxisPattern(self.pattern).axis_map(op)
+        return AxisMap(found.operands, found.results, fixed=frozenset(self.fixed))
+
+
+@dataclass(frozen=True)
 class MixedFeatures(HasAxisMap):
     """The map of a network that runs row by row: its features, the last axes, have an order that the op relies on.
 

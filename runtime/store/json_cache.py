@@ -24,6 +24,12 @@ def recall(folder: Path, name: str) -> Json | None:
         return None
 
 
+def recall_list(folder: Path, name: str) -> list[Json]:
+    """Return the list that was remembered under `name`; an empty one where there is none."""
+    content = recall(folder, name)
+    return [*content] if isinstance(content, list) else []
+
+
 def remember(folder: Path, name: str, content: Json) -> None:
     """Keep `content` under `name`; a folder that cannot be written to is no error, it will be worked out again."""
     text = json.dumps({"format": CONTENT_VERSION, "content": content}, indent=1)

@@ -24,6 +24,11 @@ ABOUT_AS_MUCH: Final = 0.9
 """Least share of that gain."""
 
 
+def seconds_left(gain: float, known: float, seconds: float) -> float:
+    """Return the seconds of a search after a try of what gained the share `known` elsewhere, and gains `gain` here."""
+    return KNOWN_SHARE * seconds if gain >= ABOUT_AS_MUCH * known else seconds
+
+
 class AnnealingState(Protocol[_T_co]):
     """A state to anneal: it holds a current solution and applies moves to it."""
 

@@ -133,7 +133,7 @@ class _State:
         kind, *choices, _ = draws
         given = _Choices(self._schedule, self._prices.costs)
         found = MOVES[int(kind * len(MOVES))](given, choices)
-        if found is None or found == self._schedule or not _is_valid(found.groups, given.layers):
+        if found is None or found == self._schedule or not is_possible(found.groups, given.layers):
             return None
         cost = self._priced(found)
         if cost is None:
@@ -282,6 +282,7 @@ def _over(group: Group, first: int, end: int) -> Group:
     return Group(first, end, group.block)
 
 
-def _is_valid(groups: tuple[Group, ...], layers: int) -> bool:
+def is_possible(groups: tuple[Group, ...], layers: int) -> bool:
+    """Return whether groups lie in a chain of so many layers in their order, each of two layers or more."""
     ends = [0, *(bound for group in groups for bound in (group.first, group.end)), layers]
     return ends == sorted(ends) and all(group.end - group.first >= DEPTH_FIRST for group in groups)

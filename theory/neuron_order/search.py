@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from redpebble.kernels.formats.permute_lookup import BLOCK
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.work import Layer
-from redpebble.theory.annealing.annealing import ABOUT_AS_MUCH, KNOWN_SHARE, TracePoint
+from redpebble.theory.annealing.annealing import TracePoint, seconds_left
 from redpebble.theory.neuron_order.costs import OrderCosts, Times
 from redpebble.theory.neuron_order.graph_orders import cuthill_mckee_numbers, pass_numbers
 from redpebble.theory.neuron_order.made_orders import (
@@ -89,6 +89,16 @@ class Reordering:
     after: Times
     layer_times: tuple[tuple[Times, Times], ...]
 
+    @property
+    def ratio(self) -> float:
+        """The mean over batches of the time after over that before."""
+        ratios = _ratios(self.before, self.after)
+        return sum(ratios) / max(1, len(ratios))
+
+
+def _ratios(before: Times, after: Times) -> list[float]:
+    return [after[batch] / time if time else 1.0 for batch, time in before.items()]
+
 
 class _Local(NamedTuple):
     """Orders from the graph share the one they start from."""
@@ -143,8 +153,7 @@ def reorder(groups: NeuronGroups, layers: Sequence[Layer], request: Request) -> 
     seconds = request.seconds
     for known in request.known:
         best.offer("found before", known.positions)
-        if 1 - best.ratio >= ABOUT_AS_MUCH * (1 - known.ratio):
-            seconds = KNOWN_SHARE * request.seconds
+        seconds = min(seconds, seconds_left(1 - best.ratio, 1 - known.ratio, request.seconds))
     for name, numbers in made:
         best.offer(name, groups.positions_by(numbers))
     if request.seconds > 0:
@@ -181,7 +190,7 @@ class _Best:
         `further` where they begin with the best.
         """
         times = self.costs.times(positions)
-        ratios = [times[batch] / time if time else 1.0 for batch, time in self.before.items()]
+        ratios = _ratios(self.before, times)
         ratio = sum(ratios) / max(1, len(ratios))
         self.tried.append(Tried(name, ratio, trace))
         # a group among many gains little of the whole

@@ -5,7 +5,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from typing_extensions import override
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -40,6 +40,23 @@ class AtTargets(NamedTuple):
     bias: SSAValue | None = None
     activation: ActivationAttr | None = None
 
+    def properties(self, *, maximum: bool) -> dict[str, Attribute | None]:
+        """Return the properties of an op that combines edges so."""
+        return {"maximum": UnitAttr() if maximum else None, "activation": self.activation}
+
+
+class CombinesEdges(IRDLOperation):
+    """An op that combines what comes along the edges of a node: their sum, or with `maximum` the largest."""
+
+    bias = opt_operand_def(DENSE_TENSOR)
+    maximum = opt_prop_def(UnitAttr)
+    activation = opt_prop_def(ActivationAttr)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the result is the product alone: linear in x."""
+        return self.maximum is None and self.bias is None and self.activation is None
+
 
 def graph_of(value: SSAValue) -> CscMatrix:
     """Return the graph [sources, targets] behind a value.
@@ -56,7 +73,7 @@ NOTHING: Final = AtTargets()
 
 
 @irdl_op_definition
-class AggregateOp(IRDLOperation):
+class AggregateOp(CombinesEdges):
     """activation(sum of edges + bias): x [..., S, F], graph [S, T], bias [F], result [..., T, F].
 
     An edge from node s to node t is a connection of the graph: node t gets x[s] times its weight, summed over its
@@ -74,8 +91,6 @@ class AggregateOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     graph = operand_def(F32_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
-    maximum = opt_prop_def(UnitAttr)
-    activation = opt_prop_def(ActivationAttr)
     order = opt_prop_def(ProductOrderAttr)
     result = result_def(DENSE_TENSOR)
 
@@ -89,7 +104,7 @@ class AggregateOp(IRDLOperation):
         *leading, _, features = shape_of(x)
         super().__init__(
             operands=[x, graph, after.bias],
-            properties={"maximum": UnitAttr() if maximum else None, "activation": after.activation},
+            properties=after.properties(maximum=maximum),
             result_types=[f32_tensor((*leading, shape_of(graph)[1], features))],
         )
 
@@ -101,11 +116,6 @@ class AggregateOp(IRDLOperation):
             VerifyException: it is no sparse constant.
         """
         return graph_of(self.graph)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the result is the product alone: linear in x."""
-        return self.maximum is None and self.bias is None and self.activation is None
 
     def verify_(self) -> None:
         shape, graph = shape_of(self.x), shape_of(self.graph)

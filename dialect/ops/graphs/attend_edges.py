@@ -2,9 +2,8 @@
 
 from typing import ClassVar, NamedTuple
 
-from typing_extensions import override
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f64, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -19,7 +18,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.axis_maps import AxisMap, AxisPattern, HasAxisMap, RowMajor
+from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
 from redpebble.dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets, graph_of
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
 from redpebble.sparse.csr import CscMatrix
@@ -32,16 +31,6 @@ class EdgeSoftmax(NamedTuple):
     activation: ActivationAttr | None = None
     epsilon: float = 0.0
     from_zero: bool = False
-
-
-class _AttentionAxes(HasAxisMap):
-    """Nodes have numbers, which the edges name; features and scores have an order that the heads rely on."""
-
-    @override
-    def axis_map(self, op: Operation) -> AxisMap:
-        names = "nf, nk, nn, f" if len(op.operands) > 3 else "nf, nk, nn"
-        found = AxisPattern(f"{names} -> nf").axis_map(op)
-        return AxisMap(found.operands, found.results, fixed=frozenset("nfk"))
 
 
 @irdl_op_definition
@@ -73,7 +62,7 @@ class AttendEdgesOp(IRDLOperation):
     activation = opt_prop_def(ActivationAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), _AttentionAxes(), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("nf, nk, nn, f -> nf", fixed="nfk"), RowMajor())
     assembly_format: ClassVar = (
         "$x `,` $scores `,` $graph (`bias` $bias^)? `heads` $heads (`score` $score^)? (`epsilon` $epsilon^)? "
         "(`from_zero` $from_zero^)? (`activation` $activation^)? attr-dict `:` functional-type(operands, results)"

@@ -2,9 +2,8 @@
 
 from typing import ClassVar, cast
 
-from typing_extensions import override
-from xdsl.dialects.builtin import I32, ArrayAttr, NoneAttr, TensorType, UnitAttr, i32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import I32, ArrayAttr, NoneAttr, TensorType, i32
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrConstraint,
@@ -15,7 +14,6 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_operand_def,
-    opt_prop_def,
     result_def,
     traits_def,
 )
@@ -23,9 +21,8 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.axis_maps import AxisMap, AxisPattern, HasAxisMap, RowMajor
-from redpebble.dialect.ops.graphs.aggregate import NOTHING, AtTargets
+from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
+from redpebble.dialect.ops.graphs.aggregate import NOTHING, AtTargets, CombinesEdges
 from redpebble.dialect.provenance import texts_of
 from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text, verify_bias
@@ -99,15 +96,6 @@ class EdgeListOp(IRDLOperation):
                 raise VerifyException(f"result {shape_text(shape_of(value))}, expected ?")
 
 
-class _SortAxes(HasAxisMap):
-    """Nodes and edges have numbers."""
-
-    @override
-    def axis_map(self, op: Operation) -> AxisMap:
-        found = AxisPattern("nf, e, e, e -> n, n, e, e").axis_map(op)
-        return AxisMap(found.operands, found.results, fixed=frozenset("nfe"))
-
-
 @irdl_op_definition
 class SortEdgesOp(IRDLOperation):
     """Edges sorted by their targets, those of one in their order: a counting sort.
@@ -134,7 +122,7 @@ class SortEdgesOp(IRDLOperation):
     sorted_sources = result_def(INDEX_TENSOR)
     sorted_weights = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), _SortAxes(), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("nf, e, e, e -> n, n, e, e", fixed="nfe"), RowMajor())
     assembly_format: ClassVar = (
         "`of` $nodes `,` $sources `,` $targets `,` $weights attr-dict `:` functional-type(operands, results)"
     )
@@ -158,18 +146,8 @@ class SortEdgesOp(IRDLOperation):
                 raise VerifyException(f"result {shape_text(shape_of(found))}, expected {shape_text(nodes[:1])}")
 
 
-class _SortedAxes(HasAxisMap):
-    """Nodes and edges have numbers; features stay apart."""
-
-    @override
-    def axis_map(self, op: Operation) -> AxisMap:
-        names = "sf, t, t, e, e, f" if len(op.operands) > 5 else "sf, t, t, e, e"
-        found = AxisPattern(f"{names} -> tf").axis_map(op)
-        return AxisMap(found.operands, found.results, fixed=frozenset("ste"))
-
-
 @irdl_op_definition
-class AggregateSortedOp(IRDLOperation):
+class AggregateSortedOp(CombinesEdges):
     """activation(sum of edges + bias) over sorted edges: x [N, F], begins [N], ends [N], sources [E], weights [E].
 
     Node t gets the sum of weights[e] x[sources[e]] over its edges, begins[t] to before ends[t]; with `maximum`, the
@@ -189,11 +167,9 @@ class AggregateSortedOp(IRDLOperation):
     sources = operand_def(INDEX_TENSOR)
     weights = operand_def(DENSE_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
-    maximum = opt_prop_def(UnitAttr)
-    activation = opt_prop_def(ActivationAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), _SortedAxes(), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("sf, t, t, e, e, f -> tf", fixed="ste"), RowMajor())
     assembly_format: ClassVar = (
         "$x `,` $begins `,` $ends `,` $sources `,` $weights (`maximum` $maximum^)? (`bias` $bias^)? "
         "(`activation` $activation^)? attr-dict `:` functional-type(operands, results)"
@@ -202,14 +178,9 @@ class AggregateSortedOp(IRDLOperation):
     def __init__(self, x: SSAValue, edges: SortEdgesOp, after: AtTargets = NOTHING, *, maximum: bool = False) -> None:
         super().__init__(
             operands=[x, *edges.results, after.bias],
-            properties={"maximum": UnitAttr() if maximum else None, "activation": after.activation},
+            properties=after.properties(maximum=maximum),
             result_types=[f32_tensor(shape_of(x))],
         )
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the result is the product alone: linear in x."""
-        return self.maximum is None and self.bias is None and self.activation is None
 
     def verify_(self) -> None:
         shape = shape_of(self.x)
