@@ -27,6 +27,10 @@ class Call:
     """The same memory, written to in half of the time."""
     native: NativeCall
     """Runs the code on what `buffers` says."""
+    frame: int
+    """The address of the words of the call."""
+    is_parallel: bool
+    """Whether several threads work on a step."""
     splits: NDArray[np.int64]
     """[steps, words of `Split`]: how each step is given to threads."""
     owned: tuple[object, ...]
@@ -67,7 +71,7 @@ def new_call(network: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPoo
     if pool is not None and is_parallel:
         pool.add(native)
     addresses = words[starts[2] : starts[3]]
-    return Call(addresses, addresses.data, native, splits, (words, memory, network, pool))
+    return Call(addresses, addresses.data, native, frame, is_parallel, splits, (words, memory, network, pool))
 
 
 def _problem(program: Program, symbols: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs,
 from redpebble.runtime.call import Call, new_call
 from redpebble.runtime.loaded_network import load_network
 from redpebble.runtime.memory import OutputMemory, address_of, addressof, first_byte, zeros_on_demand
+from redpebble.runtime.python_call import FLOAT32, PythonCall, python_call
 from redpebble.runtime.thread_pool import ThreadPool
 from redpebble.runtime.threads import checked_threads
 
@@ -23,9 +24,6 @@ Shapes = tuple[tuple[int, ...], ...]
 
 TYPE_NAMES: Final = {"float32": "float", "float64": "double"}
 """ONNX's names of types where they are not numpy's."""
-
-FLOAT32: Final = np.dtype(np.float32)
-"""The type of nearly all arrays: numpy has one object for it."""
 
 MOST_SHAPES: Final = 32
 """Shapes for which a network stays prepared; more are forgotten, the oldest first, so that memory does not grow."""
@@ -50,6 +48,8 @@ class _Prepared(NamedTuple):
     output_shapes: tuple[tuple[int, ...], ...]
     outputs: list[OutputMemory]
     idle: list[Call]
+    direct: list[PythonCall]
+    """The call that the interpreter makes without us, where there is one."""
 
 
 class Network:
@@ -70,6 +70,8 @@ class Network:
         self._input_names = tuple(value.name for value in declared)
         self._prepared: dict[int, dict[Shapes, _Prepared]] = {threads: {}}
         self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
+        self._is_direct = not (self._prologue or program.output_codes or program.zeroed)
+        self._direct: PythonCall | None = None
 
     @property
     def report(self) -> Report:
@@ -120,6 +122,11 @@ class Network:
         Raises:
             ValueError: a name, dtype or shape does not fit; the message says what is expected.
         """
+        direct = self._direct
+        if direct is not None and threads is None and not output_names:
+            known = direct.run(feeds)
+            if known is not None:
+                return known
         try:
             inputs = self._arrays(feeds)
         except KeyError:
@@ -129,11 +136,11 @@ class Network:
         outputs = self._run(inputs, threads)
         if not output_names:
             return outputs
-        known = [tensor.name for tensor in self.program.outputs]
+        names = [tensor.name for tensor in self.program.outputs]
         for name in output_names:
-            if name not in known:
-                raise ValueError(f"unknown output {name!r}, expected {', '.join(known)}")
-        return [outputs[known.index(name)] for name in output_names]
+            if name not in names:
+                raise ValueError(f"unknown output {name!r}, expected {', '.join(names)}")
+        return [outputs[names.index(name)] for name in output_names]
 
     def bind(
         self,
@@ -197,11 +204,23 @@ class Network:
             except (TypeError, ValueError):
                 addresses[index] = address_of(array)
         call.native.run()
-        prepared.idle.append(call)
+        if self._is_direct and count == self.threads:
+            self._put_back(call, prepared, shapes)
+        else:
+            prepared.idle.append(call)
         if self.program.output_codes:
             rounded = zip(outputs, self.program.output_codes, strict=True)
             return [array if codes is None else codes.of(array) for array, codes in rounded]
         return outputs
+
+    def _put_back(self, call: Call, prepared: _Prepared, shapes: Shapes) -> None:
+        """Keep a call for the next one of these shapes: the first for the interpreter, where it can make it."""
+        if not prepared.direct and not call.is_parallel and all(memory.is_small for memory in prepared.outputs):
+            named = dict(zip(self._input_names, shapes, strict=True))
+            prepared.direct.extend(python_call(call, named, prepared.output_shapes))
+        if not prepared.direct or prepared.direct[-1].call is not call:
+            prepared.idle.append(call)
+        self._direct = prepared.direct[-1] if prepared.direct else None
 
     def _prepare(self, threads: int, shapes: Shapes) -> _Prepared:
         prepared = self._prepared.setdefault(threads, {})
@@ -215,7 +234,7 @@ class Network:
             # the list is made at once: other threads add and remove shapes meanwhile
             for oldest in [*prepared][:1]:
                 prepared.pop(oldest, None)
-        return prepared.setdefault(shapes, _Prepared(symbols, outputs, [OutputMemory(shape) for shape in outputs], []))
+        return prepared.setdefault(shapes, _Prepared(symbols, outputs, [*map(OutputMemory, outputs)], [], []))
 
     def _thread_count(self, threads: int | None) -> int:
         if threads is None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from redpebble.lowering.calls.python_call import CALL_FROM_PYTHON, emit_python_call
 from redpebble.lowering.calls.sizes import emit_sizes
 from redpebble.lowering.calls.split import emit_split
 from redpebble.lowering.calls.steps import LINE, LOOKS, emit_relax, emit_steps, emit_team
@@ -74,6 +75,7 @@ EXPORTS: Final = {
     "start": (1, 1),
     "serve": (1, 1),
     "stop": (1, 0),
+    CALL_FROM_PYTHON: (2, 0),
 }
 """Exported function -> its number of pointers and of 64-bit numbers."""
 
@@ -98,6 +100,7 @@ def pool_module(*, x86: bool, linux: bool) -> str:
     _emit_move_away(code, linux=linux)
     _emit_serve(code)
     _emit_start_and_stop(code)
+    emit_python_call(code)
     return str(code.module)
 
 
