@@ -25,8 +25,8 @@ def target_lines(result: Result) -> list[str]:
     return [
         *_head(result, checks),
         "",
-        "| case | target | measured | verdict |",
-        "|---|---|---|---|",
+        "| case | target | measured | share of the ports | verdict |",
+        "|---|---|---|---|---|",
         *map(_line, checks),
     ]
 
@@ -54,7 +54,8 @@ def _line(check: Check) -> str:
         f"{label}: {show(value, check.target.unit)}" if label else show(value, check.target.unit)
         for label, value in check.values.items()
     )
-    return f"| {check.case} | {check.target} | {values or '-'} | {check.verdict} |"
+    shares = ", ".join(show(share, "%") for share in check.shares.values())
+    return f"| {check.case} | {check.target} | {values or '-'} | {shares} | {check.verdict} |"
 
 
 def zoo_lines(result: Result) -> list[str]:

@@ -4,7 +4,7 @@ A ratio over shapes is a geometric mean. Where a target names several batches, e
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Final, NamedTuple
 
@@ -39,6 +39,8 @@ class Check:
     case: str
     target: Target
     values: Mapping[str, float]
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Shares of what the ports of the machine can do, by what they belong to."""
 
     @property
     def is_met(self) -> bool | None:
@@ -118,6 +120,12 @@ def share_of_ceiling(measured: Measured, row: Row) -> float | None:
     return measured.against(row, CEILING)
 
 
+def share_of_ports(measured: Measured, row: Row) -> float | None:
+    """Return our share of what the ports of all threads of a row can do; zeros do not count as work."""
+    ports = measured.result.ceilings.get("ports")
+    return row.gflops / row.threads / ports if ports else None
+
+
 def over_shapes(measured: Measured, value: Value, rows: Sequence[Row]) -> float | None:
     """Return the geometric mean over the rows, None where one has no value."""
     values = [value(measured, row) for row in rows]
@@ -144,12 +152,16 @@ class Layers:
         """Yield a check for each sparsity."""
         for sparsity, limit in self.limits.items():
             found: dict[str, float] = {}
+            shares: dict[str, float] = {}
             for batch in self.batches:
                 rows = measured.ours(self.suite, batch, self.threads, sparsity)
                 value = self._least(measured, rows) if self.worst else over_shapes(measured, self.value, rows)
+                share = over_shapes(measured, share_of_ports, rows)
                 if value is not None:
                     found[f"M = {batch}"] = value
-            yield Check(f"{self.case}, sparsity {sparsity:g}", Target(limit, self.unit), found)
+                if share is not None:
+                    shares[f"M = {batch}"] = share
+            yield Check(f"{self.case}, sparsity {sparsity:g}", Target(limit, self.unit), found, shares)
 
     def _least(self, measured: Measured, rows: Sequence[Row]) -> float | None:
         values = [value for row in rows if (value := self.value(measured, row)) is not None]
@@ -231,7 +243,8 @@ class _NetworkRows(NamedTuple):
         keys = ("network", self.network, US)
         rows = [row for key, row in measured.rows.items() if key[:3] == keys and row.threads == self.threads]
         values = {f"M = {row.batch}": number for row in rows if (number := self.value(row)) is not None}
-        return Check(case, limit, values)
+        shares = {f"M = {row.batch}": share for row in rows if (share := share_of_ports(measured, row)) is not None}
+        return Check(case, limit, values, shares)
 
 
 def _networks(measured: Measured, threads: int) -> Iterator[Check]:

@@ -124,9 +124,23 @@ def test_a_result_by_the_clock_of_a_thread_is_preliminary() -> None:
     assert lines[1] == "Preliminary: others used the machine, so times are those of one thread on its core."
 
 
+def test_shares_of_the_ports_stand_beside_the_ratios() -> None:
+    rows = [
+        layer_row("layer", engine, (128, 2, 0.9), us, (1000, 1000))
+        for engine, us in (("redpebble", 250.0), ("onnxruntime", 500.0))
+    ]
+    result = Result({}, {"ports": 80.0}, rows)
+    check = next(check for check in all_checks(result) if check.shares)
+    # 100 000 connections, 128 rows: 25.6 million operations in 250 us are 102.4 GF, of 160 that two cores can do
+    assert check.case == "2 threads: end to end against onnxruntime, sparsity 0.9"
+    assert check.shares == {"M = 128": pytest.approx(0.64)}
+    line = next(line for line in target_lines(result) if check.case in line)
+    assert "| M = 128: 2.00x | 64 % |" in line
+
+
 def test_the_table_takes_the_place_between_the_markers() -> None:
     lines = target_lines(result_with(1e4))
-    assert "| compile 4x1024 at 0.9, from cache | <= 20.0 ms | 10.0 ms | met |" in lines
+    assert "| compile 4x1024 at 0.9, from cache | <= 20.0 ms | 10.0 ms |  | met |" in lines
     page = with_table(f"# Page\n{BEGIN}\nwhat was here\n{END}\nrest\n", "targets", lines)
     assert page.startswith(f"# Page\n{BEGIN}\n")
     assert page.endswith(f"{END}\nrest\n")
