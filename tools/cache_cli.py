@@ -12,7 +12,7 @@ cache_app = typer.Typer(no_args_is_help=True, help="Show or remove what is kept 
 
 @cache_app.command()
 def show(report: ReportPath = None) -> None:
-    """Show the folder, how many files of which kind are kept there, their bytes, and the limit.
+    """Show the folder, its files by kind, and the limit.
 
     REDPEBBLE_CACHE names another folder, REDPEBBLE_CACHE_LIMIT another limit, such as 500MB. Files that were used
     longest ago go when the limit is reached.
@@ -24,7 +24,10 @@ def show(report: ReportPath = None) -> None:
 
 @cache_app.command()
 def clean(report: ReportPath = None) -> None:
-    """Remove what can be made again: all but what `redpebble tune` measured, which `redpebble tune --reset` removes."""
+    """Remove all that can be made again.
+
+    What `redpebble tune` measured stays; `redpebble tune --reset` removes it.
+    """
     from redpebble.tools.cache_commands import clean_cache
 
     clean_cache(report)
@@ -42,10 +45,11 @@ def tune(
     take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add what others measured.")] = None,
     report: ReportPath = None,
 ) -> None:
-    """Measure this machine and the kernels of a model, and remember the times: the faster ones are chosen from then on.
+    """Measure this machine, and the kernels of a model.
 
-    What is measured serves every later compilation: it corrects what is predicted of layers that are alike. The layers
-    of the model themselves are known to compile(..., tune=True).
+    Times are remembered, and the faster kernels chosen from then on: what is measured serves every later compilation:
+    it corrects what is predicted of layers that are alike. The layers of the model themselves are known to compile(...,
+    tune=True).
     """
     if export is not None or take is not None:
         from redpebble.tools.cache_commands import exchange_measured

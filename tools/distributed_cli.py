@@ -41,7 +41,7 @@ def partition(
     ] = False,
     report: ReportPath = None,
 ) -> None:
-    """Split a model into a folder of parts, one for each rank of mpiexec, and say how and why."""
+    """Split a model into parts, one for each rank of mpiexec."""
     from redpebble.distributed.plans.plans import PlanRequest, parse_bytes
     from redpebble.tools.distributed_commands import PartsFolder, partition_model
 
@@ -63,7 +63,10 @@ def simulate(
     ] = None,
     report: ReportPath = None,
 ) -> None:
-    """Predict the time of each plan on more machines than there are, from real partitions and a model of messages."""
+    """Predict the time of each plan on many machines.
+
+    Partitions are real, messages come from a model.
+    """
     from redpebble.distributed.plans.plans import PlanRequest
     from redpebble.tools.distributed_commands import ScalingOutput, simulate_model
 
@@ -87,7 +90,9 @@ def run(
         typer.Option("--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON."),
     ] = None,
 ) -> None:
-    """Run parts, on as many ranks: mpiexec -n P redpebble run PARTS --input X.npy --output Y.npy.
+    """Run parts, on as many ranks.
+
+    mpiexec -n P redpebble run PARTS --input X.npy --output Y.npy
 
     Every rank reads and writes its slices of the files. When a rank fails, hangs or dies, all end with exit code 2.
     """

@@ -69,7 +69,9 @@ def explain(
     stop_after: StopAfter = "",
     elide: Elide = None,
 ) -> None:
-    """Show layers and data movement: transfers of several orders of the connections, and what none can go below.
+    """Show what bounds a model: its layers and its data movement.
+
+    Transfers of several orders of the connections are shown, and what none can go below.
 
     With several memories, several models or --plot it shows a sweep: what the orders move with each memory, and what no
     order goes below there. Ctrl-C ends a search; what it found so far is shown.
@@ -108,7 +110,10 @@ def schedule(
     seed: Seed = 0,
     report: ReportPath = None,
 ) -> None:
-    """Search an order of all connections that moves few values, and save it; Ctrl-C saves the best one so far."""
+    """Search an order of connections that moves few values.
+
+    The best one is saved; Ctrl-C saves the best one so far.
+    """
     from redpebble.tools.explain.commands import schedule_and_print
     from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget
 

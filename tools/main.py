@@ -54,6 +54,7 @@ from redpebble.tools.pruning.cli import prune
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -138,10 +139,11 @@ def optimize(
     stop_after: StopAfter = "",
     elide: Elide = None,
 ) -> None:
-    """Rewrite a model: folded, fused, without dead and duplicate neurons; what is not known stays as it is.
+    """Rewrite a model: folded, fused, without dead neurons.
 
-    Layers whose neurons fall into parts without connections between them, in any order, are computed in groups where
-    that is predicted to be faster for any batch. These are standard operators; the table says how and what it gains.
+    Duplicate neurons go, too; what is not known stays as it is. Layers whose neurons fall into parts without
+    connections between them, in any order, are computed in groups where that is predicted to be faster for any batch.
+    These are standard operators; the table says how and what it gains.
 
     For the target ort, sparse layers become nodes that onnxruntime runs as they are, and fast where our library is
     registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any program.
@@ -183,7 +185,10 @@ def check(
     ] = "",
     report: ReportPath = None,
 ) -> None:
-    """Compare with onnxruntime on random inputs; exit code 1 when an output differs."""
+    """Compare with onnxruntime; exit code 1 when an output differs.
+
+    Inputs are random, or those of --inputs.
+    """
     from redpebble.tools.checking import check_against, check_model
     from redpebble.verification.compare import CheckPlan
     from redpebble.verification.input_choice import InputChoice
@@ -214,9 +219,10 @@ def bench(
     inputs: InputFile = None,
     report: ReportPath = None,
 ) -> None:
-    """Measure our native code and other engines in turn; medians, and ratios to onnxruntime.
+    """Measure our native code against onnxruntime and others.
 
-    Models that onnxruntime runs and our code covers in part are measured as redpebble.session runs them.
+    Engines run in turn; medians, and ratios to onnxruntime, are shown. Models that onnxruntime runs and our code covers
+    in part are measured as redpebble.session runs them.
     """
     from redpebble.bench.measure.measuring import Budget
     from redpebble.bench.suites.model_bench import BenchPlan
@@ -248,7 +254,10 @@ def compile_model(
     elide: Elide = None,
     report: ReportPath = None,
 ) -> None:
-    """Compile a model into the cache, from where redpebble.compile takes it, and show how each layer runs."""
+    """Compile a model into the cache; show how each layer runs.
+
+    redpebble.compile takes it from there.
+    """
     from redpebble.options import Options
     from redpebble.tools.commands import CompileRequest, compile_and_print
     from redpebble.tools.inspection import Inspection
@@ -276,7 +285,9 @@ def zoo(
     seed: Seed = 0,
     report: ReportPath = None,
 ) -> None:
-    """Write a model of the zoo; `compact(widths=(..), density=.., memory=M)` is an MLP that moves no value twice.
+    """Write a model of the zoo, or list it.
+
+    `compact(widths=(..), density=.., memory=M)` is an MLP that moves no value twice.
 
     Inference of a compact model with a fast memory of M values or more reads every weight, bias and input once and
     writes every output once: an architecture for a given cache. `explain` and `schedule` find the order that does so.

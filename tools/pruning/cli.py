@@ -49,7 +49,7 @@ def prune(
         ),
     ] = None,
 ) -> None:
-    """Make a dense model sparse, and fast where redpebble runs it: within a time, a loss, or to a sparsity.
+    """Make a dense model sparse, within a time or a loss.
 
     One of --speedup, --time, --sparsity and --loss is the goal. Layers are pruned one after the other, each refitted to
     the outputs that the dense model has on the data; where the goal is a time or a loss, each gets the density at which
