@@ -47,14 +47,14 @@ def tune(
 ) -> None:
     """Measure this machine, and the kernels of a model.
 
-    Times are remembered, and the faster kernels chosen from then on: what is measured serves every later compilation:
-    it corrects what is predicted of layers that are alike. The layers of the model themselves are known to compile(...,
-    tune=True).
+    Times are remembered, and the faster kernels chosen from then on. What is measured serves every later compilation:
+    it corrects what is predicted of layers that are alike. The layers of the model themselves are known to
+    compile(..., tune=True).
     """
     if export is not None or take is not None:
         from redpebble.tools.cache_commands import exchange_measured
 
-        exchange_measured(export, take)
+        exchange_measured(export, take, report)
         return
     if show or reset:
         from redpebble.tools.cache_commands import forget_measured, show_measured
@@ -62,7 +62,7 @@ def tune(
         if show:
             show_measured(report)
         else:
-            forget_measured()
+            forget_measured(report)
         return
     from redpebble.tools.commands import tune_and_print
 

@@ -65,29 +65,32 @@ def show_measured(report: Path | None) -> None:
     console.print(f"times of {len(known_times(host_target(), folder)):,} kernels", highlight=False)
 
 
-def exchange_measured(export: Path | None, take: Path | None) -> None:
-    """Add what others have measured, then write what is known to a file; print a line for each machine.
+def exchange_measured(export: Path | None, take: Path | None, report: Path | None) -> None:
+    """Add what others have measured, then write what is known to a file; print a line for each machine, and report it.
 
     Raises:
         ValueError: there is nothing to write, or the file that is read is none of ours.
     """
-    if take is not None:
-        _show_exchanged("from", take, import_machines(default_folder(), take))
-    if export is not None:
-        _show_exchanged("to", export, export_machines(default_folder(), export))
+    taken = () if take is None else import_machines(default_folder(), take)
+    given = () if export is None else export_machines(default_folder(), export)
+    _show_exchanged(f"from {take}", taken)
+    _show_exchanged(f"to {export}", given)
+    content = {"imported": [known.cpu for known in taken], "exported": [known.cpu for known in given]}
+    write_report(report, "tune", content)
 
 
-def _show_exchanged(way: str, file: Path, machines: Sequence[KnownMachine]) -> None:
+def _show_exchanged(way: str, machines: Sequence[KnownMachine]) -> None:
     for known in machines:
         layers = len(known.machine.examples.words)
-        console.print(f"{known.cpu}: kernels on {layers} layers {way} {file}", highlight=False, soft_wrap=True)
+        console.print(f"{known.cpu}: kernels on {layers} layers {way}", highlight=False, soft_wrap=True)
 
 
-def forget_measured() -> None:
-    """Remove what was measured of machines: what is built in decides again."""
+def forget_measured(report: Path | None) -> None:
+    """Remove what was measured of machines, and report how much: what is built in decides again."""
     going = _measured(default_folder())
     remove(going)
     console.print(f"{len(going)} files of measured times are gone", highlight=False)
+    write_report(report, "tune", {"files": len(going)})
 
 
 def _measured(folder: Path) -> list[KeptFile]:

@@ -6,8 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from redpebble.tools.json_reports import STANDARD_OUTPUT
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def new_report(path: Path | None) -> Path | None:
+    """Return where a report goes, as `new_file`, or that it is printed."""
+    return printed_alone(path) if path == STANDARD_OUTPUT else new_file(path)
+
+
+def printed_alone(path: Path | None) -> Path | None:
+    """Return where a report goes; beside one that is printed, nothing else is."""
+    if path == STANDARD_OUTPUT:
+        from redpebble.bench.results.console import console
+
+        console.quiet = True
+    return path
 
 
 def new_file(path: Path | None) -> Path | None:
@@ -43,7 +59,9 @@ Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 ReportPath = Annotated[
     Path | None,
-    typer.Option("--report", metavar="FILE", help="Write the result as JSON, too.", callback=new_file),
+    typer.Option(
+        "--report", metavar="FILE", help="Write the result as JSON, too; --json shows it.", callback=new_report
+    ),
 ]
 InputShapes = Annotated[
     list[str] | None,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx_ir
-from rich.progress import track
 
 from redpebble.bench.measure.measured_gain import MeasuredGain, measured_gain
+from redpebble.bench.measure.progress import shown
 from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.results.working import working
@@ -192,7 +192,7 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
         console.print(line, highlight=False)
     total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
     measured = bench_model(loaded, plan)
-    rows = list(track(measured, "measuring", total, console=console, transient=True, disable=not console.is_terminal))
+    rows = list(shown(measured, "measuring", total))
     console.print(bench_table(rows))
     if line := disturbed_line(rows):
         console.print(line, highlight=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from redpebble.tools.cli_options import ReportPath, new_file
+from redpebble.tools.cli_options import ReportPath, new_file, printed_alone
 from redpebble.tools.option_texts import numbers
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def run(
     report: Annotated[
         Path | None,
         # all ranks come by here: the one that writes the file says what is wrong with it
-        typer.Option("--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON."),
+        typer.Option(
+            "--report", metavar="FILE", help="Write time and bytes sent of each rank as JSON.", callback=printed_alone
+        ),
     ] = None,
 ) -> None:
     """Run parts, on as many ranks.

@@ -18,6 +18,7 @@ from redpebble.tools.cli_options import (
     Seed,
     StopAfter,
     new_file,
+    new_report,
 )
 
 Proposals = Annotated[
@@ -50,7 +51,7 @@ def explain(
     report: Annotated[
         Path | None,
         typer.Option(
-            "--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html.", callback=new_file
+            "--report", metavar="FILE", help="Write the result, too: as .json or as a page, .html.", callback=new_report
         ),
     ] = None,
     plot: Annotated[

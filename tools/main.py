@@ -48,6 +48,7 @@ from redpebble.tools.cli_options import (
 )
 from redpebble.tools.distributed_cli import partition, run, simulate
 from redpebble.tools.explain_cli import explain, schedule
+from redpebble.tools.json_reports import STANDARD_OUTPUT
 from redpebble.tools.option_texts import numbers, shapes, sizes, words
 from redpebble.tools.pruning.cli import prune
 
@@ -90,15 +91,16 @@ def start(
         bool, typer.Option("--verbose", "-v", help="Show details, and log what is done on standard error.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no results, and only errors.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Show the result as JSON, and nothing else.")] = False,  # noqa: ARG001 - `_ordered` does it
 ) -> None:
     """Make pruned ONNX models fast on CPUs by moving less data."""
     if verbose:
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("redpebble").setLevel(logging.INFO)
     if quiet:
-        from redpebble.bench.results.console import console
+        from redpebble.bench.results.console import console, progress_console
 
-        console.quiet = True
+        console.quiet = progress_console.quiet = True
 
 
 @app.command()
@@ -332,9 +334,14 @@ def _sentence(message: str) -> str:
     return words[0].lower() + words[1:]
 
 
-def _general_first(words: Sequence[str]) -> list[str]:
-    """Return a command line with the options before the command that hold for each: they may stand anywhere."""
-    return sorted(words, key=lambda word: word not in ANYWHERE)
+def _ordered(words: Sequence[str]) -> list[str]:
+    """Return a command line with the options before the command that hold for each: they may stand anywhere.
+
+    JSON that is shown is a report of the command that goes to standard output.
+    """
+    asked = [word for word in words if word != "--json"]
+    report = () if len(asked) == len(words) else ("--report", str(STANDARD_OUTPUT))
+    return [*sorted(asked, key=lambda word: word not in ANYWHERE), *report]
 
 
 def _silence_readers() -> None:
@@ -351,7 +358,7 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _say
             _silence_readers()
-            raise SystemExit(_exit_code(_general_first(sys.argv[1:])))
+            raise SystemExit(_exit_code(_ordered(sys.argv[1:])))
     except Exception as error:
         if isinstance(error, UsageFault):
             if not error.format_message():

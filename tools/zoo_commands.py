@@ -27,9 +27,12 @@ def write_zoo_model(spec: str, output: Path | None, seed: int, report: Path | No
     Raises:
         ValueError: nothing says where to.
     """
+    from redpebble.bench.results.working import working
+
     if output is None:
         raise ValueError("zoo needs -o FILE, where the model goes")
-    zoo.save(zoo.build(spec, seed=seed), output)
+    with working(f"building {spec} of the zoo"):
+        zoo.save(zoo.build(spec, seed=seed), output)
     name = spec.partition("(")[0].strip()
     _report(report, [recipe for recipe in zoo.list_recipes() if recipe.name == name])
 

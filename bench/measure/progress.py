@@ -5,11 +5,13 @@ from typing import TypeVar
 
 from rich.progress import track
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import is_live, progress_console
 
 Item = TypeVar("Item")
 
 
 def shown(items: Iterable[Item], what: str, total: int) -> Iterator[Item]:
     """Yield `items`, of which there are `total`."""
-    yield from track(items, what, total, console=console, transient=True, disable=not console.is_terminal)
+    yield from track(
+        items, what, total, console=progress_console, transient=True, disable=not is_live(progress_console)
+    )

@@ -16,7 +16,7 @@ from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextCol
 from rich.text import Text
 from typing_extensions import override
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import is_live, progress_console
 from redpebble.runtime.store.cache import default_folder
 from redpebble.runtime.store.json_cache import recall_list, remember
 
@@ -64,7 +64,7 @@ class _TimeLeft(ProgressColumn):
 @contextmanager
 def working(what: str, model: Path | None = None, *, shown: bool = True) -> Generator[None]:
     """Show `what` is done with a model, the time since it began and what is about left while the block runs."""
-    if not shown or not console.is_terminal or console.quiet:
+    if not shown or not is_live(progress_console):
         yield
         return
     size, name = _size_of(model), _file_name(what)
@@ -72,7 +72,7 @@ def working(what: str, model: Path | None = None, *, shown: bool = True) -> Gene
     known = runs or [run for kind, run in FIRST_RUNS.items() if kind == what]
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), _TimeLeft()
     begun = time.monotonic()
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=progress_console, transient=True) as progress:
         progress.add_task(what if model is None else f"{what} {model.name}", total=expected_seconds(known, size))
         yield
     seconds = time.monotonic() - begun

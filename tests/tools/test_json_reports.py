@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import redpebble
+from redpebble.bench.results.console import console
 from redpebble.models import zoo
 from redpebble.tools import main as cli
 from tests.support.command_line import exit_code
@@ -44,7 +45,10 @@ def test_every_command_is_documented_and_tried() -> None:
     assert {line.partition(" ")[0] for line in LINES.values()} == {*commands, "cache"} - {"run"}
 
 
-def test_every_command_writes_json_with_the_documented_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_of_every_command_is_all_it_prints_and_has_the_documented_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "quiet", False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
     zoo.save(zoo.build("ffnn(depth=1,width=8,density=0.5)"), tmp_path / "m.onnx")
@@ -52,14 +56,22 @@ def test_every_command_writes_json_with_the_documented_keys(tmp_path: Path, monk
     np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).random((80, 72), dtype=np.float32))
     keys = documented()
     for name, line in LINES.items():
-        assert exit_code(monkeypatch, *line.split(), "--report", "r.json") == 0
-        report = json.loads(Path("r.json").read_text())
-        Path("r.json").unlink()
+        assert exit_code(monkeypatch, *line.split(), "--json") == 0
+        report = json.loads(capfd.readouterr().out)
         assert report["command"] == name.removesuffix(", a sweep")
         assert report["redpebble"] == redpebble.__version__
         wanted = keys[name] if name != "tune" else ["machine"]
         inner = {key for models in report.get("models", []) for key in models}
         assert {*wanted} <= {*report} | inner, name
+
+
+def test_json_alone_holds_where_measurements_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "quiet", False)
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path))
+    assert exit_code(monkeypatch, "--json", "tune", "--reset") == 0
+    assert json.loads(capfd.readouterr().out)["files"] == 0
 
 
 def test_the_report_of_a_model_of_the_zoo_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.explain.written_story import story_of, write_story
 from redpebble.tools.headline import gain_sentence, print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
-from redpebble.tools.json_reports import write_report
+from redpebble.tools.json_reports import STANDARD_OUTPUT, write_report
 from redpebble.tools.tables import orders_shown, print_layers, schedule_table, sweep_table
 from redpebble.tuning.group_timing import measure_groups
 from redpebble.tuning.measure_kernels import Tuning, measure_chosen
@@ -68,7 +68,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if inspection.stage:
         inspection.print_stage(model, options)
         return
-    if report is not None and report.suffix not in (".json", ".html"):
+    if report not in (None, STANDARD_OUTPUT) and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
     with working("choosing and measuring kernels of", model):
         module = simplified(model, options)
@@ -112,7 +112,7 @@ def sweep_and_print(
         ModelError: a model is unreadable.
         ValueError: a model has no linear layer, a memory is too small, or a file has an ending that means nothing here.
     """
-    if output.report is not None and output.report.suffix != ".json":
+    if output.report not in (None, STANDARD_OUTPUT) and output.report.suffix != ".json":
         raise ValueError(f"cannot write report {output.report} of a sweep, accepted are files that end in .json")
     if output.plot is not None:
         check_plot(output.plot)

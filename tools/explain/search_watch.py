@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import is_live, progress_console
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 """Signals that end a search; a second one ends the process at once."""
@@ -33,7 +33,7 @@ class SearchWatch:
 def watched_search(text: str, seconds: float | None) -> Generator[SearchWatch]:
     """Yield the watch of searches that take so many seconds together, or an unknown time; `text` says what they are."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, TimeRemainingColumn(), TextColumn("left"), console=console, transient=True)
+    progress = Progress(*columns, TimeRemainingColumn(), TextColumn("left"), console=progress_console, transient=True)
     progress.add_task(text, total=seconds)
     watch = SearchWatch(progress)
 
@@ -44,7 +44,7 @@ def watched_search(text: str, seconds: float | None) -> Generator[SearchWatch]:
 
     before = {number: signal.signal(number, end) for number in ENDING}
     try:
-        if not console.is_terminal or seconds == 0:
+        if not is_live(progress_console) or seconds == 0:
             yield watch
         else:
             with progress:

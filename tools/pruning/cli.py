@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from redpebble.tools.cli_options import ModelPath, Seed, new_file, new_model
+from redpebble.tools.cli_options import ModelPath, Seed, new_model, new_report
 
 Precision = Literal["f32", "int8"]
 
@@ -45,7 +45,7 @@ def prune(
         typer.Option(
             metavar="FILE",
             help="Write a page if it ends on .html, with every method compared; JSON else.",
-            callback=new_file,
+            callback=new_report,
         ),
     ] = None,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import console, is_live, progress_console
 from redpebble.foundation.atomic_files import write_text
 from redpebble.pruning.options import PruneOptions
 from redpebble.pruning.prune import Watch, pruned
@@ -87,8 +87,8 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
 def _progress() -> Generator[Watch]:
     """Show a bar for what is done at the moment, with the time that is left; nothing in a file or a pipe."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    disable = not console.is_terminal or console.quiet
-    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
+    disable = not is_live(progress_console)
+    with Progress(*columns, console=progress_console, transient=True, disable=disable) as progress:
         tasks = {"": progress.add_task("reading", total=None)}
 
         def watch(what: str, done: int, total: int) -> None:

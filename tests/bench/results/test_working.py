@@ -18,7 +18,7 @@ MB = 1 << 20
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StringIO:
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
     shown = StringIO()
-    monkeypatch.setattr(module, "console", Console(file=shown, force_terminal=True, width=80))
+    monkeypatch.setattr(module, "progress_console", Console(file=shown, force_terminal=True, width=80))
     return shown
 
 
@@ -34,7 +34,7 @@ def test_a_terminal_shows_what_is_done_and_a_file_does_not(stream: StringIO, mon
         pass
     assert "tuning" in stream.getvalue()
     plain = StringIO()
-    monkeypatch.setattr(module, "console", Console(file=plain, force_terminal=False))
+    monkeypatch.setattr(module, "progress_console", Console(file=plain, force_terminal=False))
     with working("tuning"):
         pass
     assert plain.getvalue() == ""
