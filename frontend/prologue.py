@@ -133,11 +133,15 @@ class _Cut:
 
     def _refusal(self, op: Operation) -> UnsupportedModelError:
         """Return the error for an op that the prologue cannot hold."""
-        if isinstance(op, ForeignOp):
-            node = self.nodes[op.position.value.data]
-            reason = self.reasons.get(op.position.value.data, "")
-            return UnsupportedModelError(f"node {node.name!r}: operator {op.operator.data.split('::')[-1]}: {reason}")
-        return UnsupportedModelError(f"node {node_name(op)!r} comes before a node that is not covered")
+        foreign = op if isinstance(op, ForeignOp) else _first_reader(op, self.before)
+        if foreign is None:
+            return UnsupportedModelError(f"node {node_name(op)!r} comes before a node that is not covered")
+        node = self.nodes[foreign.position.value.data]
+        reason = self.reasons.get(foreign.position.value.data, "")
+        behind = "" if foreign is op else f" behind node {node_name(op)!r}"
+        if reason in ("", "is not covered"):
+            reason = "no native code, a session leaves it to onnxruntime"
+        return UnsupportedModelError(f"node {node.name!r}: operator {node.op_type}{behind}: {reason}")
 
     def _steps(self, op: Operation) -> Iterator[PrologueStep]:
         """Yield what an op is in the prologue.
@@ -228,6 +232,17 @@ class _Cut:
             [value.type for value in block.args], list(self.func.function_type.outputs)
         )
         self.func.arg_attrs = ArrayAttr(entries)
+
+
+def _first_reader(op: Operation, ops: Sequence[Operation]) -> ForeignOp | None:
+    """Return the first node of ONNX among ops, in order, that reads what comes of an op, or None."""
+    reached = {op}
+    for other in ops:
+        if any(value.owner in reached for value in other.operands):
+            reached.add(other)
+            if isinstance(other, ForeignOp):
+                return other
+    return None
 
 
 def _argument_attributes(func: FuncOp) -> list[DictionaryAttr]:

@@ -29,6 +29,7 @@ from redpebble.frontend.folding.known_constants import constant_array, is_consta
 from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator_text, values_read
+from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
 from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
@@ -215,7 +216,10 @@ class _Translation:
         inferred = [
             self._inferred.get(output.name or "", Inferred(output.type, output.shape)) for output in node.outputs
         ]
-        sizes = [self._scope.expanded_sizes(node) or self._scope.named_sizes(entry.shape) for entry in inferred]
+        made = made_sizes(Conversion(node, self._opset(node), self._scope))
+        if made is not None:
+            self._scope.learn_names(node.outputs[0], made)
+        sizes = [made or self._scope.named_sizes(entry.shape) for entry in inferred]
         types = [pebble_type(entry.kind, known) for entry, known in zip(inferred, sizes, strict=True)]
         op = ForeignOp(operator_text(node), position, reads, types)
         set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])

@@ -20,7 +20,7 @@ def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
     x = conversion.tensor(0)
     target = conversion.shape_value(1)
     if target is not None and not target.scalar:
-        sizes = _reshaped(conversion, conversion.sizes(x), target)
+        sizes = reshaped(conversion, conversion.sizes(x), target)
         return [conversion.reshape(x, conversion.scope.with_numbers(conversion.node.outputs[0], sizes))]
     output = conversion.node.outputs[0]
     declared = conversion.scope.declared_sizes(output)
@@ -29,8 +29,12 @@ def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
     return [conversion.reshape(x, declared)]
 
 
-def _reshaped(conversion: Conversion, source: SymbolicShape, target: ShapeValue) -> SymbolicShape:
-    """Return the sizes that ONNX's target means: 0 copies (unless allowzero), -1 is what is left over."""
+def reshaped(conversion: Conversion, source: SymbolicShape, target: ShapeValue) -> SymbolicShape:
+    """Return the sizes that ONNX's target means: 0 copies (unless allowzero), -1 is what is left over.
+
+    Raises:
+        NotCovered: the target does not fit the sizes, or leaves several open.
+    """
     copies = conversion.integer("allowzero", 0) == 0
     sizes: list[Size] = []
     for axis, size in enumerate(target.sizes):
@@ -130,7 +134,7 @@ def _convert_concat(conversion: Conversion) -> Sequence[SSAValue]:
         sizes = conversion.sizes(part)
         if axis < len(sizes) and not is_known(sizes[axis]):
             raise NotCovered(f"an input {shape_words(sizes)} along axis {axis}, accepted is a known size there")
-    return [conversion.emit(ConcatOp(parts, axis)).result]
+    return [conversion.emit(ConcatOp(parts, axis)).result if len(parts) > 1 else parts[0]]
 
 
 def _convert_split(conversion: Conversion) -> Sequence[SSAValue]:

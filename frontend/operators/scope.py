@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import inf
+from typing import Final
 
 import numpy as np
 import onnx_ir
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from xdsl.ir import BlockArgument, SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, broadcast
+from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.errors import ModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
@@ -22,6 +23,9 @@ from redpebble.frontend.folding.shape_arithmetic import (
 )
 from redpebble.frontend.operators.onnx_types import dimension_names, named_sizes
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+
+MADE_UP: Final = "unk__"
+"""The beginning of names that ONNX's inference gives to sizes that it does not know."""
 
 
 class ValueScope:
@@ -49,6 +53,8 @@ class ValueScope:
         self._shape_values: dict[onnx_ir.Value, ShapeValue] = {}
         self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self._sizes = SizeTable()
+        self._meanings: dict[Size, Size] = {}
+        """Sizes by names that inference made up -> what they are."""
 
     @property
     def all_native(self) -> bool:
@@ -97,29 +103,31 @@ class ValueScope:
 
     def named_sizes(self, shape: onnx_ir.Shape | None) -> SymbolicShape | None:
         """Return the sizes that a shape names, None for an unknown rank."""
-        return None if shape is None else named_sizes(dimension_names(shape), self._sizes.fresh)
+        if shape is None:
+            return None
+        named = named_sizes(dimension_names(shape), self._sizes.fresh)
+        return tuple(self._meanings.get(size, size) for size in named)
+
+    def learn_names(self, value: onnx_ir.Value, sizes: SymbolicShape) -> None:
+        """Record what the names mean that inference made up for the sizes of a value: it repeats them behind that."""
+        shape = self._inferred.get(value.name or "")
+        for word, size in zip(dimension_names(shape) if shape is not None else (), sizes, strict=False):
+            if word.startswith(MADE_UP):
+                self._meanings.setdefault(Size.symbol(word), size)
 
     def note_shape_value(self, node: onnx_ir.Node, opset: int) -> bool:
         """Work out what integers the node yields from shapes, and return whether they are known."""
-        known = shape_value_of_node(ShapeQuery(node, opset, self.shape_value_of, self._sizes_of_onnx_value))
+        known = shape_value_of_node(ShapeQuery(node, opset, self.shape_value_of, self.sizes_of_onnx_value))
         if known is not None:
             self._shape_values[node.outputs[0]] = known
         return known is not None
 
-    def _sizes_of_onnx_value(self, value: onnx_ir.Value) -> SymbolicShape | None:
+    def sizes_of_onnx_value(self, value: onnx_ir.Value) -> SymbolicShape | None:
+        """Return the sizes of a value of any type, None where its rank is not known."""
         if is_constant(value, self._model.ir_version) and value.const_value is not None:
             return tuple(Size.known(extent) for extent in value.const_value.shape.numpy())
         ssa = self._values.get(value)
         return self._sizes[ssa] if ssa is not None and is_f32_tensor(ssa.type) else self.named_sizes(value.shape)
-
-    def expanded_sizes(self, node: onnx_ir.Node) -> SymbolicShape | None:
-        """Return the sizes that Expand yields; None where they are not known, and for other nodes."""
-        if (node.domain, node.op_type) != ("", "Expand") or len(node.inputs) != 2 or None in node.inputs:
-            return None
-        x, target = node.inputs
-        sizes = None if x is None else self._sizes_of_onnx_value(x)
-        known = None if target is None else self.shape_value_of(target)
-        return None if sizes is None or known is None or known.scalar else broadcast(sizes, known.sizes)
 
     def value_of(self, value: onnx_ir.Value) -> SSAValue | None:
         """Return the IR's value, or None where there is none.

@@ -7,18 +7,18 @@ from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.frontend.operators.conversion import Converter
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
 from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERTERS
-from redpebble.frontend.operators.images import IMAGE_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.message_passing.sums import GRAPH_CONVERTERS
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
+from redpebble.frontend.operators.on_images.resampling import RESAMPLING_CONVERTERS
+from redpebble.frontend.operators.on_images.windows import IMAGE_CONVERTERS
 from redpebble.frontend.operators.quantized import (
     QUANTIZED_CONVERTERS,
     convert_product,
     convert_scaled,
     quantized_or,
 )
-from redpebble.frontend.operators.resampling import RESAMPLING_CONVERTERS
 from redpebble.frontend.operators.slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](

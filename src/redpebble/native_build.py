@@ -59,8 +59,9 @@ def native_build(source: Source, options: Options) -> NativeBuild:
         try:
             prologue = cut_prologue(imported)
         except UnsupportedModelError as error:
-            # what keeps a model with other inputs than floats from running is what cannot be part of the prologue
-            raise (error if str(refusal).startswith("input ") else refusal) from None
+            # the first node that is not covered may well be one that is computed before all layers: another one is not
+            same = str(error).startswith(str(refusal).partition(":")[0] + ":")
+            raise (refusal if same else error) from None
         if prologue is None and not codes:
             raise refusal
         run_stages(imported.module, options)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source
-from redpebble.frontend.operators.images import KNOWN_IMAGES
+from redpebble.frontend.operators.on_images.windows import KNOWN_IMAGES
 from redpebble.frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.runtime.bound_call import BoundCall

@@ -4,11 +4,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.parser
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
+from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.exports.stored import random_feeds, stored_export
 from redpebble.runtime.network import Network
 
@@ -38,7 +41,7 @@ def test_an_encoder_with_ids_and_masks_is_native(name: str) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
-OTHERS = ("ft_transformer.classic", "ft_transformer.dynamo", "deit.classic", "deit.dynamo")
+OTHERS = ("ft_transformer.classic", "ft_transformer.dynamo", "deit.classic", "deit.dynamo", "mixer.classic")
 
 
 @pytest.mark.slow
@@ -53,14 +56,47 @@ def test_an_encoder_that_asks_for_its_batch_is_native(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_step_of_a_decoder_is_native() -> None:
-    proto = stored_export("gpt2.dynamo", 0.9)
+@pytest.mark.parametrize("name", ["gpt2.dynamo", "gpt2.classic"])
+def test_the_step_of_a_decoder_is_native(name: str) -> None:
+    proto = stored_export(name, 0.9)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    assert network("gpt2.dynamo").get_outputs()[1].shape == ["batch", 4, "(past + sequence)", 32]
+    assert network(name).get_outputs()[1].shape == ["batch", 4, "(past + sequence)", 32]
     for batch, own, past in ((1, 1, 5), (2, 1, 33), (2, 7, 9), (1, 5, 0)):
         feeds = random_feeds(proto, {"batch": batch, "sequence": own, "past": past, "total": own + past})
-        for expected, found in zip(session.run(None, feeds), network("gpt2.dynamo").run(None, feeds), strict=True):
+        for expected, found in zip(session.run(None, feeds), network(name).run(None, feeds), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+POSITIONS = """<ir_version: 9, opset_import: ["" : 17]> g (int64[n, m] ids) => (float[n, m, 4] y) {
+    shape = Shape(ids) flat = Concat<axis=0>(shape)
+    rows = Reshape(ids, flat) length = Gather(shape, one) numbers = Range(zero, length, one)
+    words = Gather(table, rows) places = Gather(table, numbers) x = Add(words, places)
+    h = MatMul(x, weight) hshape = Shape(h) y = Reshape(h, hshape) }"""
+
+
+def test_ids_in_another_shape_and_positions_have_the_sizes_of_the_ids() -> None:
+    proto = onnx.parser.parse_model(POSITIONS)
+    arrays = {"zero": np.array(0), "one": np.array(1), "table": np.eye(5, 8), "weight": np.ones((8, 4))}
+    for name, array in arrays.items():
+        kind = np.int64 if array.dtype.kind == "i" else np.float32
+        proto.graph.initializer.append(numpy_helper.from_array(array.astype(kind), name))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    net = redpebble.compile(proto, cache=False)
+    ids = {"ids": np.array([[3, 1, 0], [4, 4, 2]])}
+    np.testing.assert_array_equal(net.run(None, ids)[0], session.run(None, ids)[0])
+    assert net.get_outputs()[0].shape == ["n", "m", 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        ("dlrm.classic", "node '/MatMul': operator MatMul behind node '/bottom/bottom.0/Gemm': neither operand is a"),
+        ("lstm.classic", "node '/lstm/LSTM': operator LSTM behind node '/lstm/Slice': no native code, a session"),
+    ],
+)
+def test_what_keeps_a_network_from_being_native_is_the_node_behind_a_layer(name: str, refusal: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=refusal):
+        redpebble.compile(stored_export(name, 0.9), cache=False)
 
 
 def test_it_comes_from_the_cache(tmp_path: Path) -> None:

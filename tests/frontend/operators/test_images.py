@@ -3,7 +3,7 @@ import pytest
 
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
-from tests.frontend.import_oracle import imported, model, normal
+from tests.frontend.import_oracle import assert_agrees, imported, model, normal
 
 IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
 
@@ -13,7 +13,7 @@ IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
     [
         ("ConvTranspose(x, w)", "a transposed convolution stays with the runtime, accepted are Conv, and Resize"),
         ("Conv(x, large)", "an image smaller than the window, accepted is one that has a result"),
-        ("Conv<pads=[6,6,6,6]>(x, large)", "a window of 144 taps, accepted are 128 or fewer, or the whole image"),
+        ("Conv<pads=[6,6,6,6]>(x, large)", "a window of 144 taps, accepted are 128 or fewer, the whole image, or what"),
         ('Resize<mode="cubic">(x, , scales)', "attribute mode=cubic, accepted are nearest and linear"),
         ("Resize<antialias=1>(x, , scales)", "attribute antialias=1, accepted is 0"),
         ("Resize(x, , channels)", "[2, 8, 8] to [4, 8, 8], accepted are other sizes of the pixels alone"),
@@ -63,3 +63,27 @@ def test_groups_that_would_become_a_vast_matrix_are_refused() -> None:
     text, weights = f"y = Conv<group={channels // 2}>(x, w)", {"w": np.ones((channels, 2, 1, 1), np.float32)}
     with pytest.raises(UnsupportedModelError, match=r"bytes as a matrix, accepted are "):
         import_model(model(image, text, weights=weights), foreign="refuse")
+
+
+@pytest.mark.parametrize(
+    ("signature", "kernel"),
+    [
+        ("(float[n,2,24,36] x) => (float[n,c,h,w] y)", (12, 12)),
+        ("(float[n,3,10,26] x) => (float[n,c,h,w] y)", (10, 13)),
+        ("(float[n,2,390] x) => (float[n,c,w] y)", (130,)),
+    ],
+)
+def test_large_windows_that_share_no_pixel_are_a_layer_of_patches(signature: str, kernel: tuple[int, ...]) -> None:
+    channels = int(signature.split(",")[1])
+    weights = {"w": normal(5, channels, *kernel), "b": normal(5)}
+    proto = model(signature, f"y = Conv<strides={list(kernel)}>(x, w, b)", weights=weights)
+    assert_agrees(proto)
+    assert "pebble.linear" in str(imported(proto))
+
+
+@pytest.mark.parametrize("attributes", ["strides=[12,11]", "strides=[12,12],pads=[0,0,12,0]"])
+def test_large_windows_that_share_pixels_or_reach_over_the_end_are_refused(attributes: str) -> None:
+    text = f"y = Conv<{attributes}>(x, w)"
+    proto = model("(float[n,2,24,36] x) => (float[n,c,h,w] y)", text, weights={"w": normal(5, 2, 12, 12)})
+    with pytest.raises(UnsupportedModelError, match="a window of 144 taps"):
+        import_model(proto, foreign="refuse")

@@ -42,6 +42,7 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
     "Concat, last": (13, "(float[n,2] x, float[n,3] z) => (float[n,8] y)", "y = Concat<axis=-1>(x, z, z)", {}),
     "Concat, first": (7, "(float[2,n] x, float[1,n] z) => (float[3,n] y)", "y = Concat<axis=0>(x, z)", {}),
     "Concat, constant": (13, "(float[3,2] x) => (float[3,4] y)", "y = Concat<axis=1>(x, c)", {"c": normal(3, 2)}),
+    "Concat, one": (13, "(float[n,2] x) => (float[n,2] y)", "y = Concat<axis=0>(x)", {}),
     "Slice, middle": (13, "(float[n,5] x) => (float[n,2] y)", "y = Slice(x, one, three, one)", ONE_THREE),
     "Slice, front": (
         13,

@@ -24,6 +24,7 @@ from redpebble.dialect.tensors import DYNAMIC, shape_of, shape_text
 from redpebble.frontend.limits import allowance
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.movement import refuse_further_outputs
+from redpebble.frontend.operators.on_images.patches import is_cut_into_patches, layer_of_patches
 
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
@@ -50,8 +51,11 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     groups, channels = conversion.integer("group", 1), shape_of(x)[1]
     if groups < 1 or groups * weight.shape[1] != channels or weight.shape[0] % groups:
         raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {weight.shape} has")
-    window = _window(conversion, x, weight.shape[2:])
-    key, made = name[0].name or "", conversion.emit_constant
+    key, made, kernel = name[0].name or "", conversion.emit_constant, weight.shape[2:]
+    by_patches = conversion.scope.all_native and groups == 1 and prod(kernel) > MOST_TAPS
+    if by_patches and is_cut_into_patches(conversion, kernel):
+        return [layer_of_patches(conversion, x, made(_matrix(weight, 1), key, "conv1"), bias, kernel)]
+    window = _window(conversion, x, kernel)
     if groups == channels == weight.shape[0] and groups > 1:
         matrix = np.ascontiguousarray(weight.reshape(channels, -1).T)
         return [conversion.emit(Depthwise2dOp(x, made(matrix, key, "depthwise"), bias, window)).result]
@@ -138,7 +142,8 @@ def _window(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> Windo
         raise NotCovered("an image smaller than the window, accepted is one that has a result")
     if prod(window.kernel_size) > MOST_TAPS and not _is_whole(window, x):
         raise NotCovered(
-            f"a window of {prod(window.kernel_size)} taps, accepted are {MOST_TAPS} or fewer, or the whole image"
+            f"a window of {prod(window.kernel_size)} taps, accepted are {MOST_TAPS} or fewer, the whole image, "
+            "or what cuts it into patches"
         )
     return window
 

@@ -16,7 +16,7 @@ from redpebble.dialect.attributes.resampling import OUTSIDE, ResamplingAttr
 from redpebble.dialect.ops.images import Resample2dOp, image_shape
 from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.images import check_pixels, image_of
+from redpebble.frontend.operators.on_images.windows import check_pixels, image_of
 
 Places = NDArray[np.float32]
 

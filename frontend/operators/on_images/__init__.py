@@ -1,0 +1,1 @@
+"""Nodes on images: windows, patches, places of pixels."""
