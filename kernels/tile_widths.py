@@ -21,6 +21,11 @@ MIXED: Final = 1.15
 """Time of tiles of different widths over the sum of what each takes alone: often their kernels read other weights."""
 
 
+WORTH_REPEATING: Final = 0.9
+"""Time of narrow tiles over that of a wide one from which on the wide one is there, too: each reads all weights again,
+and one that is predicted to be as fast was measured to take 1.5 times as long."""
+
+
 class Tiles(NamedTuple):
     """Tiles of one width: how many, and the rows in all of them; the last one may be padded."""
 
@@ -80,7 +85,7 @@ def widths_in_use(time_of_width: Mapping[int, float]) -> set[int]:
     """Return the widths that save time for some number of rows, and are used for it."""
     kept: dict[int, float] = {}
     for width, time in time_of_width.items():
-        if not kept or time <= time_of_rows(kept, width):
+        if not kept or WORTH_REPEATING * time <= time_of_rows(kept, width):
             kept[width] = time
     least = least_rows(kept)
     return {one.width for rows in range(1, max(kept) + 1) for one in tiles_of(least, rows)}

@@ -19,6 +19,11 @@ def test_a_width_that_saves_nothing_is_not_in_use() -> None:
     assert widths_in_use({1: 1.0, 8: 9.0, 64: 30.0}) == {1, 64}
 
 
+def test_a_wide_tile_is_in_use_where_narrow_ones_are_predicted_to_be_a_little_faster() -> None:
+    assert widths_in_use({1: 5.0, 8: 27.0, 64: 225.0}) == {1, 8, 64}
+    assert widths_in_use({1: 5.0, 8: 27.0, 64: 280.0}) == {1, 8}
+
+
 def test_the_time_of_rows_is_that_of_their_tiles() -> None:
     assert time_of_rows({1: 10.0, 8: 30.0}, 16) == 60.0
     assert time_of_rows({1: 10.0, 8: 30.0}, 2) == 20.0
