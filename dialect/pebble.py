@@ -44,6 +44,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
 from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
+from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from redpebble.dialect.tensors import SparsityAttr
 
 Pebble = Dialect(
@@ -75,6 +76,8 @@ Pebble = Dialect(
         EdgeListOp,
         SortEdgesOp,
         AggregateSortedOp,
+        SampledProductOp,
+        SumRowsOp,
         ReshapeOp,
         TransposeOp,
         ConcatOp,

@@ -19,6 +19,7 @@ from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
@@ -32,6 +33,13 @@ from redpebble.lowering.attention.step import (
     sizes_taken_as_equal,
 )
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.gradients.sampled_product import (
+    SampledProductStep,
+    emit_sum_rows,
+    sampled_rows,
+    sampled_scratch_bytes,
+    sampled_tiles,
+)
 from redpebble.lowering.graphs.sorted_edges import SortedSumStep, SortStep, sorted_sum_rows, sorted_sum_tiles
 from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
@@ -156,6 +164,12 @@ class Lowering:
             if isinstance(op, AggregateSortedOp):
                 SortedSumStep(op, step).emit(*rows)
                 return
+            if isinstance(op, SumRowsOp):
+                emit_sum_rows(op, step)
+                return
+            if isinstance(op, SampledProductOp):
+                SampledProductStep(op, step, self.constants, constants, scratch).emit(*rows)
+                return
             row_major.emit(op, step)
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
@@ -174,6 +188,9 @@ class Lowering:
                 return Step(symbol, quantized_rows(op, self.sizes), quantized_tiles())
             case AggregateOp() | AttendEdgesOp():
                 return Step(symbol, edge_rows(op, self.shapes[op.x]), edge_tiles())
+            case SampledProductOp():
+                self.scratch_bytes = max(self.scratch_bytes, sampled_scratch_bytes(op, self.code.target.lanes))
+                return Step(symbol, sampled_rows(op), sampled_tiles())
             case AggregateSortedOp():
                 return Step(symbol, sorted_sum_rows(self.shapes[op.result]), sorted_sum_tiles())
             case _:
@@ -294,5 +311,6 @@ def _has_no_code(op: Operation) -> bool:
 
 
 def _touched(op: Operation) -> list[SSAValue]:
-    # what quantized layers read of their weights is packed
-    return [*(op.operands[:1] if isinstance(op, QuantizedLayersOp) else op.operands), *op.results]
+    # what quantized layers and gradients read of weights is packed
+    read = 1 if isinstance(op, QuantizedLayersOp) else 2 if isinstance(op, SampledProductOp) else len(op.operands)
+    return [*op.operands[:read], *op.results]

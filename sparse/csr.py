@@ -122,6 +122,12 @@ class CscMatrix(NamedTuple):
         matrix[self.rows, self.columns] = self.values
         return matrix
 
+    def transposed(self) -> "CscMatrix":
+        """Return the matrix [outputs, inputs] with the same entries."""
+        pattern = self.pattern.transposed()
+        values = self.values[stable_order(self.rows, self.shape[0])]
+        return CscMatrix((self.shape[1], self.shape[0]), pattern.pointers, pattern.indices, values)
+
     @property
     def pattern(self) -> CsrPattern:
         """The pattern of the entries: the same arrays, read as rows of outputs [outputs, inputs]."""

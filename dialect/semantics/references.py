@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from redpebble.dialect.attributes.activations import Floats, activate
 from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
+from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
@@ -26,6 +27,7 @@ from redpebble.dialect.ops.layers import (
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from redpebble.dialect.semantics.array_operators import OPERATORS, Array
 from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resample2d
 from redpebble.dialect.semantics.network import run_network
@@ -145,6 +147,18 @@ def _aggregate_sorted(op: AggregateSortedOp, x: Floats, *others: Array) -> Float
     return result if op.activation is None else activate(op.activation, result)
 
 
+def _sampled_product(op: SampledProductOp, x: Floats, y: Floats, _: Floats) -> Floats:
+    product = x.T @ y
+    if not isinstance(op.weight.owner, SparseConstantOp):
+        return product.T.ravel()
+    pattern = op.weight.owner.weight
+    return product[pattern.rows, pattern.columns]
+
+
+def _sum_rows(_: SumRowsOp, x: Floats) -> Floats:
+    return x.sum(axis=0)
+
+
 def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
     heads, activation, epsilon, from_zero = op.softmax
     edge_scores = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
@@ -226,6 +240,8 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         EdgeListOp: _edge_list,
         SortEdgesOp: _sort_edges,
         AggregateSortedOp: _aggregate_sorted,
+        SampledProductOp: _sampled_product,
+        SumRowsOp: _sum_rows,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

@@ -27,6 +27,7 @@ PASSES = {
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
     "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),
     "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),
+    "training": ("Differentiate",),
 }
 """Classes of passes by stage; `FuseLayers` is in `passes/simplify/fuse_layers.py` and called `pebble-fuse-layers`."""
 

@@ -1,0 +1,1 @@
+"""Gradients of constants as steps of a program."""

@@ -1,0 +1,1 @@
+"""Passes that derive what training computes."""
