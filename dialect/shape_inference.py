@@ -5,10 +5,10 @@ from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
-from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
@@ -19,20 +19,30 @@ from redpebble.dialect.tensors import DYNAMIC, shape_of
 
 
 def argument_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
-    """Return the shapes of a function's tensor arguments; dimensions without a name are called after the argument."""
+    """Return the shapes of a function's arguments, floats and int64; sizes without a name are called after these."""
     shapes: dict[SSAValue, SymbolicShape] = {}
     for index, argument in enumerate(func.args):
-        if not isinstance(argument.type, TensorType):
-            continue
         attributes = func.arg_attrs.data[index] if func.arg_attrs is not None else DictionaryAttr({})
-        names = texts_of(attributes.data.get(DIMS))
-        shapes[argument] = tuple(
-            Size.symbol((names[axis] if axis < len(names) else "") or f"%{index}.{axis}")
-            if size == DYNAMIC
-            else Size.known(size)
-            for axis, size in enumerate(shape_of(argument))
-        )
+        shape = _described(argument, texts_of(attributes.data.get(DIMS)), f"%{index}")
+        if shape is not None:
+            shapes[argument] = shape
     return shapes
+
+
+def _described(value: SSAValue, names: Sequence[str], own: str) -> SymbolicShape | None:
+    """Return the sizes of a value by their names; `own` begins those of others. None where the rank is unknown."""
+    if isinstance(value.type, TensorType):
+        sizes: Sequence[int] = shape_of(value)
+    elif value.type == INT64 and names:
+        sizes = [int(name) if name.isdecimal() else DYNAMIC for name in names]
+    else:
+        return None
+    return tuple(
+        Size.symbol((names[axis] if axis < len(names) else "") or f"{own}.{axis}")
+        if size == DYNAMIC
+        else Size.known(size)
+        for axis, size in enumerate(sizes)
+    )
 
 
 def symbolic_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
@@ -64,7 +74,9 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
         case ForeignOp():
             return []
         case EdgeListOp():
-            return op.shapes
+            # numbers of a model's own input have its size
+            is_input = isinstance(op.from_nodes, BlockArgument) and op.from_nodes in shapes
+            return [(product(shapes[op.from_nodes]),)] * 3 if is_input else op.shapes
         case _:
             axis_map = axis_map_of(op)
             if axis_map is None:
@@ -130,22 +142,10 @@ def described_shapes(op: ForeignOp) -> list[SymbolicShape | None]:
         if isinstance(described, ArrayAttr)
         else []
     )
-    shapes: list[SymbolicShape | None] = []
-    for index, result in enumerate(op.outputs):
-        if not isinstance(result.type, TensorType):
-            shapes.append(None)
-            continue
-        names = words[index] if index < len(words) else []
-        own = f"%{op.position.value.data}.{index}"
-        shapes.append(
-            tuple(
-                Size.symbol((names[axis] if axis < len(names) else "") or f"{own}.{axis}")
-                if size == DYNAMIC
-                else Size.known(size)
-                for axis, size in enumerate(shape_of(result))
-            )
-        )
-    return shapes
+    return [
+        _described(result, words[index] if index < len(words) else (), f"%{op.position.value.data}.{index}")
+        for index, result in enumerate(op.outputs)
+    ]
 
 
 def described_by(shapes: Sequence[SymbolicShape | None]) -> Attribute:

@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from redpebble.dialect.ops.foreign import INT64
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -63,7 +64,8 @@ def _even_borders(ops: Iterable[Operation]) -> list[Borders]:
     shares, features = set[int](), set[int]()
     for op in ops:
         shares |= {op.schedule.shares.data} if isinstance(op, TileOp) else set()
-        features |= {(shape_of(value) or (1,))[-1] for value in (*op.operands, *op.results)}
+        values = [value for value in (*op.operands, *op.results) if value.type != INT64]
+        features |= {(shape_of(value) or (1,))[-1] for value in values}
     return [even_borders(one, count) for count in sorted(shares) for one in sorted(features) if one > 0]
 
 

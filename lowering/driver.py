@@ -12,9 +12,10 @@ from xdsl.utils.hints import isa
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.elementwise import BinaryOp
+from redpebble.dialect.ops.foreign import INT64
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp, is_index_tensor
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -40,6 +41,7 @@ from redpebble.lowering.gradients.sampled_product import (
     sampled_scratch_bytes,
     sampled_tiles,
 )
+from redpebble.lowering.graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
 from redpebble.lowering.graphs.sorted_edges import SortedSumStep, SortStep, sorted_sum_rows, sorted_sum_tiles
 from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
@@ -158,6 +160,9 @@ class Lowering:
             if isinstance(op, OVER_EDGES):
                 EdgeStep(op, step, self.constants, constants).emit(*rows)
                 return
+            if isinstance(op, EdgeListOp):
+                EdgeListStep(op, step, scratch).emit()
+                return
             if isinstance(op, SortEdgesOp):
                 SortStep(op, step).emit()
                 return
@@ -191,6 +196,9 @@ class Lowering:
             case SampledProductOp():
                 self.scratch_bytes = max(self.scratch_bytes, sampled_scratch_bytes(op, self.code.target.lanes))
                 return Step(symbol, sampled_rows(op), sampled_tiles())
+            case EdgeListOp():
+                self.scratch_bytes = max(self.scratch_bytes, FAILURE_BYTES)
+                return Step(symbol, None, may_fail=True)
             case AggregateSortedOp():
                 return Step(symbol, sorted_sum_rows(self.shapes[op.result]), sorted_sum_tiles())
             case _:
@@ -280,6 +288,8 @@ class Lowering:
         for op in self.func.body.block.ops:
             if isinstance(op, Attention):
                 pairs += sizes_taken_as_equal(op, self.shapes)
+            if isinstance(op, EdgeListOp):
+                pairs += edges_taken_as_equal(op, self.shapes)
             if not isinstance(op, BinaryOp):
                 continue
             left, right = self.shapes[op.left], self.shapes[op.right]
@@ -297,8 +307,12 @@ def _tensors(
     for index, value in enumerate(values):
         name = attributes.data[index].data.get(NAME) if attributes is not None else None
         text = name.data if isa(name, StringAttr) else str(index)
-        tensors.append(Tensor(text, shapes[value]))
+        tensors.append(Tensor(text, shapes[value], _dtype_of(value)))
     return tuple(tensors)
+
+
+def _dtype_of(value: SSAValue) -> str:
+    return "int64" if value.type == INT64 else "int32" if is_index_tensor(value.type) else "float32"
 
 
 def steps_of(func: FuncOp) -> list[Operation]:

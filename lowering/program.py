@@ -14,7 +14,7 @@ from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape, parts_of_sum
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -24,6 +24,8 @@ class Tensor:
 
     name: str
     shape: SymbolicShape
+    dtype: str = "float32"
+    """The name of numpy's dtype: numbers of nodes are integers."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Step:
     symbol: str
     rows: Size | None
     tiled: TiledRows | None = None
+    may_fail: bool = False
+    """Whether the function leaves in its scratch area a word that is 1 where an input is wrong: see `Failure`."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def compile_network(
         from redpebble.options import Options
 
         model = network_model(op_type, attributes, constants)
-        artefact = native_code(model, Options(threads=threads), target=cpu, cache=False)
+        artefact = native_code(model, Options(threads=threads, is_node=True), target=cpu, cache=False)
         store(default_folder(), key, artefact)
     return artefact
 

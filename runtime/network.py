@@ -59,9 +59,11 @@ class Network:
         """Load the object file `image` that was made from `program`.
 
         Raises:
-            ValueError: `threads` is less than 1, or no whole number.
+            ValueError: `threads` is less than 1, or no whole number, or the network was made for onnxruntime.
         """
         threads = checked_threads(threads)
+        if any(step.may_fail for step in program.steps):
+            raise ValueError("the network is part of a model inside onnxruntime, accepted is a whole one")
         self._loaded = load_network(program, image, IN_PROCESS)
         self.program = program = self._loaded.program
         self.threads = threads

@@ -1,7 +1,7 @@
 """Foreign ops: ONNX nodes that the dialect does not know, as they are, and the types of their values."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -31,6 +31,10 @@ class ForeignType(ParametrizedAttribute, TypeAttribute):
     def of(description: str) -> "ForeignType":
         """Return the type that ONNX describes as `description`."""
         return ForeignType(StringAttr(description))
+
+
+INT64: Final = ForeignType.of("tensor(int64)")
+"""The type of numbers of nodes, say, as models have them."""
 
 
 @irdl_op_definition

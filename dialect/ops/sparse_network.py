@@ -6,6 +6,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
+    EqAttrConstraint,
     IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
@@ -19,7 +20,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_text
 
@@ -27,6 +28,8 @@ from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_tex
 @irdl_op_definition
 class SparseNetworkOp(IRDLOperation):
     """Layers on values of the shapes that they have outside; only constants are used from outside.
+
+    Operands are floats, or int64: numbers of the nodes of a graph.
 
     `dims` has a word for every axis of every operand: its size, or a name that equal sizes share. `reason` says why
     these layers run together. Of convolutions, `image_us` are the predicted microseconds of an image, and
@@ -44,7 +47,7 @@ class SparseNetworkOp(IRDLOperation):
 
     name = "pebble.sparse_network"
 
-    inputs = var_operand_def(DENSE_TENSOR)
+    inputs = var_operand_def(DENSE_TENSOR | EqAttrConstraint(INT64))
     dims = prop_def(ArrayAttr[ArrayAttr[StringAttr]])
     reason = prop_def(StringAttr)
     image_us = opt_prop_def(FloatAttr.constr(f64))
@@ -93,6 +96,10 @@ class SparseNetworkOp(IRDLOperation):
 
 def _verify_dims(value: SSAValue, words: Sequence[str]) -> None:
     """Check that there is a word for every axis, and that it is the size where that is known."""
+    if value.type == INT64:
+        if not words or not all(words):
+            raise VerifyException(f"dims [{', '.join(words)}] for int64, expected a word for each axis")
+        return
     sizes = shape_of(value)
     fit = len(words) == len(sizes) and all(
         bool(word) and not word.isdecimal() if size == DYNAMIC else word == str(size)

@@ -9,17 +9,11 @@ import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from redpebble.dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp, CombinesEdges
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder
-
-SUMS_SINCE = 16
-"""The opset from which ScatterElements adds."""
-
-MAXIMA_SINCE = 18
-"""The opset from which ScatterElements compares."""
 
 LOWEST = float(np.finfo(np.float32).min)
 
@@ -27,10 +21,11 @@ LOWEST = float(np.finfo(np.float32).min)
 def emit_aggregate(op: AggregateOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Gather, Mul and ScatterElements, or MatMul; then Add and the activation."""
     value = _scattered(op, builder) if _is_scattered(op, builder) else _product(op, builder)
-    return (_behind(op, value, builder),)
+    return (with_bias_and_activation(op, value, builder),)
 
 
-def _behind(op: OVER_EDGES, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+def with_bias_and_activation(op: CombinesEdges | AttendEdgesOp, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+    """Return what becomes of sums over edges."""
     if op.bias is not None:
         value = builder.node("Add", value, builder.bias(op.bias))
     return value if op.activation is None else emit_activation(op.activation, value, builder)
@@ -74,11 +69,11 @@ def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     index = builder.node("Unsqueeze", target, builder.integers([1]))
     edges = len(op.edges.values)
     spread = builder.node("Expand", index, builder.integers([*leading, edges, features]))
-    start = builder.node("ConstantOfShape", builder.integers([*leading, targets, features]), value=_filled(0.0))
+    start = builder.node("ConstantOfShape", builder.integers([*leading, targets, features]), value=fill_of(0.0))
     if op.maximum is None:
         messages = builder.node("Mul", weights, messages)
         return builder.node("ScatterElements", start, spread, messages, axis=axis, reduction="add")
-    lowest = builder.node("ConstantOfShape", builder.integers([*leading, edges, features]), value=_filled(LOWEST))
+    lowest = builder.node("ConstantOfShape", builder.integers([*leading, edges, features]), value=fill_of(LOWEST))
     start = builder.node("ScatterElements", start, spread, lowest, axis=axis, reduction="min")
     return builder.node("ScatterElements", start, spread, messages, axis=axis, reduction="max")
 
@@ -98,7 +93,7 @@ def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value
     spread = builder.node("Expand", column, builder.integers(of_edges))
 
     def scattered(values: ir.Value, start: float, reduction: str) -> ir.Value:
-        filled = builder.node("ConstantOfShape", builder.integers(of_nodes), value=_filled(start))
+        filled = builder.node("ConstantOfShape", builder.integers(of_nodes), value=fill_of(start))
         return builder.node("ScatterElements", filled, spread, values, axis=0, reduction=reduction)
 
     scores = builder.operand(op.scores)
@@ -121,10 +116,11 @@ def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value
     messages = builder.node("Mul", builder.node("Unsqueeze", shares, builder.integers([2])), messages)
     index = builder.node("Unsqueeze", edges.targets, builder.integers([1, 2]))
     index = builder.node("Expand", index, builder.integers([of_edges[0], *shape[1:]]))
-    start = builder.node("ConstantOfShape", builder.integers(shape), value=_filled(0.0))
+    start = builder.node("ConstantOfShape", builder.integers(shape), value=fill_of(0.0))
     sums = builder.node("ScatterElements", start, index, messages, axis=0, reduction="add")
-    return (_behind(op, builder.node("Reshape", sums, builder.integers([nodes, features])), builder),)
+    return (with_bias_and_activation(op, builder.node("Reshape", sums, builder.integers([nodes, features])), builder),)
 
 
-def _filled(number: float) -> ir.TensorProtocol:
+def fill_of(number: float) -> ir.TensorProtocol:
+    """Return the value of a ConstantOfShape."""
     return ir.tensor(np.array([number], np.float32))

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.foreign import INT64
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.export.operators.table import emit
@@ -123,16 +124,17 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
         graph,
         tuple(constants.inputs),
         tuple(
-            _described(value.name, [word.data for word in words])
-            for value, words in zip(operands, op.dims, strict=True)
+            _described(value.name, [word.data for word in words], outer)
+            for value, words, outer in zip(operands, op.dims, op.inputs, strict=True)
         ),
-        tuple(_described(value.name, _sizes(outer)) for value, outer in zip(results, op.outputs, strict=True)),
+        tuple(_described(value.name, _sizes(outer), outer) for value, outer in zip(results, op.outputs, strict=True)),
     )
 
 
-def _described(name: str | None, words: list[str]) -> onnx.ValueInfoProto:
+def _described(name: str | None, words: list[str], value: SSAValue) -> onnx.ValueInfoProto:
     sizes = [int(word) if word.isdecimal() else word or None for word in words]
-    return onnx.helper.make_tensor_value_info(name or "", onnx.TensorProto.FLOAT, sizes)
+    kind = onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
+    return onnx.helper.make_tensor_value_info(name or "", kind, sizes)
 
 
 def _sizes(value: SSAValue) -> list[str]:

@@ -61,6 +61,10 @@ class ValueScope:
         """Whether all ops are going to be native code, none of them written as nodes again."""
         return self._trust_declarations or self.has_prologue
 
+    def takes_edges(self, since: int) -> bool:
+        """Return whether edges may be no constants: not where all nodes must be ops, or none could be written again."""
+        return not self._trust_declarations and self.writes_opset >= since
+
     @property
     def writes_opset(self) -> float:
         """The opset in which ops are written again as nodes; any one where none is."""

@@ -21,6 +21,9 @@ NO_SIZE: Final = -1
 NANOSECONDS: Final = 1000
 """Nanoseconds in a microsecond."""
 
+ELEMENT_TYPES: Final = {"float32": 1, "int32": 6, "int64": 7}
+"""ONNX's numbers for element types."""
+
 LEAST_CONNECTIONS: Final = 1000
 """Connections that a row is taken to be worth at least."""
 
@@ -155,6 +158,7 @@ class _TableBuilder:
             Header.Constants: [Pointer(name) for name in self.symbols.constants],
             Header.OutputNumbers: _numbers(self.numbers.outputs, len(program.outputs)),
             Header.InputNumbers: _numbers(self.numbers.inputs, len(program.inputs)),
+            Header.InputTypes: [ELEMENT_TYPES[tensor.dtype] for tensor in program.inputs],
         }
         return self._joined(header, widths, tables)
 
@@ -205,6 +209,7 @@ class _TableBuilder:
                 Step.Shared: 0 if shared is None else Pointer(self.symbols.prefix + shared),
                 Step.Widths: len(tiled.times) if tiled is not None else 0,
                 Step.SerialRows: self.costs.start_connections // connections,
+                Step.MayFail: int(step.may_fail),
                 Step.WidthTable: Pointer(self.symbols.table, WORD_BYTES * (len(Header) + len(widths))),
             }
             steps += [words[word] for word in Step]

@@ -7,7 +7,7 @@ from typing import Final
 from llvmlite import ir
 
 from redpebble.lowering.calls.split import shares
-from redpebble.lowering.calls.table import Frame, Header, Split, Step
+from redpebble.lowering.calls.table import Failure, Frame, Header, Split, Step
 from redpebble.lowering.calls.words import NULL, Body, WordCode
 from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
 
@@ -77,6 +77,10 @@ def emit_steps(code: WordCode, *, registers: bool) -> None:
                 rows = body.number(split, Split.Rows)
                 scratch = body.pointer(frame, Frame.Scratch)
                 body.run_function(body.pointer(step, Step.Function), [*_tables(body, frame), scratch, i64(0), rows])
+                with body.when(builder.icmp_signed("!=", body.number(step, Step.MayFail), i64(0))):
+                    problem, left, right = (body.number(scratch, word) for word in Failure)
+                    with body.when(builder.icmp_signed("!=", problem, i64(0))):
+                        builder.ret(body.call("report", frame, problem, left, right))
             with parallel:
                 body.pass_on(body.call("run_parallel", frame, step, split, workers))
     builder.ret(NULL)

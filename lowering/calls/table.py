@@ -46,6 +46,8 @@ class Header(IntEnum):
     """Most rows of a chunk that a thread takes at once, unless one tile has more."""
     InputNumbers = 21
     """For each input which one of the node it is."""
+    InputTypes = 22
+    """For each input the number of its element type in ONNX."""
 
 
 class Step(IntEnum):
@@ -64,6 +66,17 @@ class Step(IntEnum):
     """Rows up to which one thread does the step, whatever the estimates."""
     WidthTable = 6
     """Address of its widths: for each, the widest first, the words of `Width`."""
+    MayFail = 7
+    """1 where the function leaves the words of `Failure` in its scratch area; it is one piece of work."""
+
+
+class Failure(IntEnum):
+    """Words in which a step says what is wrong with an input."""
+
+    Problem = 0
+    """0 where nothing is."""
+    Left = 1
+    Right = 2
 
 
 class Width(IntEnum):
@@ -108,12 +121,16 @@ class Split(IntEnum):
 
 
 class Problem(IntEnum):
-    """Errors in the sizes of a call."""
+    """Errors in the sizes of a call, and in numbers of nodes."""
 
     TooLarge = 1
     NoMultiple = 2
     """The left size is no multiple of the right one."""
     Unequal = 3
+    NoNode = 4
+    """The left number is none of as many nodes as the right one says, from the front or from the back."""
+    TooManyEdges = 5
+    """More edges, or nodes, than 32 bits number."""
 
 
 TEMPORARY_WORDS: Final = 2

@@ -56,9 +56,12 @@ def _emit_report(code: OrtCode) -> None:
     body = code.body("report", POINTER, [POINTER, I64, I64, I64])
     frame, problem, left, right = body.args
     api = body.pointer(frame, OrtFrame.Api)
+    least, most = body.builder.neg(right), body.builder.sub(right, i64(1))
     for known, parts in {
         Problem.TooLarge: ("the sizes of the inputs are too large",),
         Problem.NoMultiple: ("size ", left, " is no multiple of ", right),
+        Problem.NoNode: ("index ", left, " of ", right, " nodes, accepted are ", least, " to ", most),
+        Problem.TooManyEdges: (left, " edges between ", right, " nodes, accepted are less than 2147483648"),
     }.items():
         body.fail_when(body.builder.icmp_signed("==", problem, i64(known)), api, *parts)
     body.builder.ret(body.status(api, "sizes ", left, " and ", right, " of the inputs differ, expected the same"))

@@ -3,10 +3,11 @@
 from enum import IntEnum
 from typing import Final
 
+from redpebble.lowering.calls.network_table import ELEMENT_TYPES
 from redpebble.lowering.calls.table import Frame, Header
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
-from redpebble.ort.native.api import TENSOR_FLOAT, Slot
+from redpebble.ort.native.api import Slot
 from redpebble.ort.native.code import OrtCode
 
 
@@ -62,7 +63,7 @@ def _emit_read_input(code: OrtCode) -> None:
             body.pass_on(body.call("copy_shape", frame, body.pointer(value), found))
         with newer:
             body.pass_on(body.call_at(shape_of, POINTER, [body.pointer(value), *found_words]))
-    body.pass_on(body.call("check_shape", frame, number, shape, found))
+    body.pass_on(body.call("check_shape", frame, index, number, shape, found))
     buffer = body.at(body.pointer(frame, Frame.Buffers), index)
     body.builder.ret(body.ort(api, Slot.GetTensorMutableData, body.pointer(value), buffer))
 
@@ -84,14 +85,21 @@ def _emit_copy_shape(code: OrtCode) -> None:
 
 
 def _emit_check_shape(code: OrtCode) -> None:
-    """Emit `check_shape (frame, number, shape, found)`; the first size of a symbol is what the others must be."""
-    body = code.body("check_shape", POINTER, [POINTER, I64, POINTER, POINTER])
-    builder, (frame, index, shape, found) = body.builder, body.args
+    """Emit `check_shape (frame, position, number, shape, found)`: of the input at a position, the node's by its number.
+
+    The first size of a symbol is what the others must be.
+    """
+    body = code.body("check_shape", POINTER, [POINTER, I64, I64, POINTER, POINTER])
+    builder, (frame, position, index, shape, found) = body.builder, body.args
     api, symbols = body.pointer(frame, OrtFrame.Api), body.pointer(frame, Frame.Symbols)
     element = builder.zext(builder.load(found, typ=I32), I64)
-    is_other = builder.icmp_signed("!=", element, i64(TENSOR_FLOAT))
-    expected = f", expected {TENSOR_FLOAT} (float)"
-    body.fail_when(is_other, api, "input ", index, " has element type ", element, expected)
+    types = body.pointer(body.pointer(frame, Frame.Header), Header.InputTypes)
+    expected = body.number(types, position)
+    is_other = builder.icmp_signed("!=", element, expected)
+    for dtype, name in (("float32", "float"), ("int64", "int64")):
+        is_this = builder.icmp_signed("==", expected, i64(ELEMENT_TYPES[dtype]))
+        words = f", expected {ELEMENT_TYPES[dtype]} ({name})"
+        body.fail_when(builder.and_(is_other, is_this), api, "input ", index, " has element type ", element, words)
     dims, rank, wanted_rank = body.pointer(found, 1), body.number(found, 2), body.number(shape)
     is_other = builder.icmp_signed("!=", rank, wanted_rank)
     body.fail_when(is_other, api, "input ", index, " has rank ", rank, ", expected ", wanted_rank)

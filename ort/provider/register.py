@@ -85,7 +85,7 @@ class SparseNetworkCompiler:
         key, folder = self._key(hashlib.sha256(digest).digest(), "network"), default_folder()
         artefact = load(folder, key)
         if artefact is None:
-            artefact = native_code(model(), Options(threads=self.cpus), cache=False)
+            artefact = native_code(model(), Options(threads=self.cpus, is_node=True), cache=False)
             store(folder, key, artefact)
         return key, artefact
 

@@ -37,8 +37,9 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -63,6 +64,9 @@ from redpebble.passes.images.image_layers import (
 )
 from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.passes.rewriting.outline import computing_ops, outline
+
+LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES | AggregateSortedOp
+"""Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
 """Weights of a dense layer that takes about as long as the call of a node."""
@@ -96,6 +100,7 @@ def _form_networks(func: FuncOp, row_count: int) -> None:
     if any(isinstance(op, Conv2dOp) for op in func.body.block.ops):
         _form_image_networks(func)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
+    sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
     gaining = {op for op in ops if _gains(op, row_count)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
@@ -104,6 +109,9 @@ def _form_networks(func: FuncOp, row_count: int) -> None:
         return [_network(members, rows, inside)] if inside else None
 
     outline(func.body.block, _clusters(ops, counts, rows), network)
+    for op in reversed(sorts):
+        if not any(result.uses.get_length() for result in op.results):
+            func.body.block.erase_op(op)
 
 
 def _form_image_networks(func: FuncOp) -> None:
@@ -139,7 +147,9 @@ def _shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
     shapes = argument_shapes(func)
     for index, op in enumerate(op for op in func.body.block.ops if op.results):
         for result, shape in zip(op.results, _result_shapes(op, index, shapes), strict=False):
-            if shape is not None:
+            if shape is not None and result.type == INT64:
+                shapes[result] = shape
+            elif shape is not None:
                 # a type may know a number where the symbols do not
                 extents = zip(shape_of(result), shape, strict=True)
                 shapes[result] = tuple(size if extent == DYNAMIC else Size.known(extent) for extent, size in extents)
@@ -163,8 +173,11 @@ def _result_shapes(
 
 def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
     """Return the number of rows of an op that a sparse network may hold, else None."""
-    if isinstance(op, ForeignOp | SparseNetworkOp) or not op.results:
+    # a network sorts its edges itself: numbers of nodes do not leave it
+    if isinstance(op, ForeignOp | SparseNetworkOp | EdgeListOp | SortEdgesOp) or not op.results:
         return None
+    if isinstance(op, AggregateSortedOp):
+        return rows.count(op.x)
     if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
     if isinstance(op, QuantizedLayersOp):
@@ -212,18 +225,21 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
 
 def _gains(op: Operation, rows: int) -> bool:
     # quantized layers that gain nothing were left to the runtime
-    always = isinstance(op, QuantizedLayersOp | OVER_EDGES)
+    always = isinstance(op, QuantizedLayersOp | OVER_EDGES | AggregateSortedOp)
     return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
     apart = {value for op in ops if isinstance(op, Attention) for value in (op.mask, *op.past)}
+    apart |= {value for op in ops if isinstance(op, AggregateSortedOp) for value in op.edges}
     return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in apart}) == 1
 
 
 def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> SparseNetworkOp:
     """Return a sparse network that computes `ops`; users of their results now read its."""
+    members, ops = ops, [*_sorts_of(ops), *ops]
     inputs, outputs = boundary_of(ops)
+    outputs = tuple(output for output in outputs if output.owner in members)
     body = SparseNetworkOp.body_for(inputs)
     inner: dict[SSAValue, SSAValue] = dict(zip(inputs, body.block.args, strict=True))
     for op in ops:
@@ -231,13 +247,20 @@ def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> S
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = SparseNetworkOp(inputs, _dims(inputs, rows), [output.type for output in outputs], body)
     network.reason = StringAttr(_reason(ops, gaining))
-    first = next(op for op in ops if isinstance(op, LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES))
+    first = next(op for op in ops if isinstance(op, LAYERS))
     set_provenance(network, node_name(first), [value_name(output) for output in outputs])
     for output, result in zip(outputs, network.outputs, strict=True):
         result.name_hint = output.name_hint
         rows.shapes[result] = rows.shapes[output]
         output.replace_all_uses_with(result)
     return network
+
+
+def _sorts_of(ops: Sequence[Operation]) -> list[Operation]:
+    """Return the sorts of edges that ops read, and the edges, in an order of execution."""
+    sorts = dict.fromkeys(op.begins.owner for op in ops if isinstance(op, AggregateSortedOp))
+    lists = dict.fromkeys(op.sources.owner for op in sorts if isinstance(op, SortEdgesOp))
+    return [op for op in (*lists, *sorts) if isinstance(op, Operation)]
 
 
 def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
@@ -247,12 +270,19 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
         for size in rows.shapes[value]:
             if size.constant is None:
                 names.setdefault(size, f"d{len(names)}")
-    return [[names.get(size, str(size)) for size in rows.shapes[value]] for value in inputs]
+    return [
+        # of numbers of nodes [edges] or [edges, 1], the first size says all
+        [names.get(size, str(size)) if value.type != INT64 or not axis else "1" for axis, size in enumerate(shape)]
+        for value, shape in ((value, rows.shapes[value]) for value in inputs)
+    ]
 
 
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp)]
     graphs = [op for op in ops if isinstance(op, OVER_EDGES)]
+    of_call = sum(isinstance(op, AggregateSortedOp) for op in ops)
+    if of_call:
+        return f"{len(graphs) + of_call} sums over edges, {len(linear)} layers"
     if graphs:
         edges = sum(len(op.edges.values) for op in graphs)
         return f"{len(graphs)} sums over {edges} edges, {len(linear)} layers"

@@ -204,8 +204,8 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "format": FORMAT_VERSION,
         "machine": machine(),
         "target": vars(program.target),
-        "inputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.inputs],
-        "outputs": [[tensor.name, [_size_json(size) for size in tensor.shape]] for tensor in program.outputs],
+        "inputs": [_tensor_json(tensor) for tensor in program.inputs],
+        "outputs": [_tensor_json(tensor) for tensor in program.outputs],
         "temporaries": [[_size_json(t.size), t.first_step, t.last_step] for t in program.temporaries],
         "sizes": [_size_json(size) for size in program.sizes],
         "equal": [
@@ -248,8 +248,8 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
     return Program(
         llvm_ir="",
         target=target,
-        inputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["inputs"]),
-        outputs=tuple(Tensor(name, tuple(map(_size, shape))) for name, shape in header["outputs"]),
+        inputs=tuple(Tensor(name, tuple(map(_size, shape)), dtype) for name, shape, dtype in header["inputs"]),
+        outputs=tuple(Tensor(name, tuple(map(_size, shape)), dtype) for name, shape, dtype in header["outputs"]),
         temporaries=tuple(Temporary(_size(size), first, last) for size, first, last in header["temporaries"]),
         sizes=tuple(map(_size, header["sizes"])),
         equal=tuple(
@@ -281,17 +281,21 @@ def _arrays(data: NDArray[np.uint8], descriptions: Json) -> list[NDArray[np.gene
     return arrays
 
 
+def _tensor_json(tensor: Tensor) -> Json:
+    return [tensor.name, [_size_json(size) for size in tensor.shape], tensor.dtype]
+
+
 def _step_json(step: Step) -> Json:
     tiled = step.tiled
     times = [] if tiled is None else [[*vars(time).values()] for time in tiled.times]
     tiles = None if tiled is None else [times, tiled.same_from, tiled.shared]
-    return [step.symbol, None if step.rows is None else _size_json(step.rows), tiles]
+    return [step.symbol, None if step.rows is None else _size_json(step.rows), tiles, step.may_fail]
 
 
 def _step(json_step: Json) -> Step:
-    symbol, rows, tiles = json_step
+    symbol, rows, tiles, may_fail = json_step
     tiled = None if tiles is None else TiledRows(tuple(TileTime(*time) for time in tiles[0]), *tiles[1:])
-    return Step(symbol, None if rows is None else _size(rows), tiled)
+    return Step(symbol, None if rows is None else _size(rows), tiled, may_fail)
 
 
 def _size_json(size: Size) -> Json:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue
 from redpebble.frontend.errors import UnsupportedModelError, within_limits
@@ -42,6 +43,12 @@ class NativeBuild(NamedTuple):
     output_codes: tuple[OutputCodes | None, ...] = ()
 
 
+def holds_edges(module: ModuleOp) -> bool:
+    """Return whether edges are inputs of a module that holds no node of ONNX."""
+    ops = list(module.walk())
+    return any(isinstance(op, EdgeListOp) for op in ops) and not any(isinstance(op, ForeignOp) for op in ops)
+
+
 def native_build(source: Source, options: Options) -> NativeBuild:
     """Return the module of a model; nodes that no op stands for are a prologue where they come before all layers.
 
@@ -55,6 +62,9 @@ def native_build(source: Source, options: Options) -> NativeBuild:
         refusal = error
     with within_limits():
         imported = import_model(source, foreign="prologue")
+        if options.is_node and holds_edges(imported.module):
+            run_stages(imported.module, options)
+            return NativeBuild(imported.module)
         codes = cut_output_codes(imported)
         try:
             prologue = cut_prologue(imported)

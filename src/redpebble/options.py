@@ -39,6 +39,8 @@ class Options:
     """Names of passes to leave out; `redpebble.pipeline` says which can be."""
     reorder_seconds: float = 0.0
     schedule_seconds: float = 0.0
+    is_node: bool = False
+    """Whether native code is for a node of onnxruntime, which gives int64 as they are."""
     sparse_networks: bool = True
     """Whether an ONNX model gets nodes of ours for its sparse layers."""
     rows: int = 0

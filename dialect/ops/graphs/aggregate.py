@@ -25,6 +25,12 @@ from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
 from redpebble.sparse.csr import CscMatrix
 
+SUMS_SINCE: Final = 16
+"""The opset from which ScatterElements adds: the op has no other form in ONNX."""
+
+MAXIMA_SINCE: Final = 18
+"""The opset from which ScatterElements compares."""
+
 
 class _GraphAxes(HasAxisMap):
     """Nodes have numbers, which the edges name; features stay apart."""

@@ -69,7 +69,7 @@ class EdgeListOp(IRDLOperation):
     targets = result_def(INDEX_TENSOR)
     weights = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RowMajor())
     assembly_format: ClassVar = (
         "`of` $nodes `from` $from_nodes `to` $to_nodes (`weights` $factors^)? attr-dict "
         "`:` functional-type(operands, results)"
@@ -181,6 +181,11 @@ class AggregateSortedOp(CombinesEdges):
             properties=after.properties(maximum=maximum),
             result_types=[f32_tensor(shape_of(x))],
         )
+
+    @property
+    def edges(self) -> tuple[SSAValue, ...]:
+        """The operands that a sort has made."""
+        return self.begins, self.ends, self.sources, self.weights
 
     def verify_(self) -> None:
         shape = shape_of(self.x)

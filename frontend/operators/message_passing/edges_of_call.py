@@ -28,6 +28,10 @@ MOST_BETWEEN = 4
 """Nodes between values of nodes and the sum over edges."""
 
 
+SHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that leave the values of [edges] and [edges, 1] as they are."""
+
+
 class _Filled(NamedTuple):
     """A tensor of one number everywhere."""
 
@@ -75,10 +79,11 @@ def _sorted_edges(conversion: Conversion, x: SSAValue, messages: _Messages, targ
     """Return the edges sorted by their targets, as an earlier layer has them where it has."""
     scope, nodes = conversion.scope, conversion.scope.argument_of_rows(x)
     assert messages.sources is not None
-    ends = [scope.value_of(value) for value in (messages.sources, targets)]
+    ends = [scope.value_of(_unshaped(conversion, value)) for value in (messages.sources, targets)]
     if ends[0] is None or ends[1] is None:
         raise NotCovered("the ends of edges are not known before the layers")
-    weights = None if messages.weights is None else conversion.tensor_of(messages.weights)
+    factors = messages.weights if messages.weights is None else _unshaped(conversion, messages.weights)
+    weights = None if factors is None else conversion.tensor_of(factors)
     operands = [nodes, ends[0], ends[1], *([] if weights is None else [weights])]
     for use in nodes.uses:
         known = use.operation
@@ -90,6 +95,17 @@ def _sorted_edges(conversion: Conversion, x: SSAValue, messages: _Messages, targ
     name = f"edges.{value_name(ends[0]) or messages.sources.name}"
     edges.attributes[DIMS] = described_by([(Size.symbol(name),)] * 3)
     return conversion.emit(SortEdgesOp(nodes, conversion.emit(edges)))
+
+
+def _unshaped(conversion: Conversion, value: onnx_ir.Value) -> onnx_ir.Value:
+    """Return what an entry of each edge is before its shape was made [edges] or [edges, 1]."""
+    while (node := value.producer()) is not None and node.domain == "" and node.op_type in SHAPING and node.inputs[0]:
+        shape = conversion.scope.inferred_shape(node.inputs[0])
+        if shape is None or len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+            return value
+        conversion.replaces([node])
+        value = node.inputs[0]
+    return value
 
 
 def _same(left: list[SSAValue], right: list[SSAValue]) -> bool:
@@ -189,13 +205,15 @@ def _is_whole(conversion: Conversion, bounds: Sequence[onnx_ir.Value]) -> bool:
     if len(bounds) != 2:
         return False
     starts, end = conversion.scope.constant_of(bounds[0]), bounds[1].producer()
+    start = None if end is None else end.attributes.get("start")
     return (
         starts is not None
         and not starts.any()
         and end is not None
         and (end.domain, end.op_type) == ("", "Shape")
         and end.inputs[0] is conversion.input(1)
-        and not end.attributes
+        and "end" not in end.attributes
+        and (start is None or start.as_int() == 0)
     )
 
 

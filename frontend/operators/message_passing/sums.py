@@ -22,7 +22,7 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
@@ -116,7 +116,7 @@ def convert_scatter_elements(conversion: Conversion) -> Sequence[SSAValue]:
         return attended
     index = conversion.input(1)
     targets = None if index is None else _index_of_rows(conversion, index)
-    if targets is None and conversion.scope.has_prologue:
+    if targets is None and conversion.scope.takes_edges(SUMS_SINCE if reduction == "add" else MAXIMA_SINCE):
         return [aggregated_in_call(conversion, maximum=reduction == "max")]
     if targets is None:
         raise NotCovered(

@@ -1,0 +1,138 @@
+"""Graphs that are inputs, inside onnxruntime: sessions, optimized models with and without our library, the provider."""
+
+import gc
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.ort.provider.register import host, register, unregister
+from redpebble.ort.session import get_library_path
+from tests.frontend.operators.test_edges_of_call import EXPORTS, INPUTS, read
+from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, feeds, model, sums
+
+Feeds = Mapping[str, NDArray[np.generic]]
+
+SIZES = ((30, 70), (1, 3), (7, 1), (200, 3000), (5, 0))
+"""Nodes and edges; some are there twice, some nodes have none."""
+
+
+def plain(proto: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def by_provider(proto: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices(register(), {})
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options)
+
+
+@pytest.fixture
+def provider() -> Iterator[None]:
+    yield
+    gc.collect()
+    unregister()
+
+
+def graph(nodes: int, edges: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    rng = np.random.default_rng(nodes + edges)
+    return rng.standard_normal((nodes, 6), dtype=np.float32), rng.integers(0, nodes, (2, edges))
+
+
+def agree(proto: onnx.ModelProto, session: onnxruntime.InferenceSession) -> None:
+    """Compare a session of ours with onnxruntime alone, on graphs of all sizes; both refuse a number outside."""
+    reference, names = plain(proto), [value.name for value in proto.graph.input]
+    for nodes, edges in SIZES:
+        given: Feeds = dict(zip(names, graph(nodes, edges), strict=True))
+        (wanted,), (y,) = reference.run(None, given), session.run(None, given)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+    x, ends = graph(9, 20)
+    ends[1, 3] = 9
+    for one in (reference, session):
+        with pytest.raises(Exception, match=r"index 9 of 9 nodes, accepted are -9 to 8|\[-9,8\]") as caught:
+            one.run(None, dict(zip(names, (x, ends), strict=True)))
+        assert "\n" not in str(caught.value)
+
+
+def check_export(path: Path) -> None:
+    proto = read(path)
+    optimized = redpebble.optimize(proto)
+    assert "sums over edges" in optimized.networks[0].reason
+    for session in (redpebble.session(proto), plain(optimized.proto)):
+        agree(proto, session)
+
+
+@pytest.mark.slow
+def test_sessions_take_graphs_that_are_inputs() -> None:
+    check_export(EXPORTS / "gin.input.dynamo.onnx.gz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name)
+def test_sessions_of_every_export_agree_with_onnxruntime(path: Path) -> None:
+    check_export(path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name)
+def test_the_provider_takes_graphs_that_are_inputs(path: Path) -> None:
+    proto = read(path)
+    session = by_provider(proto)
+    assert host().network_count > 0
+    agree(proto, session)
+
+
+@pytest.mark.slow
+def test_layers_of_one_graph_are_one_network() -> None:
+    optimized = redpebble.optimize(read(EXPORTS / "gcn.input.dynamo.onnx.gz"))
+    assert [network.reason for network in optimized.networks] == ["2 sums over edges, 2 layers"]
+
+
+def test_nodes_are_compiled_from_what_a_model_file_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    optimized = redpebble.optimize(model(7)).proto
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(get_library_path())
+    session = onnxruntime.InferenceSession(optimized.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    for nodes, edges in ((23, 90), (5, 0), (600, 3000)):
+        given = feeds(nodes, edges, 7)
+        np.testing.assert_allclose(session.run(None, given._asdict())[0], sums(given), rtol=1e-4, atol=1e-4)
+    given = feeds(9, 20, 7)
+    for wrong in (9, -10, 1 << 40, -(1 << 62)):
+        ends = given.s.copy()
+        ends[3] = wrong
+        with pytest.raises(Exception, match=f"index {wrong} of 9 nodes, accepted are -9 to 8$"):
+            session.run(None, {**given._asdict(), "s": ends})
+
+
+def test_ends_and_weights_of_other_names_must_be_as_many_as_edges() -> None:
+    proto = model(5)
+    for value in proto.graph.input[1:]:
+        value.type.tensor_type.shape.dim[0].dim_param = f"edges of {value.name}"
+    session, given = redpebble.session(proto), feeds(9, 20, 5)
+    one = {**given._asdict(), "w": given.w[:1]}
+    for these in (given._asdict(), one):
+        np.testing.assert_allclose(session.run(None, these)[0], plain(proto).run(None, these)[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises(Exception, match="sizes 19 and 20 of the inputs differ"):
+        session.run(None, {**given._asdict(), "t": given.t[:-1]})
+
+
+@pytest.mark.slow
+def test_maxima_along_edges_of_a_call_are_those_of_onnxruntime() -> None:
+    proto = model(19, MAXIMUM.replace("float {", "float[1] {"))
+    session, reference = redpebble.session(proto), plain(proto)
+    for nodes, edges in ((23, 30), (1, 4), (5, 0), (600, 900)):
+        given = feeds(nodes, edges, 19)._asdict()
+        np.testing.assert_array_equal(session.run(None, given)[0], reference.run(None, given)[0])
+
+
+def test_older_opsets_keep_sums_that_they_could_not_write() -> None:
+    proto = model(5, SUM)
+    proto.opset_import[0].version = 15
+    assert not redpebble.optimize(proto).networks
