@@ -116,7 +116,8 @@ def convert_scatter_elements(conversion: Conversion) -> Sequence[SSAValue]:
         return attended
     index = conversion.input(1)
     targets = None if index is None else _index_of_rows(conversion, index)
-    if targets is None and conversion.scope.takes_edges(SUMS_SINCE if reduction == "add" else MAXIMA_SINCE):
+    is_of_call = targets is None and conversion.any_constant(1) is None
+    if is_of_call and conversion.scope.takes_edges(SUMS_SINCE if reduction == "add" else MAXIMA_SINCE):
         return [aggregated_in_call(conversion, maximum=reduction == "max")]
     if targets is None:
         raise NotCovered(
