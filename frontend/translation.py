@@ -28,6 +28,8 @@ from redpebble.frontend.folding.dequantized_constants import SPARSE
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.equal_nodes import EqualNodes
+from redpebble.frontend.operators.first_sizes import source_of_shape
 from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator_text, values_read
 from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
@@ -104,6 +106,7 @@ class _Translation:
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []
         self._kept: dict[onnx_ir.Node, ForeignOp] = {}
+        self._equal = EqualNodes()
         self._replaced: set[onnx_ir.Node] = set()
         self._known_by: set[str] = set()
         self._arguments = [value for value in model.graph.inputs if self._is_argument(value)]
@@ -212,7 +215,7 @@ class _Translation:
         for value in values_read(node):
             operand = None if is_constant(value, self._model.ir_version) else self._scope.value_of(value)
             if operand is not None:
-                reads[value.name or ""] = self._scope.first_of_shape(operand) if is_shape else operand
+                reads[value.name or ""] = source_of_shape(node, operand, self._scope) if is_shape else operand
         inferred = [
             self._inferred.get(output.name or "", Inferred(output.type, output.shape)) for output in node.outputs
         ]
@@ -222,11 +225,16 @@ class _Translation:
         sizes = [made or self._scope.named_sizes(entry.shape) for entry in inferred]
         types = [pebble_type(entry.kind, known) for entry, known in zip(inferred, sizes, strict=True)]
         op = ForeignOp(operator_text(node), position, reads, types)
-        set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])
-        if any(sizes):
-            op.attributes[DIMS] = described_by(sizes)
-        self._block.add_op(op)
-        self._kept[node] = op
+        first = self._equal.first_of(node, op, self._scope)
+        if first is op:
+            set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])
+            if any(sizes):
+                op.attributes[DIMS] = described_by(sizes)
+            self._block.add_op(op)
+            self._kept[node] = op
+        else:
+            op.drop_all_references()
+            op = first
         for output, result, known in zip(node.outputs, op.results, sizes, strict=True):
             self._scope.define_from_outside(output, result, known)
         if is_shape_value:

@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+import onnx_ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
+from redpebble.dialect.tensors import is_f32_tensor
 from redpebble.frontend.folding.known_sizes import broadcast_sizes, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 
@@ -41,12 +43,14 @@ def _convert_binary(op_class: type[BinaryOp], conversion: Conversion) -> Sequenc
 
 
 def _divisor(conversion: Conversion, left: SSAValue) -> SSAValue:
-    """Return what is divided by: a constant as it was before it was expanded to the shape of the other operand."""
+    """Return what is divided by: as it was before it was expanded to the shape of the other operand."""
     value = conversion.input(1)
     node = None if value is None else value.producer()
     if node is None or (node.domain, node.op_type) != ("", "Expand") or None in node.inputs:
         return conversion.tensor(1)
     array, target = (conversion.scope.constant_of(operand) for operand in node.inputs if operand is not None)
+    if array is None and node.inputs[0] is not None:
+        return _of_rows(conversion, left, node, node.inputs[0])
     if array is None or target is None or array.dtype != np.float32:
         return conversion.tensor(1)
     shape, name = tuple(target.astype(np.int64).tolist()), node.inputs[0].name if node.inputs[0] is not None else ""
@@ -55,6 +59,19 @@ def _divisor(conversion: Conversion, left: SSAValue) -> SSAValue:
         return conversion.emit_constant(array.astype(np.float32, copy=False), name or "")
     expanded = np.broadcast_to(array.astype(np.float32, copy=False), np.broadcast_shapes(array.shape, shape))
     return conversion.emit_constant(expanded, name or "", f"expanded to {shape}")
+
+
+def _of_rows(conversion: Conversion, left: SSAValue, node: onnx_ir.Node, value: onnx_ir.Value) -> SSAValue:
+    """Return one number a row before it was expanded to the shape of `left`, the degree of a node, say."""
+    expanded = conversion.tensor(1)
+    row = conversion.scope.value_of(value)
+    if row is None or not is_f32_tensor(row.type):
+        return expanded
+    sizes, wanted = conversion.sizes(row), conversion.sizes(left)
+    if conversion.sizes(expanded) != wanted or sizes != (*wanted[:-1], Size.known(1)):
+        return expanded
+    conversion.replaces([node])
+    return row
 
 
 def _activate(conversion: Conversion, x: SSAValue, kind: str, *parameters: float) -> SSAValue:

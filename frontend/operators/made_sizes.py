@@ -11,7 +11,7 @@ from redpebble.frontend.operators.movement import reshaped
 
 
 def made_sizes(conversion: Conversion) -> SymbolicShape | None:
-    """Return the sizes of what Expand, Range or Reshape yields; None where they are not known, and for other nodes."""
+    """Return the sizes of what one of `RULES` yields; None where they are not known, and for other nodes."""
     rule = RULES.get(conversion.node.op_type) if conversion.node.domain == "" else None
     return None if rule is None else rule(conversion)
 
@@ -39,6 +39,11 @@ def _range(conversion: Conversion) -> SymbolicShape | None:
     return limit.sizes if len(limit.sizes) == 1 and limit.sizes[0].coefficient >= 0 else None
 
 
+def _filled(conversion: Conversion) -> SymbolicShape | None:
+    shape = conversion.shape_value(0)
+    return None if shape is None or shape.scalar else shape.sizes
+
+
 def _source(conversion: Conversion) -> SymbolicShape | None:
     x = conversion.input(0)
     return None if x is None else conversion.scope.sizes_of_onnx_value(x)
@@ -50,5 +55,5 @@ def _target(conversion: Conversion) -> ShapeValue | None:
 
 
 RULES: Final = MappingProxyType[str, Callable[[Conversion], SymbolicShape | None]](
-    {"Expand": _expanded, "Range": _range, "Reshape": _reshaped}
+    {"ConstantOfShape": _filled, "Expand": _expanded, "Range": _range, "Reshape": _reshaped}
 )
