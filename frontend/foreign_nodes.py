@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import InterpretationError
 
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.frontend.errors import first_line
-from redpebble.frontend.operators.kept_nodes import values_read
+from redpebble.frontend.kept.kept_nodes import values_read
 
 if TYPE_CHECKING:
     import onnxruntime

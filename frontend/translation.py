@@ -27,10 +27,10 @@ from redpebble.frontend.errors import InvalidModelError, ModelError, Unsupported
 from redpebble.frontend.folding.dequantized_constants import SPARSE
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.folding.score_masks import add_score_masks
+from redpebble.frontend.kept.equal_nodes import EqualNodes
+from redpebble.frontend.kept.first_sizes import source_of_shape
+from redpebble.frontend.kept.kept_nodes import give_outputs_nodes, operator_text, values_read
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.equal_nodes import EqualNodes
-from redpebble.frontend.operators.first_sizes import source_of_shape
-from redpebble.frontend.operators.kept_nodes import give_outputs_nodes, operator_text, values_read
 from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
 from redpebble.frontend.operators.scope import ValueScope

@@ -33,7 +33,8 @@ def source_of_shape(node: onnx_ir.Node, operand: SSAValue, scope: ValueScope) ->
             # one size fewer than was stated
             node.outputs[0].shape = None
             return known
-    return scope.argument_of_rows(operand) if is_f32_tensor(operand.type) and len(shape) == 2 else operand
+    found = scope.argument_of_rows(operand) if is_f32_tensor(operand.type) and len(shape) == 2 else operand
+    return scope.first_of_shape(operand) if found is operand else found
 
 
 def _only_first(node: onnx_ir.Node, rank: int, scope: ValueScope) -> bool:

@@ -1,0 +1,1 @@
+"""Nodes that stay as they are, beside the ops that others become."""
