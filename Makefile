@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-LAYERS := bench dialect distributed export foundation frontend kernels lowering models ort passes pruning runtime sparse theory tools tuning verification
+LAYERS := bench dialect distributed export foundation frontend kernels lowering models ort passes pruning runtime sparse theory tools training tuning verification
 
 .PHONY: help demo docs test test-slow fuzz check bench bench-extra format zoo-extra clean types
 

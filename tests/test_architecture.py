@@ -93,6 +93,7 @@ FLOORS = [
     "models",
     "tuning",
     "redpebble",
+    "training",
     "ort/native",
     "ort/elf",
     "ort/custom_ops",
@@ -134,7 +135,7 @@ FLOORS = [
 
 FOLDERS = tuple(dict.fromkeys(floor.split("/")[0] for floor in FLOORS))
 
-WINGS = ("ort", "distributed", "pruning", "bench", "tools")
+WINGS = ("ort", "distributed", "pruning", "training", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
 LOADED_ON_REQUEST = {"redpebble/__init__", "redpebble/__main__", "dialect/ops/pattern_traits"}
@@ -145,7 +146,18 @@ ONLY_IN: dict[str, set[str]] = {
     "llvmlite.binding": {"lowering", "runtime", "ort"},
     "llvmlite": {"lowering", "runtime", "ort", "distributed"},
     "onnx": {"frontend", "export", "verification", "ort", "models", "pruning", "bench", "tools", "redpebble"},
-    "onnx_ir": {"frontend", "export", "verification", "ort", "models", "pruning", "bench", "tools", "redpebble"},
+    "onnx_ir": {
+        "frontend",
+        "export",
+        "verification",
+        "ort",
+        "models",
+        "pruning",
+        "training",
+        "bench",
+        "tools",
+        "redpebble",
+    },
     "onnxruntime": {"frontend", "verification", "ort", "models", "pruning", "bench", "tools"},
     "mpi4py": {"distributed"},
 }

@@ -51,6 +51,7 @@ from redpebble.tools.explain_cli import explain, schedule
 from redpebble.tools.json_reports import STANDARD_OUTPUT
 from redpebble.tools.option_texts import numbers, shapes, sizes, words
 from redpebble.tools.pruning.cli import prune
+from redpebble.tools.training.cli import finetune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -302,7 +303,7 @@ def zoo(
     write_zoo_model(spec, output, seed, report)
 
 
-for _command in (tune, prune, explain, schedule, partition, run, simulate):
+for _command in (tune, prune, finetune, explain, schedule, partition, run, simulate):
     app.command()(_command)
 app.add_typer(cache_app, name="cache")
 

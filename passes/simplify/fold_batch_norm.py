@@ -44,6 +44,8 @@ class FoldBatchNorm(ModulePass):
 
     keep: bool = False
     """Leave a batch norm that no layer takes as it is."""
+    into_layers: bool = True
+    """Let layers take them; else each becomes a product and a sum, and weights stay what they are."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -51,7 +53,7 @@ class FoldBatchNorm(ModulePass):
             if not isinstance(candidate, BatchNormOp):
                 continue
             affine = affine_of_batch_norm(candidate)
-            if affine is None or _folded_into_layer(candidate, affine) or self.keep:
+            if affine is None or (self.into_layers and _folded_into_layer(candidate, affine)) or self.keep:
                 continue
             _replace_by_product_and_sum(candidate, affine)
         erase_unused(op.body)

@@ -18,6 +18,7 @@ Gradients are sums over rows of what a row loses. A weight is trained on its con
 A layer whose activation has no derivative from its result gives it up to an op of its own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +43,8 @@ from redpebble.passes.training.derivatives import derivative_of
 from redpebble.passes.training.losses import LOSSES
 from redpebble.passes.training.tape import Tape
 
+Constant = ConstantOp | SparseConstantOp
+
 TARGET: Final = "target"
 """Name of the argument that a loss compares with; with underscores behind it where the network has one."""
 
@@ -59,13 +62,18 @@ class Differentiate(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         try:
             for func in [each for each in op.body.block.ops if isinstance(each, FuncOp)]:
-                _differentiate(func, self.loss)
+                differentiate(func, self.loss)
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         erase_unused(op.body)
 
 
-def _differentiate(func: FuncOp, loss_name: str) -> None:
+def differentiate(func: FuncOp, loss_name: str, chosen: Callable[[Constant], bool] = lambda _: True) -> list[Constant]:
+    """Let a function return the gradients of its chosen constants behind its output; return these constants, in order.
+
+    Raises:
+        ValueError: the loss is none, or something has no derivative.
+    """
     known = {str(name): loss for name, loss in LOSSES.items()}
     if loss_name not in known:
         raise ValueError(f"unknown loss {loss_name!r}, accepted are {', '.join(known)}")
@@ -85,11 +93,13 @@ def _differentiate(func: FuncOp, loss_name: str) -> None:
     gradients = {start.value: start.gradient}
     for op in reversed(forward):
         _pass_back(op, tape, gradients)
-    trained = [op for op in forward if isinstance(op, ConstantOp | SparseConstantOp) and op.results[0] in gradients]
+    constants = [op for op in forward if isinstance(op, ConstantOp | SparseConstantOp)]
+    trained = [op for op in constants if op.results[0] in gradients and chosen(op)]
     results = [output, *(gradients[op.results[0]] for op in trained)]
     tape.write(ReturnOp(*results))
     Rewriter.erase_op(end)
     _describe(func, [f"gradient of {value_name(op.results[0]) or index}" for index, op in enumerate(trained)])
+    return trained
 
 
 def _pass_back(op: Operation, tape: Tape, gradients: dict[SSAValue, SSAValue]) -> None:

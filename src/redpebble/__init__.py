@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from redpebble.ort.session import session as session
     from redpebble.pruning.prune import prune as prune
     from redpebble.runtime.network import Network as Network
+    from redpebble.training.finetune import finetune as finetune
     from redpebble.tuning.machines import calibrate as calibrate
 
     __version__: str
@@ -38,6 +39,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "compile",
+    "finetune",
     "get_library_path",
     "optimize",
     "prune",
@@ -55,6 +57,7 @@ _HOMES = {
     "UnsupportedModelError": "redpebble.frontend.errors",
     "calibrate": "redpebble.tuning.machines",
     "compile": "redpebble.compiler",
+    "finetune": "redpebble.training.finetune",
     "get_library_path": "redpebble.ort.session",
     "optimize": "redpebble.compiler",
     "prune": "redpebble.pruning.prune",

@@ -19,6 +19,7 @@ LINES = {
     "optimize": "optimize m.onnx o.onnx",
     "compile": "compile m.onnx",
     "prune": "prune wide.onnx o.onnx --data d.npz --sparsity 0.9 --rows 8",
+    "finetune": "finetune m.onnx o.onnx --data t.npz --labels y --epochs 1 --batch 8",
     "check": "check m.onnx --runs 1 --batch 1",
     "bench": "bench m.onnx --seconds 0 --batch 1",
     "tune": "tune --show",
@@ -54,6 +55,8 @@ def test_json_of_every_command_is_all_it_prints_and_has_the_documented_keys(
     zoo.save(zoo.build("ffnn(depth=1,width=8,density=0.5)"), tmp_path / "m.onnx")
     zoo.save(zoo.build("ffnn(depth=1,width=72,density=1.0)"), tmp_path / "wide.onnx")
     np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).random((80, 72), dtype=np.float32))
+    rows = np.random.default_rng(0).random((16, 8), dtype=np.float32)
+    np.savez(tmp_path / "t.npz", x=rows, y=rows)
     keys = documented()
     for name, line in LINES.items():
         assert exit_code(monkeypatch, *line.split(), "--json") == 0

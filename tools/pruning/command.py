@@ -2,19 +2,17 @@
 
 import shlex
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from redpebble.bench.results.console import console, is_live, progress_console
+from redpebble.bench.results.console import console
+from redpebble.bench.results.progress_bar import progress_bar
 from redpebble.foundation.atomic_files import write_text
 from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.prune import Watch, pruned
+from redpebble.pruning.prune import pruned
 from redpebble.pruning.report import Pruned, PruneReport
 from redpebble.tools.explain.page.markup import byte_text
 from redpebble.tools.json_reports import write_report
@@ -63,7 +61,7 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
         if files.labels not in feeds:
             raise ValueError(f"the data has no array {files.labels!r} of labels, it holds {', '.join(feeds) or 'none'}")
         options = replace(options, labels=feeds.pop(files.labels))
-    with _progress() as watch:
+    with progress_bar() as watch:
         result = pruned(files.model, feeds, options, watch)
     result.save(files.output)
     report = result.report
@@ -81,24 +79,6 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
         write_report(files.report, "prune", _content(result))
-
-
-@contextmanager
-def _progress() -> Generator[Watch]:
-    """Show a bar for what is done at the moment, with the time that is left; nothing in a file or a pipe."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    disable = not is_live(progress_console)
-    with Progress(*columns, console=progress_console, transient=True, disable=disable) as progress:
-        tasks = {"": progress.add_task("reading", total=None)}
-
-        def watch(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                for task in tasks.values():
-                    progress.update(task, visible=False)
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total, visible=True)
-
-        yield watch
 
 
 def _table(report: PruneReport) -> Table:

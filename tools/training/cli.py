@@ -1,0 +1,57 @@
+"""The command line of `finetune`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from redpebble.tools.cli_options import ModelPath, Seed, new_model, new_report
+
+Loss = Literal["mse", "cross-entropy", "crps", "distill"]
+Optimizer = Literal["sgd", "adam", "lion"]
+Schedule = Literal["constant", "cosine"]
+
+
+def finetune(
+    model: ModelPath,
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT.onnx", help="Where the trained model goes.", callback=new_model)
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(metavar="DATA", help="Samples by input name: an .npz, or a folder of .npy, which are mapped."),
+    ],
+    labels: Annotated[str, typer.Option(metavar="NAME", help="The array of the data that is wanted.")] = "",
+    teacher: Annotated[
+        Path | None, typer.Option(metavar="DENSE.onnx", help="The model whose outputs are wanted.")
+    ] = None,
+    loss: Annotated[
+        Loss | None, typer.Option(help="By itself mse, and cross-entropy where labels are classes.")
+    ] = None,
+    optimizer: Annotated[Optimizer, typer.Option(help="The rule for steps.")] = "adam",
+    epochs: Annotated[int, typer.Option(help="Times that all samples are taken.")] = 10,
+    batch: Annotated[int, typer.Option(help="Samples of a step.")] = 256,
+    rate: Annotated[float, typer.Option("--lr", help="Learning rate, the largest one.")] = 1e-3,
+    schedule: Annotated[Schedule, typer.Option(help="The way the rate goes.")] = "cosine",
+    warm_up: Annotated[int, typer.Option(metavar="STEPS", help="Steps in which the rate rises.")] = 0,
+    patience: Annotated[int, typer.Option(metavar="EPOCHS", help="Epochs without gain that end it; 0: none do.")] = 0,
+    validate: Annotated[
+        Path | None, typer.Option(metavar="V", help="Samples by which the best epoch is known, as DATA.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of a step.")] = 1,
+    seed: Seed = 0,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page if it ends on .html; JSON else.", callback=new_report),
+    ] = None,
+) -> None:
+    """Train what a sparse network has left; zeros stay zeros.
+
+    One of --labels and --teacher says what outputs are to become. Networks of linear layers are trained, with all that
+    stands between them but convolutions and attention. The epoch that loses least on --validate, or else on the data,
+    is kept; an interrupt ends training, and writes the best one so far.
+    """
+    from redpebble.tools.training.command import FinetuneFiles, Rates, finetune_and_print
+
+    rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads)
+    finetune_and_print(FinetuneFiles(model, data, output, validate, teacher, labels, report), loss, rates)

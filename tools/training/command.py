@@ -1,0 +1,159 @@
+"""The command `finetune`: reads samples, shows how far it is, writes the model last."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from redpebble.bench.results.console import console
+from redpebble.bench.results.progress_bar import progress_bar
+from redpebble.foundation.atomic_files import write_text
+from redpebble.passes.training.losses import LossName
+from redpebble.tools.json_reports import write_report
+from redpebble.tools.training.page import finetune_page
+from redpebble.training.finetune import FinetuneReport, finetuned, teacher_of
+from redpebble.training.optimizers import OptimizerName
+from redpebble.training.options import FinetuneOptions, Schedule
+from redpebble.training.samples import Samples
+from redpebble.verification.input_choice import arrays_of
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class FinetuneFiles(NamedTuple):
+    """Files that are read and written, and the name of the array that is no input but labels."""
+
+    model: Path
+    data: Path
+    output: Path
+    validate: Path | None
+    teacher: Path | None
+    labels: str
+    report: Path | None
+
+
+class Rates(NamedTuple):
+    """The options of `FinetuneOptions` but the loss."""
+
+    optimizer: OptimizerName
+    epochs: int
+    batch: int
+    rate: float
+    schedule: Schedule
+    warm_up: int
+    patience: int
+    seed: int
+    threads: int
+
+
+def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates) -> None:
+    """Train a model, show its epochs, and write it.
+
+    Raises:
+        ModelError: the model is unreadable, or something in it has no derivative.
+        ValueError: the data or the options do not fit.
+        OSError: a file cannot be read or written.
+    """
+    if bool(files.labels) == (files.teacher is not None):
+        raise ValueError("accepted is one of --labels and --teacher")
+    arrays = mapped_arrays(files.data)
+    labels = _labels_of(arrays, files.labels, files.data)
+    options = FinetuneOptions(_loss_name(loss, labels), *rates)
+    teacher = None if files.teacher is None else teacher_of(files.teacher, options.loss)
+    validation = None
+    if files.validate is not None:
+        held_out = mapped_arrays(files.validate)
+        wanted = _labels_of(held_out, files.labels, files.validate)
+        validation = Samples(held_out, wanted, teacher)
+    with progress_bar() as watch:
+        result = finetuned(files.model, Samples(arrays, labels, teacher), options, validation, watch)
+    result.save(files.output)
+    report = result.report
+    console.print(str(report), highlight=False)
+    console.print(_table(report))
+    if files.report is not None and files.report.suffix == ".html":
+        write_text(files.report, finetune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
+    else:
+        write_report(files.report, "finetune", _content(report))
+
+
+def mapped_arrays(path: Path) -> Arrays:
+    """Return arrays by name: those of an .npz, or maps of the .npy of a folder.
+
+    Raises:
+        ValueError: something is no array.
+        OSError: something cannot be read.
+    """
+    if not path.is_dir():
+        found = arrays_of(path)
+        if not found:
+            raise ValueError(f"{path} holds no arrays, accepted are an .npz, and a folder of .npy")
+        return found
+    arrays: Arrays = {}
+    for file in sorted(path.glob("*.npy")):
+        try:
+            arrays[file.stem] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            raise ValueError(f"{file} holds no array: {error}") from None
+    if not arrays:
+        raise ValueError(f"{path} holds no arrays, accepted are an .npz, and a folder of .npy")
+    return arrays
+
+
+def _labels_of(arrays: Arrays, name: str, path: Path) -> NDArray[Any] | None:
+    if not name:
+        return None
+    if name not in arrays:
+        raise ValueError(f"{path} has no array {name!r} of labels, it holds {', '.join(arrays)}")
+    return arrays.pop(name)
+
+
+def _loss_name(name: str | None, labels: NDArray[Any] | None) -> LossName:
+    """Return the loss; distances to a teacher are mean squares."""
+    match name:
+        case None:
+            return "cross-entropy" if labels is not None and labels.ndim == 1 and labels.dtype.kind in "iu" else "mse"
+        case "cross-entropy" | "crps":
+            return name
+        case _:
+            return "mse"
+
+
+def _table(report: FinetuneReport) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    classes = report.before.hits is not None
+    for header in ("epoch", "loss", "validation", *(("classes",) if classes else ()), "seconds"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for number, epoch in enumerate((report.before, *report.epochs)):
+        share = () if epoch.hits is None else (f"{100 * epoch.hits:.2f} %",)
+        loss = f"{epoch.loss:.4g}" if number else ""
+        table.add_row(
+            f"{number}{' *' if number == report.best else ''}",
+            loss,
+            f"{epoch.validation:.4g}",
+            *share,
+            f"{epoch.seconds:.2f}",
+        )
+    table.caption = "* kept"
+    table.caption_justify = "left"
+    return table
+
+
+def _content(report: FinetuneReport) -> Mapping[str, object]:
+    return {
+        "loss": report.options.loss,
+        "epochs": [
+            {"loss": epoch.loss, "validation": epoch.validation, "hits": epoch.hits, "seconds": epoch.seconds}
+            for epoch in report.epochs
+        ],
+        "before": {"validation": report.before.validation, "hits": report.before.hits},
+        "best": report.best,
+        "values": report.values,
+        "initializers": list(report.initializers),
+        "interrupted": report.interrupted,
+    }

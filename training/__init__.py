@@ -1,0 +1,1 @@
+"""Training of what a sparse network has left, in our own native code."""

@@ -1,0 +1,59 @@
+"""Options of `finetune`."""
+
+from dataclasses import dataclass
+from math import cos, pi
+from typing import Final, Literal, get_args
+
+from redpebble.passes.training.losses import LOSSES, LossName
+from redpebble.runtime.threads import checked_threads
+from redpebble.training.optimizers import OPTIMIZERS, OptimizerName
+
+Schedule = Literal["constant", "cosine"]
+
+SCHEDULES: Final[tuple[Schedule, ...]] = get_args(Schedule)
+
+
+@dataclass(frozen=True)
+class FinetuneOptions:
+    """Choices of `finetune`; `redpebble.finetune` says what they do.
+
+    Raises:
+        ValueError: a number is out of range, or a name is none.
+    """
+
+    loss: LossName = "mse"
+    optimizer: OptimizerName = "adam"
+    epochs: int = 10
+    batch: int = 256
+    rate: float = 1e-3
+    schedule: Schedule = "cosine"
+    warm_up: int = 0
+    patience: int = 0
+    seed: int = 0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        checked_threads(self.threads)
+        names = (("loss", self.loss, LOSSES), ("optimizer", self.optimizer, OPTIMIZERS))
+        for what, name, accepted in (*names, ("schedule", self.schedule, SCHEDULES)):
+            if name not in accepted:
+                raise ValueError(f"unknown {what} {name!r}, accepted are {', '.join(accepted)}")
+        for what, number, least in (
+            ("epochs", self.epochs, 1),
+            ("batch", self.batch, 1),
+            ("warm_up", self.warm_up, 0),
+            ("patience", self.patience, 0),
+        ):
+            if number < least:
+                raise ValueError(f"{what} is {number}, accepted is {least} or more")
+        if not 0 < self.rate < float("inf"):
+            raise ValueError(f"rate is {self.rate}, accepted is more than 0")
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Return the rate of one of so many steps: up from 0 through the warm-up, then as the schedule says."""
+        if step < self.warm_up:
+            return self.rate * (step + 1) / self.warm_up
+        if self.schedule == "constant":
+            return self.rate
+        share = (step - self.warm_up) / max(1, steps - self.warm_up)
+        return self.rate * (1 + cos(pi * share)) / 2

@@ -1,0 +1,95 @@
+"""Samples that a network is trained on, with what they are to become: arrays, or memory maps of them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redpebble.lowering.program import Tensor
+
+Floats = NDArray[np.float32]
+Indices = NDArray[np.int64]
+Teacher = Callable[[Mapping[str, Floats]], Floats]
+"""(inputs of some rows) -> what is wanted of them [rows, features]."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs by name [samples, features], and labels of them, or a teacher who knows."""
+
+    inputs: Mapping[str, NDArray[Any]]
+    labels: NDArray[Any] | None = None
+    teacher: Teacher | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of samples."""
+        return min((len(array) for array in self.inputs.values()), default=0)
+
+    def check(self, tensors: tuple[Tensor, ...], target: Tensor) -> None:
+        """Check that arrays fit the inputs of a network and its target.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if sorted(self.inputs) != sorted(tensor.name for tensor in tensors):
+            held = ", ".join(sorted(self.inputs)) or "none"
+            raise ValueError(f"the data holds {held}, accepted are {', '.join(tensor.name for tensor in tensors)}")
+        for tensor in tensors:
+            array, features = self.inputs[tensor.name], tensor.shape[-1].constant
+            if array.ndim != 2 or array.shape[1] != features or array.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"input {tensor.name!r} of the data is {array.dtype} of shape {array.shape}, accepted are numbers "
+                    f"(samples, {features})"
+                )
+        if not self.count or len({len(array) for array in self.inputs.values()}) > 1:
+            counts = ", ".join(str(len(array)) for array in self.inputs.values())
+            raise ValueError(f"the data has {counts} samples, accepted is the same number for each input, 1 or more")
+        self._check_labels(target.shape[-1].constant or 0)
+
+    def _check_labels(self, features: int) -> None:
+        labels = self.labels
+        if (labels is None) == (self.teacher is None):
+            raise ValueError("accepted are either labels or a teacher")
+        if labels is None:
+            return
+        if len(labels) != self.count:
+            raise ValueError(f"{len(labels)} labels for {self.count} samples")
+        if labels.ndim == 1 and features > 1:
+            if labels.dtype.kind not in "iub" or not 0 <= labels.min() <= labels.max() < features:
+                raise ValueError(
+                    f"labels are {labels.dtype} from {labels.min()} to {labels.max()}, accepted are classes 0 to "
+                    f"{features - 1}, or wanted outputs (samples, {features})"
+                )
+        elif labels.size != self.count * features or labels.dtype.kind not in "fiub":
+            raise ValueError(
+                f"labels are {labels.dtype} of shape {labels.shape}, accepted are numbers ({self.count}, {features})"
+            )
+
+    def take(self, chosen: Indices, feeds: Mapping[str, Floats], target: Floats) -> None:
+        """Write the chosen samples into arrays of as many rows."""
+        for name, array in self.inputs.items():
+            feeds[name][...] = array[chosen]
+        if self.labels is None:
+            assert self.teacher is not None
+            target[...] = self.teacher(feeds)
+        elif self.labels.ndim == 1 and target.shape[1] > 1:
+            target.fill(0)
+            target[np.arange(len(chosen)), self.labels[chosen]] = 1
+        else:
+            target[...] = self.labels[chosen].reshape(target.shape)
+
+
+def shuffled_batches(count: int, rows: int, rng: np.random.Generator) -> Iterator[Indices]:
+    """Yield all samples in random order, so many at a time, ascending as maps are read; what is left over waits."""
+    order = rng.permutation(count)
+    for start in range(0, count - rows + 1, rows):
+        yield np.sort(order[start : start + rows])
+
+
+def batches_in_order(count: int, rows: int) -> Iterator[Indices]:
+    """Yield all samples, so many at a time; the last ones may be read twice."""
+    for start in range(0, count, rows):
+        yield np.minimum(np.arange(start, start + rows), count - 1)
