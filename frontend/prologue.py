@@ -22,12 +22,12 @@ from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, is_index_tensor
-from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.provenance import node_name, texts_of, value_name
 from redpebble.dialect.semantics.array_operators import OPERATORS
 from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from redpebble.dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
-from redpebble.dialect.tensors import is_f32_tensor
+from redpebble.dialect.tensors import is_f32_tensor, shape_of
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array
 from redpebble.frontend.import_model import Imported
@@ -173,6 +173,12 @@ class _Cut:
             case ActivateOp():
                 attributes = {"activation": op.activation.kind.data, "parameters": list(op.activation.values)}
                 yield self._step(op, "Activate", attributes, outputs)
+            case ConcatOp():
+                yield self._step(op, "Concat", {"axis": op.axis.value.data}, outputs)
+            case SplitOp():
+                axis = op.axis.value.data
+                sizes = [shape_of(part)[axis] for part in op.parts]
+                yield self._step(op, "Split", {"axis": axis, "split": sizes}, outputs)
             case AddOp() | SubOp() | MulOp() | DivOp():
                 yield self._step(op, ARITHMETIC[type(op)], {}, outputs)
             case _:

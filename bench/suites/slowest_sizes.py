@@ -1,18 +1,18 @@
 """The promise never to be slower, for real networks: every stored export over batches and lengths.
 
-`python -m redpebble.bench.suites.slowest_sizes [NAME ...] [--threads N] [-o sizes.json]` measures each size in the
-session of the original and in ours, in turn, and prints the least ratio of each network and where it is. A ratio below
-that of the promise is measured again for longer, before it counts. Without names it takes hours.
+`python -m redpebble.bench.suites.slowest_sizes [NAME ...] [--threads N] [--length L] [-o sizes.json]` measures each
+size in the session of the original and in ours, in turn, and prints the least ratio of each network and where it is. A
+ratio below that of the promise is measured again for longer, before it counts. Without names it takes hours.
 """
 
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import onnx
 import typer
@@ -45,20 +45,28 @@ class SizeRow:
         return max(self.original.min_us / self.ours.min_us, self.original.median_us / self.ours.median_us)
 
 
-def sizes_of(proto: onnx.ModelProto) -> Iterator[dict[str, int]]:
+def sizes_of(proto: onnx.ModelProto, known_lengths: Sequence[int] = LENGTHS) -> Iterator[dict[str, int]]:
     """Yield sizes of the free axes, small ones first; a decoder reads one token behind a past, or a text without."""
     names = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim} - {""}
-    lengths = [(length, 0) for length in LENGTHS]
+    lengths = [(length, 0) for length in known_lengths]
     if "past" in names:
-        lengths += [(1, length) for length in LENGTHS]
+        lengths += [(1, length) for length in known_lengths]
     for sequence, past in lengths if "sequence" in names else [(1, 0)]:
         for batch in BATCHES:
             known = {"batch": batch, "sequence": sequence, "past": past, "total": sequence + past}
             yield {name: known[name] for name in sorted(names)}
 
 
-def measure_sizes(export: str, threads: int, seconds: float, longest: float) -> Iterator[SizeRow]:
-    """Yield a row for each size whose calls are predicted to take at most `longest` seconds.
+class Look(NamedTuple):
+    """A measurement of sizes: seconds for each, seconds of the longest call of the original, lengths."""
+
+    seconds: float
+    longest: float
+    lengths: Sequence[int] = LENGTHS
+
+
+def measure_sizes(export: str, threads: int, look: Look) -> Iterator[SizeRow]:
+    """Yield a row for each size whose calls are predicted to take no longer than the longest one.
 
     Raises:
         ValueError: a result differs from onnxruntime's.
@@ -67,11 +75,12 @@ def measure_sizes(export: str, threads: int, seconds: float, longest: float) -> 
     sessions = Sessions.of(proto, threads)
     # the time of one thread on its core does not count what other programs take
     clock = time.thread_time if threads == 1 else time.perf_counter
-    budget, long_look = Budget(seconds, least_rounds=3, clock=clock), Budget(10 * seconds, least_rounds=7, clock=clock)
+    budget = Budget(look.seconds, least_rounds=3, clock=clock)
+    long_look = Budget(10 * look.seconds, least_rounds=7, clock=clock)
     per_value = 0.0
-    for sizes in sizes_of(proto):
+    for sizes in sizes_of(proto, look.lengths):
         count = sizes.get("batch", 1) * sizes.get("sequence", 1)
-        if per_value * count > longest:
+        if per_value * count > look.longest:
             continue
         feeds = random_feeds(proto, sizes)
         check_results(export, *(one.run(None, feeds) for one in sessions))
@@ -89,14 +98,16 @@ def main(
     threads: Annotated[int, typer.Option(help="Threads of both sessions.")] = 1,
     seconds: Annotated[float, typer.Option(help="Measuring time for each size.")] = 0.3,
     longest: Annotated[float, typer.Option(help="Seconds of the longest call of the original.")] = 2.0,
+    length: Annotated[list[int] | None, typer.Option(help="Lengths of texts and pasts, instead of all.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows as JSON, too.")] = None,
 ) -> None:
     """Measure exports over sizes, and print the least ratio of each."""
+    look = Look(seconds, longest, tuple(length or LENGTHS))
     rows: list[SizeRow] = []
     table = Table("export", "sizes", "least", "where", "below", box=None, header_style="bold")
     for export in names or stored_names():
         found: list[SizeRow] = []
-        for row in measure_sizes(export, threads, seconds, longest):
+        for row in measure_sizes(export, threads, look):
             found.append(row)
             if row.ratio < PROMISED:
                 print(f"{export} {_words(row)}: {row.ratio:.2f}x", file=sys.stderr, flush=True)

@@ -24,11 +24,12 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, PastAttentionOp, Weighting
 from redpebble.dialect.ops.elementwise import AddOp
-from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape
+from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.past_keys import RANK, appended_keys, appended_values
+from redpebble.frontend.operators.past_keys import RANK, appended, before_swap
+from redpebble.frontend.operators.shared_heads import Shared, shared_heads
 
 HEADS_LAST = (0, 2, 1, 3)
 """[B, heads, S, features] to [B, S, heads, features], and back."""
@@ -40,6 +41,9 @@ KEYS_HEADS_LAST = (0, 3, 1, 2)
 
 MOST_STEPS: Final = 8
 """Operators one behind the other that a scale is computed by: each may read two others."""
+
+COMPARED_SINCE: Final = 12
+"""Opset from which nodes can say which keys come later than a query: LessOrEqual takes int64."""
 
 MOST_MASKS: Final = 3
 """Masks behind each other that are added up."""
@@ -72,19 +76,20 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
         return None
     operands = _operands(conversion, scores.queries, scores.keys, values)
     q, k, v = operands.q, operands.k, operands.v
-    heads, key_size, value_size = _head_sizes(*(conversion.sizes(value) for value in (q, k, v)))
-    samples, queries, keys = conversion.sizes(q)[0], conversion.sizes(q)[2], conversion.sizes(k)[3]
+    heads = _heads(*(conversion.sizes(value) for value in (q, k, v)), sharing=operands.sharing)
+    samples, _, queries, key_size = conversion.sizes(q)
+    keys, value_size = conversion.sizes(v)[2:]
+    of_queries, of_keys = (Size.known(count) for count in heads)
     rows = (
-        conversion.reshape(conversion.transpose(q, HEADS_LAST), (samples, queries, key_size)),
-        conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, key_size)),
-        conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, value_size)),
+        conversion.reshape(conversion.transpose(q, HEADS_LAST), (samples, queries, of_queries * key_size)),
+        conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, of_keys * key_size)),
+        conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, of_keys * value_size)),
     )
     mask = _sum_of_masks(conversion, scores.masks)
     weighting = Weighting(scores.scale, nan_as_zero=scores.nan_as_zero)
-    count = int(heads.coefficient)
     form = PastAttentionOp if operands.past else AttentionOp
-    op = form(rows, mask, Heads(count, count), weighting, operands.past)
-    split = conversion.reshape(conversion.emit(op).result, (samples, queries, heads, value_size / heads))
+    op = form(rows, mask, heads, weighting, operands.past)
+    split = conversion.reshape(conversion.emit(op).result, (samples, queries, of_queries, value_size))
     conversion.replaces([*scores.nodes, *operands.nodes])
     return [conversion.transpose(split, HEADS_LAST)]
 
@@ -98,17 +103,32 @@ class _Operands(NamedTuple):
     past: tuple[SSAValue, ...] = ()
     nodes: tuple[onnx_ir.Node, ...] = ()
     """Nodes that the attention stands for as well."""
+    sharing: int = 1
+    """Heads of queries that share a head of keys and of values."""
 
 
 def _operands(conversion: Conversion, queries: onnx_ir.Value, keys: onnx_ir.Value, values: onnx_ir.Value) -> _Operands:
-    """Return the operands of an attention, those of the past apart."""
-    own_keys, own_values = appended_keys(conversion, keys), appended_values(values)
-    if own_keys is None or own_values is None:
+    """Return the operands of an attention: what heads share once, those of the past apart."""
+    swapped = before_swap(conversion, keys)
+    if swapped is None:
         q, k, v = (conversion.tensor_of(value) for value in (queries, keys, values))
         return _Operands(q, k, v)
-    past = conversion.tensor_of(own_keys.past), conversion.tensor_of(own_values.past)
-    q, k, v = (conversion.tensor_of(value) for value in (queries, own_keys.own, own_values.own))
-    return _Operands(q, conversion.transpose(k, KEYS_LAST), v, past, own_keys.nodes)
+    shared = [Shared(value) for value in (swapped.value, values)]
+    if conversion.scope.writes_opset >= COMPARED_SINCE:
+        found = [shared_heads(conversion, one.value) for one in shared]
+        shared = found if found[0].copies == found[1].copies else shared
+    nodes = (*swapped.nodes, *shared[0].nodes, *shared[1].nodes)
+    parts = [appended(one.value) for one in shared]
+    past = [conversion.tensor_of(part.past) for part in parts if part is not None]
+    if len(past) == len(parts):
+        own = [part.own for part in parts if part is not None]
+    elif shared[0].copies == 1:
+        q, k, v = (conversion.tensor_of(value) for value in (queries, keys, values))
+        return _Operands(q, k, v)
+    else:
+        past, own = [], [one.value for one in shared]
+    q, k, v = (conversion.tensor_of(value) for value in (queries, *own))
+    return _Operands(q, conversion.transpose(k, KEYS_LAST), v, tuple(past), nodes, shared[0].copies)
 
 
 def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask]) -> SSAValue | None:
@@ -122,20 +142,21 @@ def _sum_of_masks(conversion: Conversion, masks: Sequence[_Mask]) -> SSAValue | 
     return total
 
 
-def _head_sizes(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicShape) -> SymbolicShape:
-    """Return the number of heads, and the features of all keys and of all values."""
+def _heads(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicShape, *, sharing: int) -> Heads:
+    """Return the numbers of heads, those of keys and values shared by so many of queries."""
     fit = (
         len(queries) == len(keys) == len(values) == RANK
-        and queries[:2] == keys[:2] == values[:2]
+        and queries[0] == keys[0]
+        and keys[:2] == values[:2]
+        and queries[1] == keys[1] * Size.known(sharing)
         and (queries[3], keys[3]) == (keys[2], values[2])
     )
     if not fit:
         shapes = ", ".join(map(shape_words, (queries, keys, values)))
         raise NotCovered(f"queries, keys and values are {shapes}, accepted are samples of equal heads")
-    heads, key_size, value_size = queries[1], queries[3], values[3]
-    if not all(is_known(size) and size.coefficient > 0 for size in (heads, key_size, value_size)):
+    if not all(is_known(size) and size.coefficient > 0 for size in (keys[1], queries[3], values[3])):
         raise NotCovered(f"queries are {shape_words(queries)}, accepted are known sizes of heads and features")
-    return heads, heads * key_size, heads * value_size
+    return Heads(int(queries[1].coefficient), int(keys[1].coefficient))
 
 
 def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:

@@ -10,10 +10,13 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
+from redpebble.frontend.folding.known_sizes import broadcast_sizes, is_known, shape_words
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.onnx_types import element_name
+
+MOST_COPIES: Final = 256
+"""Copies of values along an axis: each of them is an operand."""
 
 
 def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
@@ -137,6 +140,27 @@ def _convert_concat(conversion: Conversion) -> Sequence[SSAValue]:
     return [conversion.emit(ConcatOp(parts, axis)).result if len(parts) > 1 else parts[0]]
 
 
+def _convert_expand(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return copies one after the other, along axes of one entry: what a runtime has a node of its own for."""
+    if not conversion.scope.all_native:
+        raise NotCovered("it only copies, and no layer of its own gains by it")
+    x, target = conversion.tensor(0), conversion.shape_value(1)
+    if target is None or target.scalar:
+        raise NotCovered("the shape is computed from values, accepted is one that follows from the shapes of inputs")
+    sizes = conversion.sizes(x)
+    result = broadcast_sizes(sizes, target.sizes)
+    if result is None:
+        raise NotCovered(f"{shape_words(sizes)} is expanded to {shape_words(target.sizes)}, accepted is what it fits")
+    x = conversion.reshape(x, (ONE,) * (len(result) - len(sizes)) + sizes)
+    for axis, size in enumerate(result):
+        if size == conversion.sizes(x)[axis]:
+            continue
+        if not is_known(size) or not 0 < size.coefficient <= MOST_COPIES:
+            raise NotCovered(f"{size} copies along axis {axis}, accepted are 1 to {MOST_COPIES}")
+        x = conversion.emit(ConcatOp([x] * int(size.coefficient), axis)).result
+    return [x]
+
+
 def _convert_split(conversion: Conversion) -> Sequence[SSAValue]:
     x = conversion.tensor(0)
     sizes = conversion.sizes(x)
@@ -195,6 +219,7 @@ MOVEMENT_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "Cast"): _convert_cast,
         ("", "Concat"): _convert_concat,
         ("", "Dropout"): _convert_dropout,
+        ("", "Expand"): _convert_expand,
         ("", "Flatten"): _convert_flatten,
         ("", "Identity"): _convert_identity,
         ("", "Reshape"): _convert_reshape,

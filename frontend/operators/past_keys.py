@@ -22,50 +22,44 @@ LENGTH = 2
 
 
 class Appended(NamedTuple):
-    """Keys or values [B, heads, keys, features] in two parts, and the nodes that only an attention reads."""
+    """Keys or values [B, heads, keys, features] in two parts."""
 
     past: onnx_ir.Value
     own: onnx_ir.Value
-    nodes: tuple[onnx_ir.Node, ...] = ()
 
 
-def appended_values(values: onnx_ir.Value) -> Appended | None:
-    """Return the parts of values [B, heads, T, features]; None where they are in one."""
-    concat = _producer(values, "Concat")
+def appended(values: onnx_ir.Value) -> Appended | None:
+    """Return the parts of keys or values [B, heads, T, features]; None where they are in one."""
+    concat = producer_of(values, "Concat")
     if concat is None or len(concat.inputs) != 2 or concat.attributes.get_int("axis", 0) not in (LENGTH, LENGTH - RANK):
         return None
     past, own = concat.inputs
     return None if past is None or own is None else Appended(past, own)
 
 
-def appended_keys(conversion: Conversion, keys: onnx_ir.Value) -> Appended | None:
-    """Return the parts of keys [B, heads, features, T]; None where they are in one."""
-    before = _before_swap(conversion, keys)
-    found = None if before is None else appended_values(before.value)
-    return None if found is None or before is None else found._replace(nodes=before.nodes)
+class BeforeSwap(NamedTuple):
+    """Keys [B, heads, T, features], and the nodes that swap their last two axes."""
 
-
-class _Before(NamedTuple):
     value: onnx_ir.Value
     nodes: tuple[onnx_ir.Node, ...]
 
 
-def _before_swap(conversion: Conversion, keys: onnx_ir.Value) -> _Before | None:
+def before_swap(conversion: Conversion, keys: onnx_ir.Value) -> BeforeSwap | None:
     """Return the value whose last two axes were swapped, and the nodes that did so."""
-    transpose = _producer(keys, "Transpose")
+    transpose = producer_of(keys, "Transpose")
     if transpose is not None and transpose.inputs[0] is not None:
-        return _Before(transpose.inputs[0], (transpose,)) if _axes(transpose) == (0, 1, 3, 2) else None
-    heads_apart = _producer(keys, "Reshape")
-    rows = None if heads_apart is None else _producer(heads_apart.inputs[0], "Transpose")
-    joined = None if rows is None else _producer(rows.inputs[0], "Reshape")
+        return BeforeSwap(transpose.inputs[0], (transpose,)) if _axes(transpose) == (0, 1, 3, 2) else None
+    heads_apart = producer_of(keys, "Reshape")
+    rows = None if heads_apart is None else producer_of(heads_apart.inputs[0], "Transpose")
+    joined = None if rows is None else producer_of(rows.inputs[0], "Reshape")
     if heads_apart is None or rows is None or joined is None or joined.inputs[0] is None or _axes(rows) != (0, 2, 1):
         return None
     before, inside, after = (
-        _sizes(conversion, value) for value in (joined.inputs[0], joined.outputs[0], heads_apart.outputs[0])
+        sizes_of_value(conversion, value) for value in (joined.inputs[0], joined.outputs[0], heads_apart.outputs[0])
     )
     # [B, heads, T, features] -> [B heads, T, features] -> [B heads, features, T] -> [B, heads, features, T]
     swapped = len(before) == RANK and inside[1:] == before[2:] and after == (*before[:2], before[3], before[2])
-    return _Before(joined.inputs[0], (joined, rows, heads_apart)) if swapped else None
+    return BeforeSwap(joined.inputs[0], (joined, rows, heads_apart)) if swapped else None
 
 
 def _axes(transpose: onnx_ir.Node) -> tuple[int, ...]:
@@ -73,13 +67,15 @@ def _axes(transpose: onnx_ir.Node) -> tuple[int, ...]:
     return () if attribute is None else tuple(attribute.as_ints())
 
 
-def _sizes(conversion: Conversion, value: onnx_ir.Value) -> SymbolicShape:
+def sizes_of_value(conversion: Conversion, value: onnx_ir.Value) -> SymbolicShape:
+    """Return the sizes of a float value of the graph, none where they are not known."""
     try:
         return conversion.sizes(conversion.tensor_of(value))
     except NotCovered:
         return ()
 
 
-def _producer(value: onnx_ir.Value | None, operator: str) -> onnx_ir.Node | None:
+def producer_of(value: onnx_ir.Value | None, operator: str) -> onnx_ir.Node | None:
+    """Return the node that yields a value where it has that operator of ONNX, else None."""
     node = None if value is None else value.producer()
     return node if node is not None and node.domain == "" and node.op_type == operator else None

@@ -47,6 +47,8 @@ class GraphDraft:
     initializers: list[onnx.TensorProto] = field(default_factory=list[onnx.TensorProto])
     inputs: list[Value] = field(default_factory=list[Value])
     values: list[Value] = field(default_factory=list[Value])
+    kept: list[Value] = field(default_factory=list[Value])
+    """Values that are outputs whatever else is."""
 
     def choose(self, options: Sequence[T]) -> T:
         """One of the options; shrinks towards the first."""
@@ -71,9 +73,14 @@ class GraphDraft:
 
     def input(self, shape: Sequence[Dim]) -> Value:
         """A further input of the graph."""
+        value = self.given(shape)
+        self.values.append(value)
+        return value
+
+    def given(self, shape: Sequence[Dim]) -> Value:
+        """A further input of the graph that only the caller reads."""
         value = Value(f"x{len(self.inputs)}", tuple(shape))
         self.inputs.append(value)
-        self.values.append(value)
         return value
 
     def constant(self, array: NDArray[Any]) -> Value:

@@ -57,7 +57,7 @@ def models(draw: st.DrawFn, opsets: Sequence[int] = OPSETS) -> DrawnModel:
     outputs = list(dict.fromkeys([computed[-1], *(draft.choose(computed) for _ in range(count - 1))]))
     static = draft.choose((None, None, *STATIC_BATCHES))
     batches = SYMBOLIC_BATCHES if static is None else (static,)
-    return DrawnModel(draft.model(outputs, static), batches, tuple(draft.inputs))
+    return DrawnModel(draft.model([*outputs, *draft.kept], static), batches, tuple(draft.inputs))
 
 
 def _draw_inputs(draft: GraphDraft) -> None:
@@ -82,7 +82,7 @@ def attending_models(draw: st.DrawFn, opsets: Sequence[int] = OPSETS) -> DrawnMo
         current = layer(draft, current) or current
     static = draft.choose((None, None, *STATIC_BATCHES))
     batches = SYMBOLIC_BATCHES if static is None else (static,)
-    return DrawnModel(draft.model([current], static), batches, tuple(draft.inputs))
+    return DrawnModel(draft.model([current, *draft.kept], static), batches, tuple(draft.inputs))
 
 
 def draft_opset(draw: st.DrawFn, opsets: Sequence[int]) -> int:

@@ -87,11 +87,30 @@ def test_ids_in_another_shape_and_positions_have_the_sizes_of_the_ids() -> None:
     assert net.get_outputs()[0].shape == ["n", "m", 4]
 
 
+ROTATED = """<ir_version: 9, opset_import: ["" : 17]> g (int64[n, m] places, float[n, m, 4] x) => (float[n, m, 8] y) {
+    numbers = Cast<to=1>(places) open = Unsqueeze(numbers, last) angles = Mul(open, rates)
+    left, right = Split<axis=-1>(angles) twice = Concat<axis=-1>(right, angles, left)
+    cosines = Cos(twice) sines = Sin(twice) turned = Mul(x, cosines) lifted = Add(turned, sines)
+    y = MatMul(lifted, weight) }"""
+
+
+def test_angles_of_positions_are_computed_before_all_layers() -> None:
+    proto = onnx.parser.parse_model(ROTATED)
+    arrays = {"last": np.array([-1]), "rates": np.array([1.0, 0.5]), "weight": np.ones((4, 8))}
+    for name, array in arrays.items():
+        kind = np.int64 if array.dtype.kind == "i" else np.float32
+        proto.graph.initializer.append(numpy_helper.from_array(array.astype(kind), name))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {"places": np.arange(6).reshape(2, 3), "x": np.ones((2, 3, 4), np.float32)}
+    found = redpebble.compile(proto, cache=False).run(None, feeds)[0]
+    np.testing.assert_allclose(found, session.run(None, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "refusal"),
     [
         ("dlrm.classic", "node '/MatMul': operator MatMul behind node '/bottom/bottom.0/Gemm': neither operand is a"),
-        ("lstm.classic", "node '/lstm/LSTM': operator LSTM behind node '/lstm/Slice': no native code, a session"),
+        ("lstm.classic", "node '/lstm/LSTM': operator LSTM: no native code, a session"),
     ],
 )
 def test_what_keeps_a_network_from_being_native_is_the_node_behind_a_layer(name: str, refusal: str) -> None:

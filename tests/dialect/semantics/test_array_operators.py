@@ -32,6 +32,8 @@ CASES = [
     Case("Add", [X, X[:, :1]]),
     Case("And", [B, ~B[:1]], {}, TensorProto.BOOL),
     Case("Concat", [X, X], {"axis": -1}),
+    Case("Cos", [F], {}, TensorProto.FLOAT),
+    Case("Sin", [F], {}, TensorProto.FLOAT),
     Case("CumSum", [X, np.array(1, np.int64)]),
     Case("DequantizeLinear", [X.astype(np.uint8), np.float32(0.3), np.uint8(7)], {}, TensorProto.FLOAT),
     Case("Div", [X - 7, np.int64(3)]),

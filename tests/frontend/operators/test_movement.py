@@ -43,6 +43,9 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
     "Concat, first": (7, "(float[2,n] x, float[1,n] z) => (float[3,n] y)", "y = Concat<axis=0>(x, z)", {}),
     "Concat, constant": (13, "(float[3,2] x) => (float[3,4] y)", "y = Concat<axis=1>(x, c)", {"c": normal(3, 2)}),
     "Concat, one": (13, "(float[n,2] x) => (float[n,2] y)", "y = Concat<axis=0>(x)", {}),
+    "Expand": (13, "(float[n,1,3] x) => (float[n,4,3] y)", "y = Expand(x, s)", {"s": np.array([1, 4, 1])}),
+    "Expand, new axes": (8, "(float[n,3] x) => (float[2,2,n,3] y)", "y = Expand(x, s)", {"s": np.array([2, 2, 1, 3])}),
+    "Expand, nothing": (13, "(float[n,3] x) => (float[n,3] y)", "s = Shape(x) y = Expand(x, s)", {}),
     "Slice, middle": (13, "(float[n,5] x) => (float[n,2] y)", "y = Slice(x, one, three, one)", ONE_THREE),
     "Slice, front": (
         13,

@@ -1,0 +1,43 @@
+"""Keys and values that several heads of queries share, as exporters repeat them for a plain product.
+
+```
+one    = Unsqueeze(keys, 2)      [B, kv_heads, 1, T, features]
+copies = Expand(one, shape)      [B, kv_heads, copies, T, features]
+result = Reshape(copies, shape)  [B, kv_heads copies, T, features]
+```
+
+Attention reads the keys where they are.
+"""
+
+from typing import NamedTuple
+
+import onnx_ir
+
+from redpebble.dialect.symbolic_sizes import ONE
+from redpebble.frontend.folding.known_sizes import is_known
+from redpebble.frontend.operators.conversion import Conversion
+from redpebble.frontend.operators.past_keys import RANK, producer_of, sizes_of_value
+
+
+class Shared(NamedTuple):
+    """Keys or values [B, kv_heads, T, features], how many heads of queries share each, and the nodes behind them."""
+
+    value: onnx_ir.Value
+    copies: int = 1
+    nodes: tuple[onnx_ir.Node, ...] = ()
+
+
+def shared_heads(conversion: Conversion, value: onnx_ir.Value) -> Shared:
+    """Return what keys or values [B, heads, T, features] repeat: themselves where they repeat nothing."""
+    joined = producer_of(value, "Reshape")
+    expanded = None if joined is None else producer_of(joined.inputs[0], "Expand")
+    apart = None if expanded is None else producer_of(expanded.inputs[0], "Unsqueeze")
+    source = None if apart is None else apart.inputs[0]
+    if joined is None or expanded is None or apart is None or source is None:
+        return Shared(value)
+    chain = (source, apart.outputs[0], expanded.outputs[0], value)
+    before, one, more, after = (sizes_of_value(conversion, step) for step in chain)
+    if len(before) != RANK or one != (*before[:2], ONE, *before[2:]) or len(more) != RANK + 1 or not is_known(more[2]):
+        return Shared(value)
+    repeated = more == (*before[:2], more[2], *before[2:]) and after == (before[0], before[1] * more[2], *before[2:])
+    return Shared(source, int(more[2].coefficient), (apart, expanded, joined)) if repeated else Shared(value)
