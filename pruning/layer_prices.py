@@ -2,32 +2,55 @@
 
 A convolution has the times of its tiles of pixels, and of the values that it copies and moves.
 
-A mask that is not there yet is taken to be spread evenly over inputs and outputs, as that of equal counts is.
+A mask that is not there yet is taken to be spread evenly over inputs and outputs where its structure does that. Of
+other structures a mask is made, of random scores: outputs that share inputs have kernels of their own. What the clock
+finds of a few layers corrects all times.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.kernels.dense_work import dense_us
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.kernels.dense_work import dense_layer_us, dense_us, runtime_share
 from redpebble.kernels.families import is_dense
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import PIXELS, WIDTHS, time_of_rows
+from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import with_blocks
-from redpebble.passes.images.image_layers import COPIED_US, MOVED_US
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.images.image_layers import COPIED_US, DENSE_SHARE, MOVED_US
 from redpebble.passes.kernels.choose_kernels import fastest_families
+from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.runs.first_run import FirstRun
-from redpebble.sparse.csr import CONNECTION_BYTES
+from redpebble.pruning.price_corrections import UNCORRECTED, Correction
+from redpebble.pruning.runs.first_run import FirstRun, ImageSizes
+from redpebble.pruning.windows import Window
+from redpebble.sparse.csr import CONNECTION_BYTES, CscMatrix
 
 GRID: Final = tuple(float(density) for density in np.geomspace(0.05, 0.6, 33).round(4))
 """Densities that are weighed against each other, beside 1: each takes about 8 % longer than the one before."""
+
+WORTHWHILE: Final = 0.97
+"""Time of a sparse layer over that of the dense one below which it is an option."""
+
+
+class Kind(NamedTuple):
+    """The properties of a layer that its time depends on."""
+
+    inputs: int
+    outputs: int
+    window: Window | None
+    images: ImageSizes | None
 
 
 class LayerPrices:
@@ -38,45 +61,80 @@ class LayerPrices:
     ) -> None:
         self._size = sum(layer.size for layer in layers)
         self._rows = max(1, -(-options.rows // options.threads))
+        self._structure = options.chosen_structure
         self._first = first
         self._images = first.images_with(options.rows) / options.threads
         self._machine = machine
-        self._known: dict[tuple[int, int, str, float], float | None] = {}
+        self._known: dict[tuple[Kind, float], float | None] = {}
+        self._corrections: Mapping[Kind, Correction] = MappingProxyType({})
+
+    def correct(self, corrections: Mapping[Kind, Correction]) -> None:
+        """Let all times be corrected from now on."""
+        self._corrections = corrections
+
+    def kind_of(self, layer: PrunableLayer) -> Kind:
+        """Return the properties that the time of a layer depends on."""
+        return Kind(layer.inputs, layer.outputs, layer.window, self._first.images.get(layer.name))
+
+    def work_of(self, layer: PrunableLayer) -> float:
+        """Return the multiply-adds of the dense layer in a call, in any unit."""
+        images = self._first.images.get(layer.name)
+        return layer.size * (self._rows if images is None else self._images * prod(images.places))
 
     def dense_us(self, layer: PrunableLayer) -> float:
-        """Return the microseconds of a layer that stays dense."""
-        if layer.name in self._first.images:
-            places = prod(self._first.images[layer.name].places)
-            return self._images * places * layer.size * dense_us(PIXELS, self._machine)
-        other = 4.0 * (self._size - layer.size)
-        dense = Layer(layer.inputs, np.full(layer.outputs, layer.inputs, np.int64), other, "dense")
-        times = {
-            width: min(predicted_us(name, dense, width, self._machine) for name in self._dense_families(dense, width))
-            for width in WIDTHS
-        }
-        return time_of_rows(times, self._rows)
+        """Return the microseconds of a layer that stays dense, and with the runtime."""
+        return self._correction(layer).dense * self._dense_us(layer)
 
     def sparse_us(self, layer: PrunableLayer, density: float) -> float | None:
-        """Return the microseconds of a layer at a density; None where it would stay dense."""
-        key = (layer.inputs, layer.outputs, layer.name if layer.window else "", density)
+        """Return the microseconds of a layer at a density; None where it would stay dense, or gain nothing."""
+        predicted = self.predicted_us(layer, density)
+        if predicted is None:
+            return None
+        us = predicted * self._correction(layer).of_density(density)
+        return us if us < WORTHWHILE * self.dense_us(layer) else None
+
+    def predicted_us(self, layer: PrunableLayer, density: float) -> float | None:
+        """Return the microseconds without any correction; None where it would stay dense."""
+        key = (self.kind_of(layer), density)
         if key not in self._known:
             self._known[key] = self._predicted(layer, density)
         return self._known[key]
 
+    def _correction(self, layer: PrunableLayer) -> Correction:
+        return self._corrections.get(self.kind_of(layer), UNCORRECTED)
+
+    def _dense_us(self, layer: PrunableLayer) -> float:
+        if layer.name in self._first.images:
+            places = prod(self._first.images[layer.name].places)
+            return DENSE_SHARE * self._images * places * layer.size * dense_us(PIXELS, self._machine)
+        other = 4.0 * (self._size - layer.size)
+        own = dense_layer_us(layer.inputs, layer.outputs, self._rows, self._machine, other)
+        return runtime_share(self._rows) * own
+
     def _predicted(self, layer: PrunableLayer, density: float) -> float | None:
-        counts = np.full(layer.outputs, max(1, round(density * layer.inputs)), dtype=np.int64)
         # the other layers are taken to be about as sparse
         other = min(4.0, CONNECTION_BYTES * density) * (self._size - layer.size)
         if layer.window is not None:
-            us = self._convolution_us(layer, Layer(layer.inputs, counts))
-            return us if us < self.dense_us(layer) else None
-        _, times = with_blocks(Layer(layer.inputs, counts, other), {}, self._machine, {})
+            return self._convolution_us(layer, self._connections(layer, density, 0.0))
+        _, times = with_blocks(self._connections(layer, density, other), {}, self._machine, {})
         families = fastest_families(times)
         predicted = {width: times.predicted[width][family] for width, family in families.items()}
         if any(map(is_dense, families_at(families, predicted, self._rows))):
             return None
-        us = time_of_rows(predicted, self._rows)
-        return us if us < self.dense_us(layer) else None
+        return time_of_rows(predicted, self._rows)
+
+    def _connections(self, layer: PrunableLayer, density: float, other_bytes: float) -> Layer:
+        """Return a layer as its cost sees it once it is pruned."""
+        if self._structure.is_even:
+            counts = np.full(layer.outputs, max(1, round(density * layer.inputs)), dtype=np.int64)
+            return Layer(layer.inputs, counts, other_bytes)
+        scores = np.random.default_rng(0).random((layer.inputs, layer.outputs), dtype=np.float32)
+        mask = self._structure.choose(scores, density)
+        constant = SparseConstantOp(CscMatrix.from_dense(mask.astype(np.float32)))
+        holder = ModuleOp([constant])
+        DiscoverStructure().apply(Context(), holder)
+        (found,) = layers_of([constant.result])
+        return replace(found, other_bytes=other_bytes)
 
     def _convolution_us(self, layer: PrunableLayer, connections: Layer) -> float:
         values, _, places = self._first.images[layer.name]
@@ -88,6 +146,3 @@ class LayerPrices:
         if layer.window is not None and any(stride > 1 for stride in layer.window.strides):
             us += MOVED_US * values
         return us * self._images
-
-    def _dense_families(self, dense: Layer, width: int) -> list[str]:
-        return [name for name in candidates(dense, width, self._machine) if is_dense(name)]

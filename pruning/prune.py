@@ -4,6 +4,7 @@
 source_model    the model with its constants folded, its layers and their weights        source_model.py, layers.py
 segments        the model cut at its layers, and runs of it on all data                   runs/
 sensitivities   what the model loses for each density of each layer                       sensitivities.py
+prices          times of layers by density, as predicted, and for a time corrected by the clock   layer_prices.py
 budgets         the densities that lose least in a time, or are fastest for a loss        budgets.py, allocation.py
 solve_layers    layer after layer pruned and refitted for what comes in now               solve_layers.py, solving/
 timing          the original and the pruned model in onnxruntime, in turn                 runs/
@@ -31,6 +32,7 @@ from redpebble.pruning.chains import Chain, ChainWeights, chain_of
 from redpebble.pruning.finetune import Lessons, lessons_of, train
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.losses import Loss, variance_lost
+from redpebble.pruning.measured_prices import measured_corrections
 from redpebble.pruning.method_trials import MethodTrial, method_trials
 from redpebble.pruning.method_trials import densities_of as trial_densities
 from redpebble.pruning.options import Goal, Precision, PruneOptions
@@ -142,6 +144,7 @@ class _Pruning:
         self.options_by_layer: dict[str, list[Option]] = {}
         timed = feeds_with_rows(model.proto.graph, batches[0], first.rows, options.rows)
         self.clock = ModelClock(model.original, timed, options.threads)
+        self.layer_clock = LayerClock(options, first)
 
     def run(self) -> Pruned:
         allocation = self._allocation()
@@ -200,6 +203,10 @@ class _Pruning:
             uniform = {one.name: LossCurve((density,), (0.0,)) for one in self.model.layers}
             options = {one.name: options_of(one, uniform[one.name], self.prices)[1] for one in self.model.layers}
             return Allocation(options)
+        if goal.measure != "loss":
+            # for a loss the clock has no say: the same data gives the same densities
+            found = measured_corrections(self.model.layers, structure, self.prices, self.layer_clock, self.watch)
+            self.prices.correct(found)
         curves = self._curves()
         options = {one.name: options_of(one, curves.get(one.name), self.prices) for one in self.model.layers}
         if goal.measure == "loss":
@@ -276,10 +283,10 @@ class _Pruning:
         return best
 
     def _timed(self, layers: Sequence[PrunedLayer], solved: _Solved) -> tuple[PrunedLayer, ...]:
-        clock, found = LayerClock(self.options, self.first), list[PrunedLayer]()
+        found = list[PrunedLayer]()
         for layer, report in zip(self.model.layers, layers, strict=True):
             one = solved.layers.get(layer.name)
-            found.append(report if one is None else replace(report, measured=clock.times(layer, one.weight)))
+            found.append(report if one is None else replace(report, measured=self.layer_clock.times(layer, one.weight)))
             self.watch("measuring layers", len(found), len(layers))
         return tuple(found)
 

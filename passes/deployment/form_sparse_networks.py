@@ -17,7 +17,8 @@
 A network is one of the clusters of `redpebble.passes.analysis.clusters`: as large as possible, without a path that
 leaves it and comes back, all of its ops row by row on the same rows, or attentions between such rows. It must hold a
 layer for which `pebble-choose-kernels` chose sparse kernels for every tile width: then it is predicted to be faster
-whatever the batch. Where `rows` says how many rows matter, sparse kernels for these are enough. Layers with dense
+whatever the batch. Where `rows` says how many rows matter, sparse kernels for these are enough that are predicted to
+take less time than a dense layer does in onnxruntime. Layers with dense
 kernels stay with the runtime, which is as good at them, except for those that cost less than leaving the network and
 coming back.
 """
@@ -50,7 +51,10 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.kernels.dense_work import dense_layer_us, runtime_share
 from redpebble.kernels.families import is_dense
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.tile_widths import time_of_rows
 from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
@@ -70,6 +74,9 @@ LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES | Aggregate
 
 SMALL_DENSE: Final = 4096
 """Weights of a dense layer that takes about as long as the call of a node."""
+
+CERTAIN_SHARE: Final = 0.95
+"""Time of a sparse layer over that of a dense one in onnxruntime below which it gains, for rows that are known."""
 
 LEAST_GAIN: Final = 1.15
 """Times as fast as before that what runs on images is predicted to be, at least: predictions are not exact."""
@@ -198,8 +205,13 @@ def _has_sparse_kernels(op: LinearOp, rows: int) -> bool:
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
     us = op.kernel.predicted.by_width | op.kernel.measured.by_width
-    families = families_at(op.kernel.choices, us, rows) if rows and us else op.kernel.choices.values()
-    return not any(map(is_dense, families))
+    if not rows or not us:
+        return not any(map(is_dense, op.kernel.choices.values()))
+    if any(map(is_dense, families_at(op.kernel.choices, us, rows))):
+        return False
+    inputs, outputs = shape_of(op.weight)
+    runtime = runtime_share(rows) * dense_layer_us(inputs, outputs, rows, Machine())
+    return _size(op) <= SMALL_DENSE or time_of_rows(dict(sorted(us.items())), rows) < CERTAIN_SHARE * runtime
 
 
 def _size(op: LinearOp) -> int:

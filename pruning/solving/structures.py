@@ -35,6 +35,8 @@ class Structure:
     """The only density that masks have; None where they have any."""
     window: int = WINDOW
     """Neighbouring inputs whose mask can be chosen without the other inputs."""
+    is_even: bool = False
+    """Whether no outputs share their inputs, and counts alone tell the time."""
 
 
 Maker = Callable[[tuple[int, ...]], Structure]
@@ -69,18 +71,20 @@ def _free(numbers: tuple[int, ...]) -> Structure:
     def choose(scores: Scores, density: float) -> Mask:
         return _largest(scores.reshape(-1, 1), density).reshape(scores.shape)
 
-    return Structure(choose)
+    return Structure(choose, is_even=True)
 
 
 def _equal(numbers: tuple[int, ...]) -> Structure:
     _require(len(numbers) == 0, "equal")
-    return Structure(_largest)
+    return Structure(_largest, is_even=True)
 
 
 def _n_of_many(numbers: tuple[int, ...]) -> Structure:
     _require(len(numbers) == 1 and numbers[0] > 1, "n:32")
     (of,) = numbers
-    return Structure(lambda scores, density: _n_of_each(scores, max(1, round(density * of)), of), window=of)
+    return Structure(
+        lambda scores, density: _n_of_each(scores, max(1, round(density * of)), of), window=of, is_even=True
+    )
 
 
 def _n_of_m(numbers: tuple[int, ...]) -> Structure:

@@ -12,3 +12,20 @@ func.func @mixed(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch",
   %h = pebble.linear %x, %w kernel <sparse_rows from 1, dense_outputs from 8, strips from 64, predicted [1: 1.0, 8: 4.0, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
+
+// A layer that takes longer than a dense one does in onnxruntime stays there, whatever our own dense kernels would take.
+// CHECK-LABEL: @slow
+// CHECK-NOT: pebble.sparse_network
+func.func @slow(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["batch", "128"]}) -> tensor<?x64xf32> {
+  %w = pebble.constant dense<0.0> : tensor<128x64xf32>
+  %h = pebble.linear %x, %w kernel <strips from 1, predicted [1: 1.0, 64: 9.0], "why"> : (tensor<?x128xf32>, tensor<128x64xf32>) -> tensor<?x64xf32>
+  func.return %h : tensor<?x64xf32>
+}
+
+// CHECK-LABEL: @fast
+// CHECK: pebble.sparse_network
+func.func @fast(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["batch", "128"]}) -> tensor<?x64xf32> {
+  %w = pebble.constant dense<0.0> : tensor<128x64xf32>
+  %h = pebble.linear %x, %w kernel <strips from 1, predicted [1: 1.0, 64: 4.0], "why"> : (tensor<?x128xf32>, tensor<128x64xf32>) -> tensor<?x64xf32>
+  func.return %h : tensor<?x64xf32>
+}
