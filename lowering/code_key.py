@@ -12,12 +12,15 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from redpebble.dialect.ops.foreign import INT64
+from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.dialect.tensors import shape_of
+from redpebble.lowering.graphs.packing import block_count
 from redpebble.lowering.tiles.thread_shares import Borders, even_borders
 from redpebble.lowering.tiles.tile_loop import same_from
 
@@ -98,6 +101,10 @@ class _Key:
             case LinearOp():
                 kernel = None if op.kernel is None else op.kernel.choices
                 return (str(op.activation), kernel, self._number_of(op.borders))
+            case AggregateOp() | AttendEdgesOp():
+                # the code counts blocks, and there are as many as the edges make
+                others = {name: value for name, value in op.properties.items() if name != "order"}
+                return (block_count(op.edges), sorted((name, str(value)) for name, value in others.items()))
             case QuantizedLayersOp():
                 kernel = op.kernel
                 chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.by_family.items()))

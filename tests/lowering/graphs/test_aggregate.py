@@ -2,16 +2,23 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+import onnx_ir
 import pytest
+from onnxruntime import InferenceSession
 from xdsl.ir import Block, SSAValue
 
+import redpebble
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.lowering.code_key import code_key
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.graphs.aggregate import pieces_of
 from redpebble.lowering.graphs.packing import block_borders
+from redpebble.models.graph_network import GraphNetwork
+from redpebble.native_build import native_build
+from redpebble.options import Options
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
@@ -105,3 +112,21 @@ def test_pieces_cover_each_feature_once(lanes: int) -> None:
         pieces = [piece for group in pieces_of(features, lanes) for piece in group]
         covered = [feature for piece in pieces for feature in range(piece.first, piece.first + piece.width)]
         assert covered == list(range(features))
+
+
+@pytest.mark.parametrize("kind", ["gin", "gat"])
+def test_graphs_of_other_edge_counts_have_code_of_their_own(kind: str) -> None:
+    x = values(1, 40).reshape(-1)[:900].reshape(900, 1)
+    for degree in (22.0, 2.0, 22.0):
+        proto = onnx_ir.to_proto(GraphNetwork(kind, "geometric", 900, degree, (1, 1)).build(np.random.default_rng(0)))
+        (wanted,) = InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        (y,) = redpebble.compile(proto, cache=False).run(None, {"x": x})
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_code_is_that_of_another_graph_only_with_as_many_blocks() -> None:
+    models = [GraphNetwork("gin", "geometric", 900, degree, (1, 1)) for degree in (22.0, 2.0, 2.2)]
+    modules = [native_build(onnx_ir.to_proto(one.build(np.random.default_rng(0))), Options()).module for one in models]
+    first, second, third = map(code_key, modules)
+    assert first != second
+    assert second == third
