@@ -1,6 +1,6 @@
 """The graph under construction: values of the IR and their ONNX values, node after node."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 from xdsl.dialects.func import ReturnOp
@@ -36,7 +36,7 @@ class GraphWriter:
         taken |= {name for name, form in origins.values() if form not in (Form.CHANGED, Form.NEW)}
         names = Names(taken, original.all_names)
         self._naming = Naming(original, names, outputs)
-        self._initializers = Initializers(original, names, origins)
+        self._initializers = Initializers(original, names, origins, frozenset(self._read_outside(origins)))
         self._networks = SparseNetworks(original, self._initializers)
         self.digests: dict[SparseNetworkOp, str] = {}
 
@@ -155,6 +155,13 @@ class GraphWriter:
                 behind = (value.producer() for value in beside)
                 waiting += [producer for producer in behind if producer and self._original.left_out(producer)]
                 held = set[str]()
+
+    def _read_outside(self, origins: Mapping[SSAValue, ConstantOrigin]) -> Iterator[str]:
+        """Yield the names of constants that foreign nodes read, which therefore are stored as they are."""
+        yield from (value.name or "" for value in self._kept_values())
+        for op in self._body.ops:
+            if isinstance(op, ForeignOp):
+                yield from (origins[value].name for value in op.reads if value in origins)
 
     def _identity(self, value: ir.Value, before: ir.Value) -> ir.Value:
         node = ir.Node("", "Identity", [value], name="")

@@ -37,11 +37,18 @@ class BodyConstants:
     nodes: list[ir.Node] = field(default_factory=list[ir.Node])
 
     def plain(self, value: SSAValue) -> ir.Value:
+        stored = self._stored(value)
+        if stored is not None:
+            inside, transposed = stored
+            return self._builder().node("Transpose", inside, perm=[1, 0]) if transposed else inside
         if isinstance(value.owner, SparseConstantOp):
             return self._decoded(value.owner, transposed=False)
         return self._inside(self.initializers.plain(value))
 
     def matrix(self, value: SSAValue) -> tuple[ir.Value, bool]:
+        stored = self._stored(value)
+        if stored is not None:
+            return stored
         if isinstance(value.owner, SparseConstantOp):
             transposed = self.initializers.lies_transposed(value)
             return self._decoded(value.owner, transposed=transposed), transposed
@@ -60,6 +67,11 @@ class BodyConstants:
         self.nodes.append(node)
         return node.outputs[0]
 
+    def _stored(self, value: SSAValue) -> tuple[ir.Value, bool] | None:
+        """Return a weight that nodes outside read as well, such as an embedding that is the last layer, too."""
+        stored = self.initializers.stored_matrix(value)
+        return None if stored is None else (self._inside(stored[0]), stored[1])
+
     def _inside(self, outside: ir.Value) -> ir.Value:
         return self.inputs.setdefault(outside, ir.Value(name=f"c{len(self.inputs)}"))
 
@@ -73,11 +85,12 @@ class BodyConstants:
                 self.shared[key] = (values, gaps)
             inputs, outputs = op.weight.shape
             values, gaps = (self._inside(part) for part in self.shared[key])
-            builder = NodeBuilder(self.opset, self, self._refuse, self.nodes)
-            self.decoded[key] = emit_decoding(
-                (outputs, inputs) if transposed else (inputs, outputs), values, gaps, builder
-            )
+            shape = (outputs, inputs) if transposed else (inputs, outputs)
+            self.decoded[key] = emit_decoding(shape, values, gaps, self._builder())
         return self.decoded[key]
+
+    def _builder(self) -> NodeBuilder:
+        return NodeBuilder(self.opset, self, self._refuse, self.nodes)
 
     def _refuse(self, value: SSAValue) -> ir.Value:
         raise ValueError(f"{value} is no constant")

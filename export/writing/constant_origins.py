@@ -52,15 +52,16 @@ def origin_of(op: Constant, original: Original) -> ConstantOrigin:
     name = value_name(op.result)
     before = original.constant(name)
     if before is not None:
-        return ConstantOrigin(name, _form(before, array))
+        return ConstantOrigin(name, form_of(before, array))
     for candidate, numbers in original.constants_of_size(array.size):
-        form = _form(numbers, array)
+        form = form_of(numbers, array)
         if form is not Form.CHANGED:
             return ConstantOrigin(candidate, form)
     return ConstantOrigin(name or _role(op), Form.CHANGED if name else Form.NEW)
 
 
-def _form(before: Array, array: NDArray[np.float32]) -> Form:
+def form_of(before: Array, array: NDArray[np.float32]) -> Form:
+    """Return in which form `before` holds the numbers of `array`."""
     if _same(before, array):
         return Form.SAME
     if _same(before, array.T):

@@ -1,6 +1,6 @@
 """Constants of the IR as initializers: the original's own where nothing changed, new ones where something did."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.graphs.aggregate import graph_of
 from redpebble.export.original import Array, Original, content_key
 from redpebble.export.writing.compact_weights import compact_edges
-from redpebble.export.writing.constant_origins import ConstantOrigin, Form
+from redpebble.export.writing.constant_origins import ConstantOrigin, Form, form_of
 from redpebble.export.writing.unique_names import Names
 
 LITERAL = "constant"
@@ -22,11 +22,17 @@ LITERAL = "constant"
 class Initializers:
     """The constants of the new model, made when they are first asked for."""
 
-    def __init__(self, original: Original, names: Names, origins: Mapping[SSAValue, ConstantOrigin]) -> None:
-        """Put initializers into the graph of `original`; `origins` are those of all constants of the IR."""
+    def __init__(
+        self, original: Original, names: Names, origins: Mapping[SSAValue, ConstantOrigin], stored: Set[str]
+    ) -> None:
+        """Put initializers into the graph of `original`; `origins` are those of all constants of the IR.
+
+        `stored` are names of constants that other nodes read as they are.
+        """
         self._original = original
         self._names = names
         self._origins = origins
+        self._stored = {name for name in stored if name in original.graph.initializers} - original.variables
         self._made: dict[tuple[SSAValue, Form], ir.Value] = {}
         self._adopted: dict[str, ir.Value] = {}
         self._edges: dict[SSAValue, tuple[ir.Value, ir.Value]] = {}
@@ -57,6 +63,17 @@ class Initializers:
             weights = self.add_part(value, "weights", packed.values.reshape(-1, 1))
             self._edges[value] = weights, self.add_part(value, "gaps", packed.gaps)
         return self._edges[value]
+
+    def stored_matrix(self, value: SSAValue) -> tuple[ir.Value, bool] | None:
+        """Return what holds the constant `value` for other nodes, and whether transposed; None where nothing does."""
+        array = constant_array(value)
+        if array is None or array.ndim != 2:
+            return None
+        for name, other in self._original.constants_of_size(array.size):
+            form = form_of(other, array) if name in self._stored else Form.CHANGED
+            if form in (Form.SAME, Form.TRANSPOSED):
+                return self._adopt(name), form is Form.TRANSPOSED
+        return None
 
     def row(self, value: SSAValue) -> ir.Value:
         """Return the constant vector `value` [N], as [1, N] where the original has it so."""

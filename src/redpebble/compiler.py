@@ -23,7 +23,7 @@ from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle, nothing_to_form
-from redpebble.export.writing.tied_weights import tie_transposes
+from redpebble.export.tied_weights import tie_weights
 from redpebble.extraction import extracted
 from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
@@ -346,7 +346,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
     written = exported(module, imported.model)
-    tie_transposes(written.model, imported.made)
+    stored = {*imported.model.graph.initializers} - imported.made
+    tie_weights(written.model, {*written.model.graph.initializers} - stored)
     if on_network is not None:
         for network, digest in written.digests.items():
             on_network(digest, network_module(network))
