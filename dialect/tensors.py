@@ -91,7 +91,19 @@ def shape_of(value: SSAValue) -> Shape:
     """
     if not isinstance(value.type, TensorType):
         raise VerifyException(f"expected a ranked tensor, got {value.type}")
-    return cast("TensorType[Attribute]", value.type).get_shape()
+    # a list is made in half the time of what `get_shape` does, and each pass asks this for every value
+    return tuple([size.data for size in cast("TensorType[Attribute]", value.type).shape.data])
+
+
+def rank_of(value: SSAValue) -> int:
+    """Return the number of axes of a tensor value, sooner than its shape.
+
+    Raises:
+        VerifyException: the value is no ranked tensor.
+    """
+    if not isinstance(value.type, TensorType):
+        raise VerifyException(f"expected a ranked tensor, got {value.type}")
+    return cast("TensorType[Attribute]", value.type).get_num_dims()
 
 
 def dense_floats(array: NDArray[np.float32]) -> DenseIntOrFPElementsAttr[Float32Type]:

@@ -18,7 +18,7 @@ from typing_extensions import override
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import OpTrait
 
-from redpebble.dialect.tensors import shape_of
+from redpebble.dialect.tensors import rank_of
 
 Axes = tuple[str, ...]
 """The names of a value's axes."""
@@ -104,7 +104,7 @@ class AxisPattern(HasAxisMap):
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
-        return _map_of_ranks(self, tuple(map(_rank, op.operands)), tuple(map(_rank, op.results)))
+        return _map_of_ranks(self, tuple(map(rank_of, op.operands)), tuple(map(rank_of, op.results)))
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,9 @@ class MixedFeatures(HasAxisMap):
     @override
     def axis_map(self, op: Operation) -> AxisMap:
         count = self.inputs if self.inputs >= 0 else len(op.operands)
-        data = [_named((LEADING, f"in{index}"), _rank(value)) for index, value in enumerate(op.operands[:count])]
+        data = [_named((LEADING, f"in{index}"), rank_of(value)) for index, value in enumerate(op.operands[:count])]
         parameters = [own_axes(value, f"p{index}.") for index, value in enumerate(op.operands[count:])]
-        results = [_named((LEADING, f"out{index}"), _rank(value)) for index, value in enumerate(op.results)]
+        results = [_named((LEADING, f"out{index}"), rank_of(value)) for index, value in enumerate(op.results)]
         fixed = frozenset(chain((axes[-1] for axes in (*data, *results) if axes), *parameters))
         return AxisMap(
             (*data, *parameters),
@@ -149,13 +149,18 @@ class MixedFeatures(HasAxisMap):
 
 def axis_map_of(op: Operation) -> AxisMap | None:
     """Return the map of an op; None where it has none, and only the op itself knows what it reads."""
-    trait = op.get_trait(HasAxisMap)
+    trait = _trait_of(type(op))
     return None if trait is None else trait.axis_map(op)
+
+
+@cache
+def _trait_of(kind: type[Operation]) -> HasAxisMap | None:
+    return kind.get_trait(HasAxisMap)
 
 
 def own_axes(value: SSAValue, prefix: str) -> Axes:
     """Return a name of its own for every axis of a value."""
-    return tuple(f"{prefix}{axis}" for axis in range(len(shape_of(value))))
+    return tuple(f"{prefix}{axis}" for axis in range(rank_of(value)))
 
 
 @cache
@@ -170,10 +175,6 @@ def _map_of_ranks(pattern: AxisPattern, operands: tuple[int, ...], results: tupl
         frozenset(pattern.whole),
         parameters=frozenset(index for index, word in enumerate(read) if LEADING not in word),
     )
-
-
-def _rank(value: SSAValue) -> int:
-    return len(shape_of(value))
 
 
 def _named(word: Sequence[str], rank: int) -> Axes:

@@ -13,6 +13,7 @@ from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 POINTER = ir.PointerType()
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
+BYTE = ir.IntType(8)
 VOID = ir.VoidType()
 
 FLOAT_BYTES = 4
@@ -88,12 +89,17 @@ def reduce_loop(
 
 def float_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
     """Return the address of the float at `index` after `pointer`."""
-    return builder.gep(pointer, [index], source_etype=FLOAT)
+    return pointer if is_zero(index) else builder.gep(pointer, [index], source_etype=FLOAT)
 
 
 def byte_at(builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value) -> ir.Value:
     """Return the address `offset` bytes after `pointer`."""
-    return builder.gep(pointer, [offset], source_etype=ir.IntType(8))
+    return pointer if is_zero(offset) else builder.gep(pointer, [offset], source_etype=BYTE)
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Return whether an index is known to be zero: to write its address once more takes longer than to ask."""
+    return isinstance(value, ir.Constant) and value.constant == 0
 
 
 class Cell(NamedTuple):

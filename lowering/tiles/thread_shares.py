@@ -66,6 +66,13 @@ class SharedPlan:
     results: Sequence[OpShare]
 
 
+def plan_alone(op: TileOp) -> SharedPlan:
+    """Return the plan of tiles that one thread does."""
+    whole = OpShare(WHOLE, needs_barrier=False)
+    ops = {inner: whole for inner in op.body.block.ops if not isinstance(inner, YieldOp)}
+    return SharedPlan([WHOLE] * len(op.body.block.args), ops, [whole] * len(op.yielded))
+
+
 def plan_sharing(op: TileOp, spans: Mapping[SSAValue, Span], width: int) -> SharedPlan:
     """Return how threads share tiles of `width` columns of `op`, whose values lie at `spans`."""
     shares = op.schedule.shares.data

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.ops.constants import is_constant
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.lowering.llvm.builder import I64, Code, byte_at, counted_loop, entry_of, float_at, i64
+from redpebble.lowering.llvm.builder import I64, Code, byte_at, counted_loop, entry_of, float_at, i64, is_zero
 from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, values_of_constant
 from redpebble.lowering.llvm.transposition import columns_to_far_rows, columns_to_rows, rows_to_columns
 from redpebble.lowering.tiles.thread_shares import WHOLE, Borders, Cut
@@ -126,7 +126,8 @@ class TileCode:
 
     def feature_at(self, value: SSAValue, feature: ir.Value) -> ir.Value:
         """Return the address of a feature of a value of the body."""
-        return float_at(self.builder, self.pointer(value), self.builder.mul(feature, i64(self.width)))
+        begin = self.pointer(value)
+        return begin if is_zero(feature) else float_at(self.builder, begin, self.builder.mul(feature, i64(self.width)))
 
     def pointer(self, value: SSAValue) -> ir.Value:
         """Return the buffer of a value of the body, or the packed values of a constant.

@@ -22,7 +22,7 @@ from redpebble.lowering.tiles.depth_first_groups import groups_at
 from redpebble.lowering.tiles.emitters import emit
 from redpebble.lowering.tiles.live_rows import RowCompaction, RowCompactionCode
 from redpebble.lowering.tiles.row_tile import RowTile, is_of_rows, plan_rows, row_bytes
-from redpebble.lowering.tiles.thread_shares import Cut, OpShare, plan_sharing, private_arguments
+from redpebble.lowering.tiles.thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
 from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, TileRows
 from redpebble.lowering.tiles.tile_memory import Span, TileMemory, features_of, plan_tile
 
@@ -222,7 +222,7 @@ class _TileForm:
         op, of_rows = self.op, is_of_rows(self.op, self.width)
         memory, total = plan_rows(op, self.width) if of_rows else _whole(plan_tile(op, self._columns))
         outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
-        plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns)
+        plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns) if shared else plan_alone(op)
         team_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
         arguments = [POINTER] * (outer + 2) + team_types + [I64, I64]
 
