@@ -23,15 +23,13 @@ class SizeTable:
     """Sizes by index; a size that is a number in every call is no entry but an immediate."""
 
     shapes: Mapping[SSAValue, SymbolicShape]
-    entries: list[Size] = field(default_factory=list[Size])
+    entries: dict[Size, int] = field(default_factory=dict[Size, int])
 
     def value(self, builder: ir.IRBuilder, table: ir.Value, size: Size) -> ir.Value:
         """Return a size as a 64-bit value."""
         if size.constant is not None:
             return i64(size.constant)
-        if size not in self.entries:
-            self.entries.append(size)
-        return entry_of(builder, table, self.entries.index(size), I64)
+        return entry_of(builder, table, self.entries.setdefault(size, len(self.entries)), I64)
 
 
 Packing = Callable[[Operation | None], Sequence[NDArray[np.generic]]]
