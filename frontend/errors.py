@@ -23,6 +23,10 @@ class UnsupportedModelError(ModelError):
     """The model is valid, but uses something that is not covered here."""
 
 
+class TooManyNodesError(UnsupportedModelError):
+    """The model has more nodes than are looked at one by one, in whatever way it is to be covered."""
+
+
 class NothingToGainError(UnsupportedModelError):
     """The model is valid, and to leave it as it is is better than to go through all of it."""
 

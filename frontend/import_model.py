@@ -23,9 +23,11 @@ from redpebble.frontend.errors import NothingToGainError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.folding.integer_ends import give_float_ends
+from redpebble.frontend.limits import check_node_count
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.faults import reading
+from redpebble.frontend.reading.function_calls import call_tree
 from redpebble.frontend.reading.held_tensors import held_tensors
 from redpebble.frontend.reading.model_source import Source, inline_functions, inline_layers, read_model
 from redpebble.frontend.translation import Keep, translate
@@ -104,6 +106,7 @@ def _check_hope(model: onnx_ir.Model) -> None:
 
 def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     keep_foreign = keep.foreign
+    check_node_count(max(len(original.graph), 0 if keep_foreign else call_tree(original).node_count))
     if not keep_foreign:
         inline_functions(original)
     inlined = keep_foreign and inline_layers(original)

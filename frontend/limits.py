@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.errors import TooManyNodesError, UnsupportedModelError
 
 MADE_BYTES: Final = 1 << 30
 """Bytes that may be made of nothing: by constant folding in all, or as the zeros of one sparse tensor."""
@@ -17,6 +17,19 @@ WIDEST: Final = 1 << 26
 
 MOST_ENTRIES: Final = 1 << 26
 """Entries of a sparse matrix that are computed from fewer."""
+
+MOST_TRANSLATED: Final = 50_000
+"""Nodes of a graph that is translated, its functions written out: code takes up to three milliseconds for each."""
+
+
+def check_node_count(count: int) -> None:
+    """Check how many nodes a graph has that is about to be translated.
+
+    Raises:
+        TooManyNodesError: they would take minutes.
+    """
+    if count > MOST_TRANSLATED:
+        raise TooManyNodesError(f"the graph has {count} nodes, accepted are up to {MOST_TRANSLATED}")
 
 
 def allowance(held: int) -> int:

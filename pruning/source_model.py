@@ -12,7 +12,7 @@ from redpebble.export.save_model import model_bytes
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.model_source import Source, inline_layers, read_model
+from redpebble.frontend.reading.model_source import Source, inline_layers, read_runnable_model
 from redpebble.pruning.layers import PrunableLayer, prunable_layers, weights_of
 
 Array = NDArray[np.float32]
@@ -36,7 +36,7 @@ class SourceModel:
             ModelError: the model is unreadable, larger than 2 GB, or has no layer to prune.
             ValueError: a layer to keep is none.
         """
-        original = read_model(source)
+        original = read_runnable_model(source)
         with reading():
             model = original.clone()
             inline_layers(model)

@@ -1,6 +1,7 @@
 """The command `check`: what we make of a model against onnxruntime, on random inputs or given ones."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,9 +13,9 @@ import onnxruntime
 from redpebble.bench.results.console import console
 from redpebble.bench.results.working import working
 from redpebble.compiler import compile as compile_model
-from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
 from redpebble.frontend.import_model import Source
-from redpebble.frontend.reading.model_source import read_model
+from redpebble.frontend.reading.model_source import read_runnable_model
 from redpebble.ort.provider.register import register
 from redpebble.ort.session import holds_networks, session
 from redpebble.tools.json_reports import write_report
@@ -72,7 +73,7 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
             raise ValueError(f"unknown way {way!r}, accepted are {', '.join(WAYS)}")
     comparisons: list[Comparison] = []
     with working("compiling for the comparison of", model):
-        original = read_model(model)  # says more about a broken file than onnxruntime does
+        original = read_runnable_model(model)  # says more about a broken file than onnxruntime does
         oracle = Oracle(model)
         made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
     for way, run in made.items():
@@ -99,8 +100,10 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
     Raises:
         ModelError: the model is unreadable.
     """
-    original = read_model(model)
+    original = read_runnable_model(model)
     with working("comparing", model):
+        with suppress(InvalidModelError):  # onnxruntime reads formats that we do not
+            read_runnable_model(against, any_version=True)
         comparisons = compare_runs(plan, original, Oracle(model).run, Oracle(against).run)
         if holds_networks(against):
             comparisons += compare_native(plan, model, original, against)

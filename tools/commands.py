@@ -20,7 +20,7 @@ from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.export.save_model import save_model
 from redpebble.foundation.log import LOG
-from redpebble.frontend.reading.model_source import read_model
+from redpebble.frontend.reading.model_source import read_model, read_runnable_model
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import level_target
 from redpebble.ort.session import write_library
@@ -123,6 +123,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     comparisons: list[Comparison] = []
     if plan.runs:
         with working("comparing", request.source):
+            read_runnable_model(source, any_version=True)
             comparisons = compare_runs(plan, original, Oracle(request.source).run, Oracle(result.model).run)
             if result.networks:
                 comparisons += compare_native(plan, request.source, original, result.model)

@@ -11,7 +11,7 @@ from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, interleave
 from redpebble.bench.results.results import BASELINE, BenchRow
-from redpebble.frontend.reading.model_source import read_model
+from redpebble.frontend.reading.model_source import read_model, read_runnable_model
 from redpebble.verification.input_choice import InputChoice
 
 OURS: Final = "redpebble"
@@ -50,7 +50,7 @@ def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:
     Raises:
         ValueError: an engine that is not known.
     """
-    read_model(path)  # says more about a broken file than the engines do
+    read_runnable_model(path)  # says more about a broken file than the engines do
     engines, skipped = load_engines(tuple(dict.fromkeys([*plan.engines, BASELINE])), path)
     if OURS in plan.engines and OURS not in engines and not {IN_PART, "provider"} & {*engines}:
         engines = {IN_PART: ENGINES[IN_PART].load(path), **engines}

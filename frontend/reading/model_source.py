@@ -64,6 +64,17 @@ def read_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
     return model
 
 
+def read_runnable_model(source: Source, *, any_version: bool = False) -> onnx_ir.Model:
+    """Return the model as `read_model` does, one that onnxruntime may be given as it is: it writes functions out.
+
+    Raises:
+        ModelError: as `read_model`, or the functions are more than can be written out.
+    """
+    model = read_model(source, any_version=any_version)
+    check_written_out(model)
+    return model
+
+
 def external_files(path: Path) -> list[str]:
     """Return the files that a model's tensors lie in, each once, relative to the model's folder.
 

@@ -8,7 +8,7 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue
-from redpebble.frontend.errors import UnsupportedModelError, within_limits
+from redpebble.frontend.errors import TooManyNodesError, UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.prologue import cut_prologue
 from redpebble.frontend.rounded_outputs import cut_output_codes
@@ -58,6 +58,8 @@ def native_build(source: Source, options: Options) -> NativeBuild:
     """
     try:
         return NativeBuild(build(source, options))
+    except TooManyNodesError:
+        raise
     except UnsupportedModelError as error:
         refusal = error
     with within_limits():

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import redpebble
 from redpebble.models import zoo
+from tests.frontend.reading.test_limits import functions
 from tests.support.command_line import MODEL_COMMANDS, exit_code
 
 BROKEN = {
@@ -73,6 +75,12 @@ LINES = {
     "zoo ffnn": "zoo needs -o FILE, where the model goes",
     "zoo ffnn -o no/z.onnx": "cannot write no/z.onnx: no is no folder",
     "run none --input x.npy --output y.npy": "none/plan.json cannot be read: no such file or directory",
+    "check functions.onnx": f"model-local functions make {1 << 31} nodes, accepted are 1000000",
+    "check m.onnx --against functions.onnx": f"model-local functions make {1 << 31} nodes, accepted are 1000000",
+    "optimize functions.onnx o.onnx --check 1": f"model-local functions make {1 << 31} nodes, accepted are 1000000",
+    "bench functions.onnx": f"model-local functions make {1 << 31} nodes, accepted are 1000000",
+    "prune functions.onnx o.onnx --sparsity .5 --data x.npz": f"model-local functions make {1 << 31} nodes, accepted",
+    "compile functions.onnx": f"the graph has {1 << 31} nodes, accepted are up to 50000",
     "cache clean now": "got unexpected extra argument",
     "nothing": "no such command 'nothing'",
 }
@@ -85,6 +93,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = zoo.build("ffnn(depth=1,width=32,density=0.5)")
     zoo.save(model, folder / "m.onnx")
     content = (folder / "m.onnx").read_bytes()
+    (folder / "functions.onnx").write_bytes(functions(31, 2).SerializeToString())
+    np.savez(folder / "x.npz", x=np.zeros((8, 4), np.float32))
     (folder / "folder").mkdir()
     (folder / "empty.onnx").touch()
     (folder / "text.onnx").write_text("hello world\n")

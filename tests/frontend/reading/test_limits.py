@@ -121,7 +121,7 @@ def functions(count: int, calls: int) -> onnx.ModelProto:
 
 
 def test_functions_that_call_each_other_twice_are_not_written_out() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"make 2147483648 nodes, accepted are 1000000$"):
+    with pytest.raises(UnsupportedModelError, match=r"has 2147483648 nodes, accepted are up to 50000$"):
         import_model(functions(31, 2), foreign="refuse")
     assert [node.op_type for node in redpebble.optimize(functions(31, 2)).model.graph] == ["f0"]
 
@@ -217,6 +217,12 @@ def test_too_many_nodes_are_left_as_they_are() -> None:
     count = MOST_NODES + 1
     obstacle = f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}"
     assert_is_left(chain("Tanh", count, begin="MatMul(x, w)"), "ort", obstacle)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_nodes_are_not_compiled() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"^the graph has 100000 nodes, accepted are up to 50000$"):
+        redpebble.compile(chain("Tanh", 100_000, begin="MatMul(x, w)"), cache=False)
 
 
 @pytest.mark.slow
