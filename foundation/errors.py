@@ -4,7 +4,8 @@
     ├── ModelError                   the model: node, operator and value are named   redpebble.ModelError
     │   ├── InvalidModelError        it contradicts itself or the ONNX standard      redpebble.InvalidModelError
     │   └── UnsupportedModelError    it is valid, and not covered here               redpebble.UnsupportedModelError
-    │       └── NothingToGainError   `optimize` leaves it as it is                   redpebble.frontend.errors
+    │       ├── NothingToGainError   `optimize` leaves it as it is                   redpebble.frontend.errors
+    │       └── TooManyNodesError    what translates each one refuses it             redpebble.frontend.errors
     ├── OracleError                  onnxruntime refuses a model or its feeds        redpebble.verification.oracle
     ├── ArtefactError                a file of native code is of no use here         redpebble.runtime.store.artefact
     ├── UntrustedFileError           others can write to it; a PermissionError       redpebble.foundation.private_files

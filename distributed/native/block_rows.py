@@ -11,9 +11,9 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from redpebble.distributed.native.block_layout import PACK_ARITY, UNPACK_ARITY
-from redpebble.lowering.calls.words import BYTE
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
+    BYTE,
     I32,
     I64,
     POINTER,

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I64, POINTER, VOID, counted_loop, i64
+from redpebble.lowering.llvm.builder import BYTE, I64, POINTER, VOID, counted_loop, i64
 
 NULL = ir.Constant(POINTER, None)
-BYTE = ir.IntType(8)
 
 
 class FunctionAt(ir.Value):

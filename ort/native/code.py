@@ -7,8 +7,8 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.words import BYTE, Body, WordCode
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
+from redpebble.lowering.calls.words import Body, WordCode
+from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import INVALID_ARGUMENT, Slot
 
 MESSAGE_BYTES: Final = 512

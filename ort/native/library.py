@@ -9,8 +9,8 @@ from typing import Final
 from llvmlite import ir
 
 from redpebble.export.sparse_networks.node_format import DOMAIN
-from redpebble.lowering.calls.words import BYTE, NULL, AddressOf
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
+from redpebble.lowering.calls.words import NULL, AddressOf
+from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, i64
 from redpebble.ort.native.api import (
     API_VERSION,
     CUSTOM_OP_WORDS,
