@@ -238,9 +238,8 @@ class _Training:
                     f"the loss is {losses[-1]} at step {number * steps + index}: accepted are finite samples, and a "
                     f"smaller rate than {options.rate:g} may help"
                 )
-            step.gradient *= np.float32(1 / options.batch)
             rate = options.rate_at(number * steps + index, options.epochs * steps)
-            self.optimizer.update(step.values, step.gradient, rate)
+            self.optimizer.update(step.values, step.gradient, rate, 1 / options.batch)
             step.put()
             self.watch("training", number * steps + index + 1, options.epochs * steps)
         return float(np.mean(losses))

@@ -140,7 +140,10 @@ class NativeStep:
     def put(self) -> None:
         """Write the values into the packed weights."""
         for packed in self._packed:
-            packed.array[packed.places] = self.values[packed.values]
+            if len(packed.places) == len(packed.array):
+                np.take(self.values, packed.values, out=packed.array, mode="clip")
+            else:
+                packed.array[packed.places] = self.values[packed.values]
 
     def trained(self, values: Floats) -> onnx_ir.Model:
         """Return the model with these values."""

@@ -1,11 +1,13 @@
 """Optimizers on one flat array of values, which they change in place."""
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 Floats = NDArray[np.float32]
 
@@ -15,62 +17,89 @@ STABLE: Final = np.float32(1e-8)
 """Term that keeps Adam's quotients finite."""
 
 
-class Optimizer(Protocol):
-    """A rule for steps."""
-
-    def update(self, values: Floats, gradient: Floats, rate: float) -> None:
-        """Change values by their gradient; both arrays are [values], the second one may be changed as well."""
+PART: Final = 1 << 14
+"""Values that are changed at once: what is computed on the way stays in the cache."""
 
 
-class Sgd:
+class Optimizer(ABC):
+    """A rule for steps; a state of as many values goes with it."""
+
+    def __init__(self, count: int, arrays: int) -> None:
+        """Start with `arrays` arrays of zeros for so many values."""
+        self._steps = 0
+        self._scratch = np.empty(min(count, PART), np.float32)
+        self._state = [np.zeros(count, np.float32) for _ in range(arrays)]
+
+    def update(self, values: Floats, gradient: Floats, rate: float, scale: float = 1.0) -> None:
+        """Change values [values] by their gradient [values] times a scale; the gradient is of no use afterwards."""
+        self._steps += 1
+        for start in range(0, len(values), PART):
+            values_here, gradient_here, *state = (
+                array[start : start + PART] for array in (values, gradient, *self._state)
+            )
+            gradient_here *= np.float32(scale)
+            self._change(values_here, gradient_here, state, rate)
+
+    @abstractmethod
+    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+        """Change some of the values."""
+
+    def _product(self, left: Floats, factor: float) -> Floats:
+        """Return a product in the array for what is computed on the way."""
+        return np.multiply(left, np.float32(factor), out=self._scratch[: len(left)])
+
+
+class Sgd(Optimizer):
     """Stochastic gradient descent with momentum 0.9 (Polyak 1964)."""
 
     def __init__(self, count: int) -> None:
         """Start at rest."""
-        self._moved = np.zeros(count, np.float32)
+        super().__init__(count, 1)
 
-    def update(self, values: Floats, gradient: Floats, rate: float) -> None:
-        """Add the gradient to the momentum, and follow it."""
-        self._moved *= np.float32(0.9)
-        self._moved += gradient
-        values -= np.multiply(self._moved, np.float32(rate), out=gradient)
+    @override
+    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+        (moved,) = state
+        moved *= np.float32(0.9)
+        moved += gradient
+        values -= self._product(moved, rate)
 
 
-class Adam:
+class Adam(Optimizer):
     """Adam (Kingma and Ba 2015), with its usual 0.9 and 0.999."""
 
     def __init__(self, count: int) -> None:
         """Start with moments of zero."""
-        self._first, self._second, self._scratch = (np.zeros(count, np.float32) for _ in range(3))
-        self._steps = 0
+        super().__init__(count, 2)
 
-    def update(self, values: Floats, gradient: Floats, rate: float) -> None:
-        """Follow the mean gradient over the root of its mean square, both as if they had been averaged from 0 on."""
-        self._steps += 1
-        first, second, scratch = self._first, self._second, self._scratch
-        first += np.multiply(np.subtract(gradient, first, out=scratch), np.float32(0.1), out=scratch)
+    @override
+    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+        first, second = state
+        first *= np.float32(0.9)
+        first += self._product(gradient, 0.1)
         np.multiply(gradient, gradient, out=gradient)
-        second += np.multiply(np.subtract(gradient, second, out=gradient), np.float32(0.001), out=gradient)
-        np.sqrt(np.divide(second, np.float32(1 - 0.999**self._steps), out=scratch), out=scratch)
-        scratch += STABLE
-        np.divide(first, scratch, out=scratch)
-        values -= np.multiply(scratch, np.float32(rate / (1 - 0.9**self._steps)), out=scratch)
+        second *= np.float32(0.999)
+        second += self._product(gradient, 0.001)
+        deviation = np.sqrt(self._product(second, 1 / (1 - 0.999**self._steps)), out=gradient)
+        deviation += STABLE
+        step = np.divide(first, deviation, out=deviation)
+        values -= self._product(step, rate / (1 - 0.9**self._steps))
 
 
-class Lion:
+class Lion(Optimizer):
     """Lion (Chen et al. 2023): steps of one size, by the sign of momentum and gradient; 0.9 and 0.99."""
 
     def __init__(self, count: int) -> None:
         """Start at rest."""
-        self._moved, self._scratch = (np.zeros(count, np.float32) for _ in range(2))
+        super().__init__(count, 1)
 
-    def update(self, values: Floats, gradient: Floats, rate: float) -> None:
-        """Follow the sign, then let the gradient enter the momentum."""
-        moved, scratch = self._moved, self._scratch
-        np.multiply(np.subtract(gradient, moved, out=scratch), np.float32(0.1), out=scratch)
-        scratch += moved
-        values -= np.multiply(np.sign(scratch, out=scratch), np.float32(rate), out=scratch)
-        moved += np.multiply(np.subtract(gradient, moved, out=scratch), np.float32(0.01), out=scratch)
+    @override
+    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+        (moved,) = state
+        direction = self._product(moved, 9.0)
+        direction += gradient
+        values -= np.multiply(np.sign(direction, out=direction), np.float32(rate), out=direction)
+        moved *= np.float32(0.99)
+        moved += self._product(gradient, 0.01)
 
 
 OPTIMIZERS: Final[Mapping[OptimizerName, Callable[[int], Optimizer]]] = MappingProxyType(
