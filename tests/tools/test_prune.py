@@ -1,11 +1,15 @@
 """The command `prune`: what it writes, and what it refuses in one line with exit code 2, nothing written."""
 
+import json
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from redpebble.models import zoo
+from redpebble.pruning.solving.structures import STRUCTURES, Mask, Scores, Structure
 from redpebble.tools.pruning.command import milliseconds
 from tests.pruning.dense_networks import branched_network, samples
 from tests.support.command_line import exit_code
@@ -39,14 +43,63 @@ def test_what_means_nothing_is_refused(
     assert not (folder / "o.onnx").exists()
 
 
-def test_data_that_is_none_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+WRONG_DATA: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
+    "names": ({"z": samples(80)}, "the data holds z, accepted are arrays for x"),
+    "more names": ({"x": samples(80), "y": samples(80)}, "the data holds x, y, accepted are arrays for x"),
+    "shape": ({"x": samples(80)[:, :9]}, "input 'x' of the data has shape (80, 9), accepted is (any, 96)"),
+    "type": ({"x": samples(80).astype(np.float64)}, "input 'x' of the data is float64, accepted is float32"),
+    "nan": ({"x": samples(80) * np.float32(np.nan)}, "input 'x' of the data has NaN or infinity"),
+    "few": ({"x": samples(47)}, "layer left has 96 inputs and 47 rows of data, accepted are 48"),
+    "none": ({"x": samples(0)}, "the data has no samples, accepted are some hundred"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DATA)
+def test_data_that_does_not_fit_is_refused(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.savez(folder / "nan.npz", x=np.full((80, 96), np.nan, np.float32))
-    for name in ("nan.npz", "m.onnx", "lost.npz"):
-        assert exit_code(monkeypatch, "prune", "m.onnx", "o.onnx", "--data", name, "--sparsity", "0.5") == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
+    arrays, message = WRONG_DATA[name]
+    np.savez(folder / "wrong.npz", allow_pickle=False, **arrays)
+    assert exit_code(monkeypatch, *["prune", "m.onnx", "o.onnx", "--data", "wrong.npz", "--sparsity", "0.5"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
     assert sorted(path.name for path in folder.glob("*.onnx")) == ["m.onnx"]
+
+
+@pytest.mark.parametrize("data", ["m.onnx", "lost.npz"])
+def test_what_is_no_data_is_refused(
+    data: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(monkeypatch, "prune", "m.onnx", "o.onnx", "--data", data, "--sparsity", "0.5") == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (folder / "o.onnx").exists()
+
+
+def test_the_same_seed_gives_the_same_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "--data d.npz --loss 0.2 --rows 16 --keep deep --seed 3"
+    for name in ("one", "two"):
+        report = f"--report {name}.json"
+        assert exit_code(monkeypatch, *f"prune m.onnx {name}.onnx {words} {report}".split()) == 0
+    assert (folder / "one.onnx").read_bytes() == (folder / "two.onnx").read_bytes()
+    content = json.loads((folder / "one.json").read_text())
+    assert {layer["name"] for layer in content["layers"]} == {"left", "right"}
+    assert content["loss"] <= 0.2
+    assert content["rows"] == 16
+    assert content["parameter_efficiency"] > 0
+
+
+def test_an_interrupt_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(scores: Scores, density: float) -> Mask:
+        signal.raise_signal(signal.SIGINT)
+        return scores > density
+
+    (folder / "old.onnx").write_bytes(b"as it was")
+    before = sorted(path.name for path in folder.iterdir())
+    with STRUCTURES.extended({"interrupted": lambda _: Structure(interrupted)}):
+        words = "--data d.npz --sparsity 0.5 --structure interrupted --report page.html"
+        assert exit_code(monkeypatch, *f"prune m.onnx old.onnx {words}".split()) == 130
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert (folder / "old.onnx").read_bytes() == b"as it was"
 
 
 def test_times_have_units() -> None:
