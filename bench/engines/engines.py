@@ -73,8 +73,7 @@ class Session:
 
     def load(self, model: ModelPath) -> Loaded:
         def call(feeds: Feeds, threads: int) -> Call:
-            session, inputs = redpebble.session(model, session_options(threads)), dict(feeds)
-            return lambda: session.run(None, inputs)
+            return _called(Oracle.of(lambda: redpebble.session(model, session_options(threads))), feeds)
 
         return call
 
@@ -88,8 +87,7 @@ class Provider:
         def call(feeds: Feeds, threads: int) -> Call:
             options = session_options(threads)
             options.add_provider_for_devices(redpebble.register(), {})
-            session, inputs = onnxruntime.InferenceSession(os.fspath(model), options), dict(feeds)
-            return lambda: session.run(None, inputs)
+            return _called(Oracle.of(lambda: onnxruntime.InferenceSession(os.fspath(model), options)), feeds)
 
         return call
 
@@ -101,11 +99,16 @@ class Onnxruntime:
 
     def load(self, model: ModelPath) -> Loaded:
         def call(feeds: Feeds, threads: int) -> Call:
-            oracle, inputs = Oracle(model, threads), dict(feeds)
-            oracle.run(inputs)  # what is wrong with the inputs is said in one line
-            return lambda: oracle.session.run(None, inputs)
+            return _called(Oracle(model, threads), feeds)
 
         return call
+
+
+def _called(oracle: Oracle, feeds: Feeds) -> Call:
+    """Return the call of a session; what onnxruntime says against it, or the inputs, is one line."""
+    inputs = dict(feeds)
+    oracle.run(inputs)
+    return lambda: oracle.session.run(None, inputs)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 import redpebble
 from redpebble.models import zoo
-from tests.frontend.reading.test_limits import functions
+from tests.frontend.reading.test_limits import functions, sparse
 from tests.support.command_line import MODEL_COMMANDS, exit_code
 
 BROKEN = {
@@ -146,3 +146,13 @@ def test_a_compiled_network_says_why_it_is_not_pickled(tmp_path: Path) -> None:
         pickle.dumps(redpebble.compile("m.onnx", cache=tmp_path / "cache"))
     with pytest.raises(ValueError, match=r"cannot write o\.txt, accepted is a file that ends in \.onnx"):
         redpebble.optimize("m.onnx").save("o.txt")
+
+
+@pytest.mark.parametrize("way", ["session", "provider"])
+def test_what_onnxruntime_refuses_is_one_line_of_each_engine(
+    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("wide.onnx").write_bytes(sparse([4, 1 << 40], [0, 1]).SerializeToString())
+    assert exit_code(monkeypatch, "bench", "wide.onnx", "--against", way) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: onnxruntime: ")
