@@ -51,3 +51,8 @@ def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes
     values = totals * multiplier
     assert layer.activation is not None
     return codes.steps(activate(layer.activation, values) / np.float32(codes.scale))
+
+
+def constant_steps(layer: QuantizedLayer, bias: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:
+    """Return code - zero of the neurons of a layer whose sums are its biases, for the codes of the next layer."""
+    return _next_steps(layer, bias.astype(np.float32), multiplier.astype(np.float32), codes)

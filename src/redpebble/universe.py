@@ -16,6 +16,7 @@ PASSES = {
         "FuseAggregations",
         "FuseLayers",
         "JoinQuantizedLayers",
+        "ReduceQuantizedLayers",
         "DropDeadNeurons",
         "MergeDuplicateNeurons",
         "Sparsify",

@@ -262,3 +262,20 @@ def test_a_quantized_transformer_is_cut_at_attention_only(operators: list[str] |
     for feed in feeds:
         expected = session.run(None, feed)[0]
         assert np.abs(redpebble.session(codes).run(None, feed)[0] - expected).max() < 0.02 * np.abs(expected).max()
+
+
+@needs_vnni
+def test_dead_and_equal_neurons_go_without_a_trace(tmp_path: Path) -> None:
+    network = pruned_network([40, 64, 48, 20], 0.15)
+    parameters = {one.name: onnx.numpy_helper.to_array(one).copy() for one in network.graph.initializer}
+    parameters["w0"][:, [1, 5, 9]] = 0  # their codes are those of their biases
+    parameters["w0"][:, 11] = parameters["w0"][:, 12]
+    parameters["b0"][11] = parameters["b0"][12]
+    parameters["w1"][[11, 12]] /= 2  # their sum is a code, too
+    parameters["w1"][20] = 0  # nothing reads it
+    for one in network.graph.initializer:
+        one.CopyFrom(onnx.numpy_helper.from_array(parameters[one.name], one.name))
+    model = quantized(network, tmp_path, "qdq", "QUInt8", "QInt8")
+    compiled, x = redpebble.compile(model), inputs(70, 40)
+    assert next(layer.outputs for layer in compiled.report) <= 64 - 5
+    assert np.array_equal(compiled.run(None, {"x": x})[0], outcome(model, x))
