@@ -21,7 +21,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.shape_inference import argument_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
-from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
 from redpebble.passes.analysis.rowwise import dynamic_operands
 
 
@@ -61,8 +61,9 @@ class NetworkRows:
         known: dict[Operation, Size] = {}
         for op in ops:
             operands = dynamic_operands(op)
-            # values of other types than float have no shape here, as what a foreign op yields
-            if not operands or any(value not in self.shapes for value in (*operands, *op.results)):
+            # inputs that are ids have a shape but no features, and what a foreign op yields may have neither
+            values = (*operands, *op.results)
+            if not operands or any(value not in self.shapes or not is_f32_tensor(value.type) for value in values):
                 continue
             # movement continues the graph that its operand is in, whatever the last axis of its result is
             producers = [

@@ -10,6 +10,7 @@ import pytest
 
 from redpebble.bench.results.results import BenchRow
 from redpebble.bench.results.tables import bench_table, disturbed_line
+from redpebble.tools.explain.neuron_graphs import flat_model
 from tests.support.command_line import exit_code
 
 Run = Callable[..., tuple[int, str, str]]
@@ -46,6 +47,22 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return code, " ".join(captured.out.split()), captured.err
 
     return called
+
+
+def test_connections_behind_an_embedding_are_counted() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    words (int64[n, s] ids) => (float[n, s, 8] y) {
+        e = Gather (words, ids) last = Unsqueeze (ids, axes) f = Cast <to = 1> (last)
+        g = Mul (e, f) h = MatMul (g, w) y = Relu (h)
+    }
+    """
+    proto, rng = onnx.parser.parse_model(text), np.random.default_rng(0)
+    for name, shape in (("words", (20, 16)), ("w", (16, 8))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(rng.random(shape, dtype=np.float32), name))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), "axes"))
+    (network,) = flat_model(proto).networks
+    assert len(network.sources) == 16 * 8
 
 
 @pytest.mark.slow
