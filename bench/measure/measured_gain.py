@@ -15,6 +15,9 @@ from redpebble.ort.session import session
 SECONDS: Final = 1.0
 LEAST_ROUNDS: Final = 3
 
+UNITS: Final = ((1e6, "s"), (1e3, "ms"), (1.0, "us"), (1e-3, "ns"))
+"""Microseconds from which a unit is used; less than the last one no call takes."""
+
 
 @dataclass(frozen=True)
 class MeasuredGain:
@@ -30,7 +33,9 @@ class MeasuredGain:
         return self.original_us / self.ours_us
 
     def __str__(self) -> str:
-        return f"{self.ratio:.1f}x measured on one thread, {self.original_us:.3g} -> {self.ours_us:.3g} us a call"
+        least, unit = next((least, unit) for least, unit in UNITS if self.original_us >= least)
+        before, after = (float(f"{time / least:.3g}") for time in (self.original_us, self.ours_us))
+        return f"{self.ratio:.1f}x measured on one thread, {before:g} -> {after:g} {unit} a call"
 
 
 def measured_gain(

@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import redpebble
+from redpebble.bench.measure.measured_gain import MeasuredGain
 from redpebble.compiler import Optimized
 from redpebble.export.save_model import save_model
 from redpebble.models.exports.stored import stored_export
@@ -80,3 +81,16 @@ def test_what_is_of_another_type_says_so_and_what_was_optimized_before_too() -> 
     assert once.networks
     twice = redpebble.optimize(once.proto)
     assert headline(twice)[0].endswith("optimized before, 1 of its nodes is a sparse network")
+
+
+@pytest.mark.parametrize(
+    "times, shown",
+    [
+        ((840.4, 218.3), "3.8x measured on one thread, 840 -> 218 us a call"),
+        ((2020.0, 908.0), "2.2x measured on one thread, 2.02 -> 0.908 ms a call"),
+        ((990.0, 1240.0), "0.8x measured on one thread, 990 -> 1240 us a call"),
+        ((1.5e6, 3e5), "5.0x measured on one thread, 1.5 -> 0.3 s a call"),
+    ],
+)
+def test_measured_times_are_in_a_unit_in_which_they_are_read(times: tuple[float, float], shown: str) -> None:
+    assert str(MeasuredGain(*times, rounds=3)) == shown
