@@ -28,8 +28,9 @@ from redpebble.frontend.reading.model_source import read_model
 from redpebble.passes.training.losses import LossName
 from redpebble.training.loss_values import hits, mean_loss
 from redpebble.training.native_step import Batch, NativeStep, StepOptions
-from redpebble.training.optimizers import OPTIMIZERS, OptimizerName
+from redpebble.training.optimizers import OPTIMIZERS, OptimizerName, VotedLion
 from redpebble.training.options import FinetuneOptions, Schedule
+from redpebble.training.replicas import Alone, Replicas
 from redpebble.training.samples import Samples, Teacher, batches_in_order, shuffled_batches
 
 Floats = NDArray[np.float32]
@@ -162,6 +163,7 @@ def finetuned(
     options: FinetuneOptions,
     validation: Samples | None = None,
     watch: Watch | None = None,
+    replicas: Replicas | None = None,
 ) -> Finetuned:
     """Return what `finetune` does, by options.
 
@@ -172,12 +174,18 @@ def finetuned(
     with within_limits():
         with reading():
             model = read_model(source)
+        all_replicas = replicas or Alone()
         options = replace(options, batch=max(1, min(options.batch, samples.count)))
-        step = NativeStep(model, StepOptions(options.loss, options.batch, options.threads))
+        if options.batch % all_replicas.size:
+            raise ValueError(
+                f"a batch of {options.batch} samples for {all_replicas.size} replicas, accepted is a multiple"
+            )
+        rows = options.batch // all_replicas.size
+        step = NativeStep(model, StepOptions(options.loss, rows, options.threads))
         *tensors, target = step.network.program.inputs
         for each in (samples, validation or samples):
             each.check(tuple(tensors), target)
-        return _Training(step, samples, validation or samples, options, watch or _unwatched).run()
+        return _Training(step, samples, validation or samples, options, watch or _unwatched, all_replicas).run()
 
 
 def _unwatched(*_: object) -> None:
@@ -188,15 +196,28 @@ class _Training:
     """One training on its way."""
 
     def __init__(
-        self, step: NativeStep, samples: Samples, validation: Samples, options: FinetuneOptions, watch: Watch
+        self,
+        step: NativeStep,
+        samples: Samples,
+        validation: Samples,
+        options: FinetuneOptions,
+        watch: Watch,
+        replicas: Replicas,
     ) -> None:
         self.step, self.samples, self.validation, self.options, self.watch = step, samples, validation, options, watch
+        self.replicas = replicas
         *tensors, target = step.network.program.inputs
-        rows = options.batch
-        self.feeds = {tensor.name: np.empty((rows, tensor.shape[-1].constant or 0), np.float32) for tensor in tensors}
-        self.target = np.empty((rows, target.shape[-1].constant or 0), np.float32)
+        self.rows = options.batch // replicas.size
+        self.feeds = {
+            tensor.name: np.empty((self.rows, tensor.shape[-1].constant or 0), np.float32) for tensor in tensors
+        }
+        self.target = np.empty((self.rows, target.shape[-1].constant or 0), np.float32)
         self.batch: Batch = step.bind(self.feeds, self.target)
-        self.optimizer = OPTIMIZERS[options.optimizer](len(step.values))
+        count = len(step.values)
+        self.votes = options.exchange == "signs"
+        self.optimizer = (
+            VotedLion(count, replicas, options.sync) if self.votes else OPTIMIZERS[options.optimizer](count)
+        )
 
     def run(self) -> Finetuned:
         """Train, and return the best model."""
@@ -229,33 +250,41 @@ class _Training:
         """
         options, step, losses = self.options, self.step, list[float]()
         steps = self.samples.count // options.batch
+        own = slice(self.replicas.rank * self.rows, (self.replicas.rank + 1) * self.rows)
         for index, chosen in enumerate(shuffled_batches(self.samples.count, options.batch, rng)):
-            self.samples.take(chosen, self.feeds, self.target)
+            self.samples.take(chosen[own], self.feeds, self.target)
             self.batch.run()
-            losses.append(self._loss())
+            losses.append(self.replicas.total(self._loss()) / self.replicas.size)
             if not isfinite(losses[-1]):
                 raise ValueError(
                     f"the loss is {losses[-1]} at step {number * steps + index}: accepted are finite samples, and a "
                     f"smaller rate than {options.rate:g} may help"
                 )
             rate = options.rate_at(number * steps + index, options.epochs * steps)
-            self.optimizer.update(step.values, step.gradient, rate, 1 / options.batch)
+            if not self.votes:
+                self.replicas.add(step.gradient)
+            self.optimizer.update(step.values, step.gradient, rate, 1 / (self.rows if self.votes else options.batch))
             step.put()
             self.watch("training", number * steps + index + 1, options.epochs * steps)
         return float(np.mean(losses))
 
     def _validated(self) -> tuple[float, float | None]:
         """Return the mean loss of validation, and the share of classes that are hit where there are classes."""
-        losses, shares, counts = list[float](), list[float](), list[int]()
-        rows, left = self.options.batch, self.validation.count
-        for chosen in batches_in_order(left, rows):
+        loss, share, rows = 0.0, 0.0, self.rows
+        first, behind = (self.validation.count * number // self.replicas.size for number in self._own)
+        for chosen in batches_in_order(first, behind, rows):
             self.validation.take(chosen, self.feeds, self.target)
             self.batch.run()
-            counts.append(min(rows, left - int(chosen[0])))
-            losses.append(self._loss(counts[-1]))
-            shares.append(hits(self.batch.outputs[: counts[-1]], self.target[: counts[-1]]))
-        share = float(np.average(shares, weights=counts)) if self.options.loss == "cross-entropy" else None
-        return float(np.average(losses, weights=counts)), share
+            count = min(rows, behind - int(chosen[0]))
+            loss += count * self._loss(count)
+            share += count * hits(self.batch.outputs[:count], self.target[:count])
+        loss, share = (self.replicas.total(value) / self.validation.count for value in (loss, share))
+        return loss, share if self.options.loss == "cross-entropy" else None
+
+    @property
+    def _own(self) -> tuple[int, int]:
+        """The number of this replica, and that of the next one."""
+        return self.replicas.rank, self.replicas.rank + 1
 
     def _loss(self, rows: int | None = None) -> float:
         outputs, are_shares = self.batch.outputs[:rows], self.step.ends_in_softmax

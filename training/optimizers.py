@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from redpebble.training.replicas import Replicas
+
 Floats = NDArray[np.float32]
 
 OptimizerName = Literal["sgd", "adam", "lion"]
@@ -38,11 +40,11 @@ class Optimizer(ABC):
                 array[start : start + PART] for array in (values, gradient, *self._state)
             )
             gradient_here *= np.float32(scale)
-            self._change(values_here, gradient_here, state, rate)
+            self._change(start, values_here, gradient_here, state, rate)
 
     @abstractmethod
-    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
-        """Change some of the values."""
+    def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+        """Change some of the values, those from `start` on."""
 
     def _product(self, left: Floats, factor: float) -> Floats:
         """Return a product in the array for what is computed on the way."""
@@ -57,7 +59,7 @@ class Sgd(Optimizer):
         super().__init__(count, 1)
 
     @override
-    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+    def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
         (moved,) = state
         moved *= np.float32(0.9)
         moved += gradient
@@ -72,7 +74,7 @@ class Adam(Optimizer):
         super().__init__(count, 2)
 
     @override
-    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+    def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
         first, second = state
         first *= np.float32(0.9)
         first += self._product(gradient, 0.1)
@@ -93,11 +95,49 @@ class Lion(Optimizer):
         super().__init__(count, 1)
 
     @override
-    def _change(self, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+    def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
         (moved,) = state
         direction = self._product(moved, 9.0)
         direction += gradient
         values -= np.multiply(np.sign(direction, out=direction), np.float32(rate), out=direction)
+        moved *= np.float32(0.99)
+        moved += self._product(gradient, 0.01)
+
+
+class VotedLion(Optimizer):
+    """Lion over replicas: each has its own momentum, and all take the steps that most of them want.
+
+    Source: distributed Lion (Liu et al. 2024) with the reductions of Lion Cub (Ishikawa et al. 2024): bits are
+    exchanged in place of gradients, and momentum is averaged every `sync` steps, if at all.
+    """
+
+    def __init__(self, count: int, replicas: Replicas, sync: int = 0) -> None:
+        """Start at rest."""
+        super().__init__(count, 1)
+        self._replicas, self._sync = replicas, sync
+        self._wanted = np.empty(count, np.bool_)
+
+    @override
+    def update(self, values: Floats, gradient: Floats, rate: float, scale: float = 1.0) -> None:
+        super().update(values, gradient, rate, scale)
+        packed = self._replicas.vote(np.packbits(self._wanted))
+        voted = np.unpackbits(packed, count=len(values)).astype(np.float32)
+        voted -= np.float32(0.5)
+        values -= np.multiply(voted, np.float32(2 * rate), out=voted)
+        if self._sync and self._steps % self._sync == 0:
+            (moved,) = self._state
+            self._replicas.add(moved)
+            moved *= np.float32(1 / self._replicas.size)
+
+    @override
+    def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
+        (moved,) = state
+        direction = self._product(moved, 9.0)
+        direction += gradient
+        wanted = self._wanted[start : start + len(values)]
+        np.greater(direction, 0, out=wanted)
+        # a bit cannot say that a value is to stay: it goes back and forth
+        wanted[direction == 0] = self._steps % 2 == 1
         moved *= np.float32(0.99)
         moved += self._product(gradient, 0.01)
 

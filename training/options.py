@@ -10,6 +10,10 @@ from redpebble.training.optimizers import OPTIMIZERS, OptimizerName
 
 Schedule = Literal["constant", "cosine"]
 
+Exchange = Literal["f32", "signs"]
+
+EXCHANGES: Final[tuple[Exchange, ...]] = get_args(Exchange)
+
 SCHEDULES: Final[tuple[Schedule, ...]] = get_args(Schedule)
 
 
@@ -31,11 +35,16 @@ class FinetuneOptions:
     patience: int = 0
     seed: int = 0
     threads: int = 1
+    exchange: Exchange = "f32"
+    """Numbers that replicas send each other: gradients, or the signs of Lion's steps."""
+    sync: int = 0
+    """Steps after which replicas that exchange signs average their momentum; 0: never."""
 
     def __post_init__(self) -> None:
         checked_threads(self.threads)
         names = (("loss", self.loss, LOSSES), ("optimizer", self.optimizer, OPTIMIZERS))
-        for what, name, accepted in (*names, ("schedule", self.schedule, SCHEDULES)):
+        further = (("schedule", self.schedule, SCHEDULES), ("exchange", self.exchange, EXCHANGES))
+        for what, name, accepted in (*names, *further):
             if name not in accepted:
                 raise ValueError(f"unknown {what} {name!r}, accepted are {', '.join(accepted)}")
         for what, number, least in (
@@ -43,9 +52,12 @@ class FinetuneOptions:
             ("batch", self.batch, 1),
             ("warm_up", self.warm_up, 0),
             ("patience", self.patience, 0),
+            ("sync", self.sync, 0),
         ):
             if number < least:
                 raise ValueError(f"{what} is {number}, accepted is {least} or more")
+        if self.exchange == "signs" and self.optimizer != "lion":
+            raise ValueError(f"signs are exchanged of {self.optimizer}, accepted is lion")
         if not 0 < self.rate < float("inf"):
             raise ValueError(f"rate is {self.rate}, accepted is more than 0")
 

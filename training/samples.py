@@ -89,7 +89,7 @@ def shuffled_batches(count: int, rows: int, rng: np.random.Generator) -> Iterato
         yield np.sort(order[start : start + rows])
 
 
-def batches_in_order(count: int, rows: int) -> Iterator[Indices]:
-    """Yield all samples, so many at a time; the last ones may be read twice."""
-    for start in range(0, count, rows):
-        yield np.minimum(np.arange(start, start + rows), count - 1)
+def batches_in_order(first: int, behind: int, rows: int) -> Iterator[Indices]:
+    """Yield samples from `first` to the one before `behind`, so many at a time; the last one may be read again."""
+    for start in range(first, behind, rows):
+        yield np.minimum(np.arange(start, start + rows), behind - 1)

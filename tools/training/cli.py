@@ -10,6 +10,7 @@ from redpebble.tools.cli_options import ModelPath, Seed, new_model, new_report
 Loss = Literal["mse", "cross-entropy", "crps", "distill"]
 Optimizer = Literal["sgd", "adam", "lion"]
 Schedule = Literal["constant", "cosine"]
+Exchange = Literal["f32", "signs"]
 
 
 def finetune(
@@ -39,6 +40,15 @@ def finetune(
         Path | None, typer.Option(metavar="V", help="Samples by which the best epoch is known, as DATA.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads of a step.")] = 1,
+    replicas: Annotated[
+        bool, typer.Option("--replicas", help="Train a replica on each rank of mpiexec, on its share of each batch.")
+    ] = False,
+    exchange: Annotated[
+        Exchange, typer.Option(help="What replicas send: gradients, or the signs of Lion's steps, a bit a value.")
+    ] = "f32",
+    sync: Annotated[
+        int, typer.Option(metavar="STEPS", help="Steps after which replicas average momentum; 0: never.")
+    ] = 0,
     seed: Seed = 0,
     report: Annotated[
         Path | None,
@@ -50,8 +60,11 @@ def finetune(
     One of --labels and --teacher says what outputs are to become. Networks of linear layers are trained, with all that
     stands between them but convolutions and attention. The epoch that loses least on --validate, or else on the data,
     is kept; an interrupt ends training, and writes the best one so far.
+
+    mpiexec -n P redpebble finetune ... --replicas trains on P shares of each batch, on as many ranks.
     """
     from redpebble.tools.training.command import FinetuneFiles, Rates, finetune_and_print
 
-    rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads)
-    finetune_and_print(FinetuneFiles(model, data, output, validate, teacher, labels, report), loss, rates)
+    rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads, exchange, sync)
+    files = FinetuneFiles(model, data, output, validate, teacher, labels, report)
+    finetune_and_print(files, loss, rates, replicated=replicas)

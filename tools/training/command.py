@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from redpebble.bench.results.console import console
+from redpebble.bench.results.console import console, progress_console
 from redpebble.bench.results.progress_bar import progress_bar
 from redpebble.foundation.atomic_files import write_text
+from redpebble.foundation.errors import RedpebbleError
 from redpebble.passes.training.losses import LossName
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.training.page import finetune_page
 from redpebble.training.finetune import FinetuneReport, finetuned, teacher_of
 from redpebble.training.optimizers import OptimizerName
-from redpebble.training.options import FinetuneOptions, Schedule
+from redpebble.training.options import Exchange, FinetuneOptions, Schedule
+from redpebble.training.replicas import Alone, Replicas
 from redpebble.training.samples import Samples
 from redpebble.verification.input_choice import arrays_of
 
@@ -49,16 +50,31 @@ class Rates(NamedTuple):
     patience: int
     seed: int
     threads: int
+    exchange: Exchange
+    sync: int
 
 
-def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates) -> None:
-    """Train a model, show its epochs, and write it.
+def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, *, replicated: bool = False) -> None:
+    """Train a model, show its epochs, and write it; of replicas, that of rank 0 does.
 
     Raises:
         ModelError: the model is unreadable, or something in it has no derivative.
         ValueError: the data or the options do not fit.
         OSError: a file cannot be read or written.
     """
+    replicas: Replicas = _replicas() if replicated else Alone()
+    if not replicas.rank:
+        _finetune_and_print(files, loss, rates, replicas)
+        return
+    console.quiet = progress_console.quiet = True
+    try:
+        _finetune_and_print(files, loss, rates, replicas)
+    except (ValueError, RedpebbleError, OSError):
+        # rank 0 meets the same, and says it
+        raise SystemExit(2) from None
+
+
+def _finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, replicas: Replicas) -> None:
     if bool(files.labels) == (files.teacher is not None):
         raise ValueError("accepted is one of --labels and --teacher")
     arrays = mapped_arrays(files.data)
@@ -71,15 +87,26 @@ def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates) -> 
         wanted = _labels_of(held_out, files.labels, files.validate)
         validation = Samples(held_out, wanted, teacher)
     with progress_bar() as watch:
-        result = finetuned(files.model, Samples(arrays, labels, teacher), options, validation, watch)
+        result = finetuned(files.model, Samples(arrays, labels, teacher), options, validation, watch, replicas)
+    if replicas.rank:
+        return
     result.save(files.output)
     report = result.report
     console.print(str(report), highlight=False)
     console.print(_table(report))
+    if replicas.size > 1:
+        console.print(f"{replicas.size} replicas, {replicas.bytes_sent:,} bytes sent by each", highlight=False)
     if files.report is not None and files.report.suffix == ".html":
         write_text(files.report, finetune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
-        write_report(files.report, "finetune", _content(report))
+        content = _content(report) | {"replicas": replicas.size, "bytes_sent": replicas.bytes_sent}
+        write_report(files.report, "finetune", content)
+
+
+def _replicas() -> Replicas:
+    from redpebble.distributed.run.replicas import MpiReplicas
+
+    return MpiReplicas.of_world()
 
 
 def mapped_arrays(path: Path) -> Arrays:
@@ -144,7 +171,7 @@ def _table(report: FinetuneReport) -> Table:
     return table
 
 
-def _content(report: FinetuneReport) -> Mapping[str, object]:
+def _content(report: FinetuneReport) -> dict[str, object]:
     return {
         "loss": report.options.loss,
         "epochs": [

@@ -1,0 +1,68 @@
+"""Replicas that are trained together, one on each rank: sums of float32, or votes of one bit a value.
+
+A vote is a reduction of bits as a sum is one of floats (Lion Cub, Ishikawa et al. 2024): every rank gets the bits of
+its shard from all others (Alltoall), counts, and sends what most have to all others (Allgather). A value costs two bits
+a step, where a sum of float32 costs two floats.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+
+
+class MpiReplicas:
+    """The replicas on the ranks of a communicator."""
+
+    def __init__(self, comm: "Intracomm") -> None:
+        """Join the others."""
+        self._comm = comm
+        self.rank, self.size, self.bytes_sent = comm.rank, comm.size, 0
+        self._voted: Bytes | None = None
+
+    @staticmethod
+    def of_world() -> "MpiReplicas":
+        """Return the replicas of all ranks that mpiexec started.
+
+        Raises:
+            ValueError: there is no MPI.
+        """
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            needs = f"replicas need MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})"
+            raise ValueError(needs) from error
+        return MpiReplicas(MPI.COMM_WORLD)
+
+    def add(self, values: Floats) -> None:
+        """Add up the values of all, in place; counted as a ring sends them."""
+        from mpi4py import MPI
+
+        self._comm.Allreduce(MPI.IN_PLACE, values, MPI.SUM)
+        self.bytes_sent += 2 * (self.size - 1) * values.nbytes // self.size
+
+    def vote(self, bits: Bytes) -> Bytes:
+        """Return the bits that most have; where as many differ, what was voted before."""
+        shard = -(-len(bits) // self.size)
+        sent = np.zeros((self.size, shard), np.uint8)
+        sent.ravel()[: len(bits)] = bits
+        received = np.empty_like(sent)
+        self._comm.Alltoall(sent, received)
+        counts = np.unpackbits(received, axis=1).sum(axis=0, dtype=np.int32)
+        before = np.zeros(shard, np.uint8) if self._voted is None else self._voted
+        majority = np.where(2 * counts == self.size, np.unpackbits(before), 2 * counts > self.size)
+        self._voted = np.packbits(majority)
+        gathered = np.empty_like(sent)
+        self._comm.Allgather(self._voted, gathered)
+        self.bytes_sent += 2 * (self.size - 1) * shard
+        return gathered.ravel()[: len(bits)]
+
+    def total(self, value: float) -> float:
+        """Return the sum over all."""
+        return float(self._comm.allreduce(value))

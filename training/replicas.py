@@ -1,0 +1,49 @@
+"""Replicas of a network that are trained together: each takes its share of every batch, all have the same values."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+
+
+class Replicas(Protocol):
+    """All replicas, as one of them sees them; all of them call the same methods in the same order."""
+
+    rank: int
+    size: int
+    bytes_sent: int
+    """Bytes that this one has sent."""
+
+    def add(self, values: Floats) -> None:
+        """Add up the values of all, in place."""
+        ...
+
+    def vote(self, bits: Bytes) -> Bytes:
+        """Return the bits that most have, as `np.packbits` packs them; where as many differ, what was voted before."""
+        ...
+
+    def total(self, value: float) -> float:
+        """Return the sum over all."""
+        ...
+
+
+class Alone:
+    """A network without replicas."""
+
+    rank = 0
+    size = 1
+    bytes_sent = 0
+
+    def add(self, values: Floats) -> None:
+        """Do nothing."""
+
+    def vote(self, bits: Bytes) -> Bytes:
+        """Return the bits."""
+        return bits
+
+    def total(self, value: float) -> float:
+        """Return the value."""
+        return value
