@@ -18,6 +18,7 @@ from redpebble.models.bert import BertFfn, BertLayer
 from redpebble.models.compact import Compact
 from redpebble.models.digits import Digits
 from redpebble.models.digits_cnn import DigitsCnn
+from redpebble.models.digits_int8 import DigitsInt8
 from redpebble.models.feed_forward import Ffnn, MaskedMlp, ResMlp
 from redpebble.models.graph_network import GraphNetwork
 from redpebble.models.minilm import MiniLm
@@ -35,6 +36,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         "compact": Compact,
         "digits": Digits,
         "digits_cnn": DigitsCnn,
+        "digits_int8": DigitsInt8,
         "every_activation": EveryActivation,
         "ffnn": Ffnn,
         "graph_network": GraphNetwork,

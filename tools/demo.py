@@ -30,15 +30,16 @@ PLAN = CheckPlan(batches=(1, 7, 64), runs=3, seed=0, tolerance=Tolerance())
 
 def main(folder: Path) -> bool:
     """Run the demonstration in `folder`; return whether everything agrees with onnxruntime."""
-    pruned, optimized = folder / "digits.onnx", folder / "digits-optimized.onnx"
+    pruned, optimized, quantized = (folder / f"digits{what}.onnx" for what in ("", "-optimized", "-int8"))
     save(build("digits"), pruned)
+    save(build("digits_int8"), quantized)
     console.rule("optimize: dead neurons out, constants folded, layers fused")
     files = OutputFiles(optimized, external_data=None, report=None, library=False)
     agreed = optimize_model(OptimizeRequest(pruned, Options("optimize"), files), PLAN)
     console.rule("check: our native code against onnxruntime")
     agreed = check_model(pruned, PLAN, ("compile",), None) and agreed
     console.rule("accuracy on 360 images that training never saw")
-    print_accuracies(pruned, optimized)
+    print_accuracies(pruned, optimized, quantized)
     console.rule("speed: medians of interleaved runs, row-major in and out, one thread")
     bench_and_print(pruned, BenchPlan(batches=(1, 32, 128, 512)), None)
     console.rule("onnxruntime itself, with one more line: register_custom_ops_library")
@@ -67,21 +68,24 @@ def run_in_onnxruntime(pruned: Path, optimized: Path) -> bool:
     return agreed
 
 
-def print_accuracies(pruned: Path, optimized: Path) -> None:
-    """Show the accuracy of the network before pruning, after it, and after our work."""
-    network = redpebble.compile(pruned)
-
-    def native(images: NDArray[np.float32]) -> NDArray[np.float32]:
-        return network.run(None, {network.get_inputs()[0].name: images})[0]
-
+def print_accuracies(pruned: Path, optimized: Path, quantized: Path) -> None:
+    """Show the accuracy of the network before pruning, after it, after our work, and with eight bits."""
     lines = {
         "dense, as recorded when it was trained": float(digits_record()["accuracy_dense"]),
         "pruned to 95 %, onnxruntime": digits_accuracy(_in_onnxruntime(pruned)),
         "optimized model, onnxruntime": digits_accuracy(_in_onnxruntime(optimized)),
-        "our native code": digits_accuracy(native),
+        "our native code": digits_accuracy(_in_native_code(pruned)),
+        "pruned and quantized, onnxruntime": digits_accuracy(_in_onnxruntime(quantized)),
+        "pruned and quantized, our native code": digits_accuracy(_in_native_code(quantized)),
     }
     for line, accuracy in lines.items():
         console.print(f"{line:40s} {100 * accuracy:.2f} %", highlight=False)
+
+
+def _in_native_code(path: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    network = redpebble.compile(path)
+    name = network.get_inputs()[0].name
+    return lambda images: network.run(None, {name: images})[0]
 
 
 def _in_onnxruntime(path: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
