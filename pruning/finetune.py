@@ -1,7 +1,8 @@
 """Training of what a pruned chain of layers has left: its zeros stay, its outputs come closer to the dense model's.
 
 The dense model answers for any input, so that it also teaches what lies between two samples of the data. Labels that
-are given take its place, and are mixed as inputs are (mixup, Zhang et al. 2018).
+are given take its place, and are mixed as inputs are (mixup, Zhang et al. 2018); then inputs get some noise, as they
+mean the same with it.
 """
 
 import time
@@ -22,6 +23,9 @@ Array = NDArray[np.float32]
 RATE: Final = 1e-3
 FARTHEST: Final = 0.5
 """Part of the way from one sample to another that an input lies at, at most."""
+
+NOISE: Final = 0.5
+"""Deviation of what is added to inputs with labels, over that of all inputs: a teacher would answer for the noise."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,14 @@ def train(pruned: ChainWeights, dense: ChainWeights, lessons: Lessons, seconds: 
     weights = [weight.reshape(-1)[places] for weight, places in zip(pruned.weights, kept, strict=True)]
     answers = dense.forward(x[: 16 * BATCH])[-1] if lessons.labels is None else lessons.labels
     scale = np.float32(1 if lessons.are_classes else 1 / max(float(np.var(answers)), 1e-12))
+    noise = NOISE * float(x.std())
     optimizer = Adam([*weights, *pruned.biases])
     start, steps = time.perf_counter(), 0
     # products are small: threads would wait for each other more than they compute
     with threadpool_limits(1):
         while (share := (time.perf_counter() - start) / seconds) < 1:
             between = _Between.of(len(x), rng)
-            samples = between(x)
+            samples = between(x) if lessons.labels is None else _noisy(between(x), noise, rng)
             wanted = dense.forward(samples)[-1] if lessons.labels is None else between(lessons.labels)
             values = pruned.forward(samples)
             found = _softmax(values[-1]) if lessons.are_classes else values[-1]
@@ -82,6 +87,10 @@ def train(pruned: ChainWeights, dense: ChainWeights, lessons: Lessons, seconds: 
                 weight.reshape(-1)[places] = new
             steps += 1
     return steps
+
+
+def _noisy(x: Array, deviation: float, rng: np.random.Generator) -> Array:
+    return np.add(x, deviation * rng.standard_normal(x.shape, dtype=np.float32), dtype=np.float32)
 
 
 def _softmax(x: Array) -> Array:

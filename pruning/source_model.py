@@ -41,6 +41,9 @@ class SourceModel:
             model = original.clone()
             inline_layers(model)
             fold_model(model, keep_foreign=True)
+            # `optimize` tells nodes apart by their names: a convolution without one would stay dense
+            for node in model.graph:
+                node.name = node.name or node.outputs[0].name
         content = model_bytes(model)
         if content is None:
             raise UnsupportedModelError("the model is larger than 2 GB, accepted is less")

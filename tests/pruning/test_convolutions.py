@@ -126,3 +126,22 @@ def test_convolutions_are_priced_by_pixels() -> None:
         assert five == pytest.approx([5 * time for time in one])
         assert one[1] < min(one[0], one[2])
         assert densities_of(layer, structure_of("equal"), prices[0])
+
+
+@pytest.mark.slow
+def test_convolutions_with_many_channels_become_faster() -> None:
+    rng = np.random.default_rng(0)
+    text = """<ir_version: 8, opset_import: ["" : 17]> deep (float[n, 128, 28, 28] x) => (float[n, 128, 28, 28] y) {
+        a = Conv<pads = [1, 1, 1, 1]>(x, w1)  b = Relu(a)  c = Conv(b, w2)  d = Relu(c)
+        e = Conv<pads = [1, 1, 1, 1]>(d, w3)  y = Relu(e)
+    }"""
+    model = onnx.parser.parse_model(text)
+    for name, kernel in (("w1", (3, 3)), ("w2", (1, 1)), ("w3", (3, 3))):
+        weight = weight_of(128 * kernel[0] * kernel[1], 128, rng).T.reshape(128, 128, *kernel).copy()
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    data = {"x": rng.standard_normal((24, 128, 28, 28)).cumsum(axis=2).astype(np.float32)}
+    result = prune(model, data, sparsity=0.9, rows=1)
+    assert result.report.measured.speedup > 1.3
+    (expected,) = Oracle(result.model).run(data)
+    (found,) = redpebble.session(result.model).run(None, data)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
