@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.elementwise import AddOp, MulOp
-from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.layers import LinearOp, ReduceMeanOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size
 from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.attention import attention_of
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.elementwise import broadcast
@@ -22,6 +23,9 @@ from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 STACK_LIMIT = 256
 """A stack of more matrices than this would make more layers than a graph should have."""
 
+MOST_PRODUCTS = 1 << 17
+"""Multiplications of a product of two computed operands that is written down for each sample."""
+
 
 def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     """Return x weight, weight x, or an attention.
@@ -29,7 +33,7 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     1-D operands are promoted, leading axes broadcast, as in numpy's matmul.
 
     Raises:
-        NotCovered: neither operand is a constant, and this is no part of an attention.
+        NotCovered: neither operand is a constant, and this is no part of an attention, and no small product.
     """
     weight = conversion.weight(1)
     if weight is not None:
@@ -38,11 +42,40 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     if weight is None and (attention := attention_of(conversion)) is not None:
         return attention
     if weight is None:
-        raise NotCovered(_without_weight(conversion, "neither operand is a float constant"))
+        return [_small_product(conversion)]
     product = left_product(conversion, weight)
     if product is None:
         product = _times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))
     return [product]
+
+
+def _small_product(conversion: Conversion) -> SSAValue:
+    """Return the product of two computed operands [..., M, K] and [..., K, N] of few values, as of DLRM's features.
+
+    Each product of two values is written down, and their mean is taken K times.
+    """
+    without_weight = NotCovered(_without_weight(conversion, "neither operand is a float constant"))
+    if not conversion.scope.all_native:
+        raise without_weight
+    x, y = conversion.tensor(0), conversion.tensor(1)
+    left, right = conversion.sizes(x), conversion.sizes(y)
+    if not len(left) == len(right) > 2 or left[:-2] != right[:-2] or left[-1] != right[-2]:
+        raise without_weight
+    *leading, rows, inner = left
+    outputs = right[-1]
+    known = prod(int(size.coefficient) for size in (*leading, rows, inner, outputs) if is_known(size))
+    if not all(is_known(size) for size in (rows, inner, outputs)) or not 0 < known <= MOST_PRODUCTS:
+        shapes = f"{shape_words(left)} by {shape_words(right)}"
+        accepted = f"a constant weight, and {MOST_PRODUCTS} multiplications or less"
+        raise NotCovered(f"neither operand is a float constant, {shapes}, accepted are {accepted}")
+    swapped = conversion.transpose(y, _last_two_swapped(len(right)))
+    factors = (
+        conversion.reshape(x, (*leading, rows, ONE, inner)),
+        conversion.reshape(swapped, (*leading, ONE, outputs, inner)),
+    )
+    mean = conversion.emit(ReduceMeanOp(conversion.emit(MulOp(*factors)).result)).result
+    count = conversion.emit_constant(np.array(float(inner.coefficient), np.float32), "")
+    return conversion.reshape(conversion.emit(MulOp(mean, count)).result, (*leading, rows, outputs))
 
 
 class Stack:

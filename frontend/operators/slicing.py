@@ -1,12 +1,13 @@
 """Slice and Gather at places that are known: what `chunk`, `x[..., :n]`, `x[:, 0]` become in a file."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.movement import SplitOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
@@ -16,6 +17,10 @@ INPUTS_SINCE: Final = 10
 
 FAR: Final = (1 << 31) - 1
 """Least end by which exporters mean "up to the last one", however many there are."""
+
+
+MOST_PLACES: Final = 1024
+"""Places of an axis that are picked one by one: each of them is an operand."""
 
 
 class _Bounds(NamedTuple):
@@ -68,25 +73,65 @@ def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
 
 
 def _convert_gather(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return what stands at one known index of an axis: the first token of each text, say."""
-    x, index = conversion.tensor(0), conversion.integers(1)
+    """Return what stands at one known index of an axis, the first token of each text, say; natively at several."""
+    x, index = conversion.tensor(0), conversion.any_constant(1)
     sizes = conversion.sizes(x)
+    single = conversion.integers(1) if index is None else index.reshape(-1).tolist()
     value = conversion.node.inputs[1]
-    is_number = value is not None and value.shape is not None and value.shape.rank() == 0
-    if index is None or len(index) != 1 or not is_number:
+    rank = None if value is None or value.shape is None else value.shape.rank()
+    several = conversion.scope.all_native and rank == 1 and 0 < len(single or ()) <= MOST_PLACES
+    if single is None or not (several or (rank == 0 and len(single) == 1)):
         raise NotCovered("the indices are computed or several, accepted is one that is known")
     axis = conversion.axis(conversion.integer("axis", 0), len(sizes))
     if not is_known(sizes[axis]):
         raise NotCovered(f"axis {axis} of {shape_words(sizes)} is indexed, accepted is a known size there")
-    extent, place = int(sizes[axis].coefficient), index[0]
-    if not -extent <= place < extent:
-        raise NotCovered(f"index {place} of axis {axis} of {shape_words(sizes)}, accepted is one that is there")
-    first = place % extent
-    part = _cut(conversion, x, _Bounds(axis, first, first + 1))
+    extent = int(sizes[axis].coefficient)
+    places = _places(single, extent, f"axis {axis} of {shape_words(sizes)}")
+    if several:
+        return [_picked(conversion, x, axis, places)]
+    part = _cut(conversion, x, _Bounds(axis, places[0], places[0] + 1))
     return [conversion.reshape(part, (*sizes[:axis], *sizes[axis + 1 :]))]
 
 
+def _convert_gather_nd(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return what stands at known places of the first axis."""
+    x, index = conversion.tensor(0), conversion.any_constant(1)
+    sizes = conversion.sizes(x)
+    of_axis = index is not None and index.ndim == 2 and index.shape[1] == 1 and 0 < index.size <= MOST_PLACES
+    if index is None or not of_axis or not conversion.scope.all_native or conversion.integer("batch_dims", 0):
+        raise NotCovered("places that are computed, or of several axes, accepted are known ones of the first axis")
+    if not is_known(sizes[0]):
+        raise NotCovered(f"axis 0 of {shape_words(sizes)} is indexed, accepted is a known size there")
+    extent = int(sizes[0].coefficient)
+    return [_picked(conversion, x, 0, _places(index.reshape(-1).tolist(), extent, f"axis 0 of {shape_words(sizes)}"))]
+
+
+def _places(indices: Sequence[int], extent: int, axis: str) -> list[int]:
+    """Return indices counted from the front.
+
+    Raises:
+        NotCovered: one is not there.
+    """
+    wrong = [index for index in indices if not -extent <= index < extent]
+    if wrong:
+        raise NotCovered(f"index {wrong[0]} of {axis}, accepted is one that is there")
+    return [index % extent for index in indices]
+
+
+def _picked(conversion: Conversion, x: SSAValue, axis: int, places: Sequence[int]) -> SSAValue:
+    """Return what stands at places of an axis, one after the other."""
+    extent = int(conversion.sizes(x)[axis].coefficient)
+    if list(places) == list(range(extent)):
+        return x
+    borders = sorted({0, extent, *places, *(place + 1 for place in places)})
+    lengths = [behind - first for first, behind in pairwise(borders)]
+    parts = conversion.emit(SplitOp(x, axis, lengths)).parts if len(lengths) > 1 else (x,)
+    at = dict(zip(borders, parts, strict=False))
+    picked = [at[place] for place in places]
+    return conversion.emit(ConcatOp(picked, axis)).result if len(picked) > 1 else picked[0]
+
+
 SLICING_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
-    {("", "Gather"): _convert_gather, ("", "Slice"): _convert_slice}
+    {("", "Gather"): _convert_gather, ("", "GatherND"): _convert_gather_nd, ("", "Slice"): _convert_slice}
 )
 """(domain, operator) -> converter."""

@@ -68,6 +68,19 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
         {"one": np.array([1]), "two": np.array([2]), "zero": np.array([0])},
     ),
     "Gather, one": (13, "(float[n,5,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, last)", {"last": np.array(-1)}),
+    "Gather, several": (
+        13,
+        "(float[n,5,2] x) => (float[n,4,2] y)",
+        "y = Gather<axis=1>(x, places)",
+        {"places": np.array([3, 0, -1, 3])},
+    ),
+    "Gather, all": (13, "(float[n,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, p)", {"p": np.array([0, 1])}),
+    "GatherND": (
+        13,
+        "(float[5,n] x) => (float[3,n] y)",
+        "y = GatherND(x, places)",
+        {"places": np.array([[3], [0], [-1]])},
+    ),
     "Gather, only": (13, "(float[n,1,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, z)", {"z": np.array(0)}),
     "Split, attribute": (
         11,
