@@ -15,6 +15,7 @@ from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.row_panels import PanelsAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.attributes.structure_facts import FactAttr
+from redpebble.dialect.attributes.target_walk import TargetWalkAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
@@ -111,6 +112,7 @@ Pebble = Dialect(
         ResamplingAttr,
         PanelsAttr,
         ProductOrderAttr,
+        TargetWalkAttr,
         FactAttr,
         DepthFirstOrderAttr,
         ForeignType,

@@ -5,6 +5,7 @@ least rows of a tile that follow from them.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -23,6 +24,9 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.graphs.packing import block_count
 from redpebble.lowering.tiles.thread_shares import Borders, even_borders
 from redpebble.lowering.tiles.tile_loop import same_from
+
+REASONS: Final = ("order", "target_walk")
+"""Properties of sums over edges that say why something was chosen."""
 
 
 def code_key(module: ModuleOp) -> str | None:
@@ -103,8 +107,8 @@ class _Key:
                 return (str(op.activation), kernel, self._number_of(op.borders))
             case AggregateOp() | AttendEdgesOp():
                 # the code counts blocks, and there are as many as the edges make
-                others = {name: value for name, value in op.properties.items() if name != "order"}
-                return (block_count(op.edges), sorted((name, str(value)) for name, value in others.items()))
+                others = {name: str(value) for name, value in op.properties.items() if name not in REASONS}
+                return (block_count(op.edges), op.target_walk is not None, sorted(others.items()))
             case QuantizedLayersOp():
                 kernel = op.kernel
                 chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.by_family.items()))

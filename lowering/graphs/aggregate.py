@@ -52,11 +52,13 @@ class AggregateForm:
     maximum: bool
     fetches: bool
     """Whether values are fetched ahead."""
+    walks: bool = False
+    """Whether targets have another order than their numbers."""
 
     @property
     def key(self) -> str:
         """A name for functions of this form."""
-        known = {"b": self.biased, "m": self.maximum, "f": self.fetches}
+        known = {"b": self.biased, "m": self.maximum, "f": self.fetches, "w": self.walks}
         flags = "".join(letter for letter, is_set in known.items() if is_set)
         return f"aggregate_{self.features}_{activation_key(self.activation)}_{flags}"
 
@@ -94,6 +96,12 @@ class Edges(NamedTuple):
     sources: ir.Value
     weights: ir.Value
     last: LastEdge | None = None
+    targets: ir.Value | None = None
+    """Address of the targets in their order; None for that of their numbers."""
+
+    def row_of(self, builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
+        """Return the target at a place of the order."""
+        return place if self.targets is None else builder.zext(integer_at(builder, self.targets, place, I32), I64)
 
     def of_target(self, builder: ir.IRBuilder, target: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return the first edge of a target, and the one behind its last."""
@@ -112,14 +120,14 @@ class Edges(NamedTuple):
 
 
 def aggregate_targets(code: Code, form: AggregateForm) -> ir.Function:
-    """Return `void (x, bias, y, pointers, sources, weights, begin, end)`: the targets from `begin` to before `end`."""
+    """Return `void (x, bias, y, pointers, sources, weights, order, begin, end)`: targets from place `begin` on."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, bias, y, pointers, sources, weights, *targets = args
-        values = NodeValues(x, bias, y)
-        aggregate_rows(Kernel(code, builder, form), Edges(pointers, sources, weights), values, Range(*targets))
+        x, bias, y, pointers, sources, weights, order, *targets = args
+        values, edges = NodeValues(x, bias, y), Edges(pointers, sources, weights, None, order if form.walks else None)
+        aggregate_rows(Kernel(code, builder, form), edges, values, Range(*targets))
 
-    return code.function(form.key, [POINTER] * 6 + [I64] * 2, body)
+    return code.function(form.key, [POINTER] * 7 + [I64] * 2, body)
 
 
 class NodeValues(NamedTuple):
@@ -150,7 +158,7 @@ def aggregate_rows(kernel: Kernel, edges: Edges, values: NodeValues, targets: Ra
     code, builder, form = kernel
     with counted_loop(builder, builder.sub(targets.end, targets.begin)) as done:
         target = builder.add(targets.begin, done)
-        row = float_at(builder, values.y, builder.mul(target, i64(form.features)))
+        row = float_at(builder, values.y, builder.mul(edges.row_of(builder, target), i64(form.features)))
         for group in pieces_of(form.features, code.target.lanes):
             sums = _Sums(code, builder, form, group)
             sums.store(sums.over(edges, values.x, target), values.bias, row)

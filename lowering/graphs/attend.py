@@ -49,12 +49,14 @@ class AttendForm:
     biased: bool
     fetches: bool
     """Whether values are fetched ahead."""
+    walks: bool = False
+    """Whether targets have another order than their numbers."""
 
     @property
     def key(self) -> str:
         """A name for functions of this form."""
         heads, score, epsilon, from_zero = self.softmax
-        known = {"b": self.biased, "f": self.fetches, "z": from_zero}
+        known = {"b": self.biased, "f": self.fetches, "z": from_zero, "w": self.walks}
         flags = "".join(letter for letter, is_set in known.items() if is_set)
         words = (self.features, heads, activation_key(score), float(epsilon).hex(), activation_key(self.activation))
         return f"attend_{'_'.join(map(str, words))}_{flags}".replace("-", "m").replace("+", "p")
@@ -92,18 +94,18 @@ def head_blocks(features: int, heads: int, lanes: int) -> list[HeadBlock]:
 
 
 def attend_targets(code: Code, form: AttendForm) -> ir.Function:
-    """Return `void (x, scores, bias, y, pointers, sources, counts, begin, end)`: targets from `begin` on."""
+    """Return `void (x, scores, bias, y, pointers, sources, counts, order, begin, end)`: targets from `begin` on."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, scores, bias, y, pointers, sources, counts, begin, end = args
-        edges = Edges(pointers, sources, counts)
+        x, scores, bias, y, pointers, sources, counts, order, begin, end = args
+        edges = Edges(pointers, sources, counts, None, order if form.walks else None)
         with counted_loop(builder, builder.sub(end, begin)) as done:
             target = builder.add(begin, done)
-            row = float_at(builder, y, builder.mul(target, i64(form.features)))
+            row = float_at(builder, y, builder.mul(edges.row_of(builder, target), i64(form.features)))
             for block in head_blocks(form.features, form.softmax.heads, code.target.lanes):
                 _Means(code, builder, form, block, edges, x, scores).store(target, bias, row)
 
-    return code.function(form.key, [POINTER] * 7 + [I64] * 2, body)
+    return code.function(form.key, [POINTER] * 8 + [I64] * 2, body)
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ class _Means:
         builder, pieces = self.builder, self.block.pieces
         ends = (integer_at(builder, self.edges.pointers, one, I64) for one in (target, builder.add(target, i64(1))))
         first, end = ends
-        to = [self._score_of_target(target, number) for number in range(self.block.vectors)]
+        own = self.edges.row_of(builder, target)
+        to = [self._score_of_target(own, number) for number in range(self.block.vectors)]
         sums, totals = self._walk(first, end, to, self._largest(first, end, to))
         alone = builder.icmp_signed("==", first, end)
         heads = self._heads()

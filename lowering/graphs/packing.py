@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.sparse.csr import CscMatrix, Indices
+from redpebble.theory.neuron_order.target_walks import near_walk, walked
 
 AHEAD: Final = 16
 """Edges by which the values of a source are fetched ahead of their use."""
@@ -17,18 +18,17 @@ BLOCK_WORK: Final = 4096
 
 
 def block_borders(graph: CscMatrix) -> Indices:
-    """Return the first target of each block, and the number of targets: at least one block."""
+    """Return the first target of each block, and the number of targets; behind one of many edges blocks are empty."""
     work: Indices = graph.pointers + np.arange(len(graph.pointers))
-    count = max(1, -(-int(work[-1]) // BLOCK_WORK))
-    wanted = np.arange(count + 1) * int(work[-1]) // count
+    wanted = np.arange(block_count(graph) + 1) * int(work[-1]) // block_count(graph)
     borders = np.searchsorted(work, wanted)
     borders[-1] = graph.shape[1]
-    return np.unique(borders)
+    return borders
 
 
 def block_count(graph: CscMatrix) -> int:
-    """Return the number of blocks."""
-    return max(1, len(block_borders(graph)) - 1)
+    """Return the number of blocks, whatever the order of the targets: at least one."""
+    return max(1, -(-(len(graph.rows) + graph.shape[1]) // BLOCK_WORK))
 
 
 def pack_edges(op: Operation | None) -> list[NDArray[np.generic]]:
@@ -37,10 +37,19 @@ def pack_edges(op: Operation | None) -> list[NDArray[np.generic]]:
     Behind the last edge stand more, whose sources are fetched and never used.
     """
     assert isinstance(op, SparseConstantOp)
-    graph = op.weight
-    borders = block_borders(graph)
+    return _packed(op.weight)
+
+
+def pack_walked_edges(op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the same of targets in the order of a walk, and that order."""
+    assert isinstance(op, SparseConstantOp)
+    walk = near_walk(op.weight)
+    return [*_packed(walked(op.weight, walk)), walk.astype(np.int32)]
+
+
+def _packed(graph: CscMatrix) -> list[NDArray[np.generic]]:
     return [
-        (np.zeros(2, np.int64) if len(borders) < 2 else borders),
+        block_borders(graph),
         graph.pointers,
         np.pad(graph.rows.astype(np.int32), (0, AHEAD)),
         np.pad(graph.values, (0, AHEAD)),

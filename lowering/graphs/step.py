@@ -12,7 +12,7 @@ from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.graphs.aggregate import AggregateForm, aggregate_targets
 from redpebble.lowering.graphs.attend import AttendForm, attend_targets
-from redpebble.lowering.graphs.packing import block_count, pack_edges
+from redpebble.lowering.graphs.packing import block_count, pack_edges, pack_walked_edges
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
 from redpebble.lowering.program import TiledRows, TileTime
@@ -37,11 +37,13 @@ class EdgeStep:
     def emit(self, begin: ir.Value, end: ir.Value) -> None:
         """Emit the blocks from `begin` to the one before `end`, counted through all samples."""
         builder, graph = self.step.builder, self.op.edges
-        key = (self.op.graph, "edges")
+        walks = self._walks()
+        key = (self.op.graph, "walked edges" if walks else "edges")
         if not self.constants.has(key):
             assert isinstance(self.op.graph.owner, Operation)
-            self.constants.add(key, pack_edges, self.op.graph.owner)
+            self.constants.add(key, pack_walked_edges if walks else pack_edges, self.op.graph.owner)
         borders, *edges = self.constants.pointers(builder, self.constant_table, key)
+        edges += [] if walks else [ir.Constant(POINTER, None)]
         blocks = i64(block_count(graph))
         with counted_loop(builder, builder.sub(end, begin)) as done:
             number = builder.add(begin, done)
@@ -58,7 +60,7 @@ class EdgeStep:
         op, builder, features = self.op, self.step.builder, shape_of(self.op.x)[-1]
         assert isinstance(op, AggregateOp)
         form = AggregateForm(
-            features, op.activation, op.bias is not None, op.maximum is not None, fetches=self._fetches()
+            features, op.activation, op.bias is not None, op.maximum is not None, self._fetches(), self._walks()
         )
         x, y = (
             float_at(builder, self.step.pointers[value], builder.mul(sample, i64(nodes * features)))
@@ -70,12 +72,17 @@ class EdgeStep:
         """Return the function of means, and the addresses of values, scores, bias and result."""
         op = self.op
         assert isinstance(op, AttendEdgesOp)
-        form = AttendForm(shape_of(op.x)[-1], op.softmax, op.activation, op.bias is not None, fetches=self._fetches())
+        form = AttendForm(
+            shape_of(op.x)[-1], op.softmax, op.activation, op.bias is not None, self._fetches(), self._walks()
+        )
         x, scores, y = (self.step.pointers[value] for value in (op.x, op.scores, op.result))
         return attend_targets(self.step.code, form), [x, scores, self._bias(), y]
 
     def _bias(self) -> ir.Value:
         return ir.Constant(POINTER, None) if self.op.bias is None else self.step.pointers[self.op.bias]
+
+    def _walks(self) -> bool:
+        return self.op.target_walk is not None
 
     def _fetches(self) -> bool:
         return self.op.edges.shape[0] * shape_of(self.op.x)[-1] * FLOAT_BYTES > FETCH_FROM

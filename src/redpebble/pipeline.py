@@ -25,6 +25,7 @@ from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.neuron_order.order_targets import OrderTargets
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.runner import context, run_passes
 from redpebble.passes.simplify.associate import Associate
@@ -123,6 +124,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         (
             # neurons that share connections come together, on request also by a search; kernels are chosen for that
             _reorder,
+            lambda options: OrderTargets(options.machine.l2_bytes),  # neighbours of a node soon after one another
         ),
         goals=("compile",),
     ),

@@ -22,7 +22,7 @@ PASSES = {
         "Sparsify",
         "Associate",
     ),
-    "neuron_order": ("PermuteNeurons", "ReorderNeurons"),
+    "neuron_order": ("OrderTargets", "PermuteNeurons", "ReorderNeurons"),
     "kernels": ("DiscoverStructure", "ChooseKernels", "ChooseQuantizedKernels", "AnnotateIoBounds"),
     "images": ("FuseConvolutions", "ScaleChannels", "FormImageNetworks"),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),

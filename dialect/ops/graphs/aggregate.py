@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.product_order import ProductOrderAttr
+from redpebble.dialect.attributes.target_walk import TargetWalkAttr
 from redpebble.dialect.ops.axis_maps import AxisMap, AxisPattern, HasAxisMap, RowMajor
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
@@ -84,7 +85,8 @@ class AggregateOp(CombinesEdges):
 
     An edge from node s to node t is a connection of the graph: node t gets x[s] times its weight, summed over its
     edges; with `maximum`, the largest of these. A node without edges gets 0. A dense graph has an edge wherever it is
-    not 0. `order` says why the product stands before or behind a layer with weights.
+    not 0. `order` says why the product stands before or behind a layer with weights, `walk` that targets are not taken
+    in the order of their numbers.
 
     ```mlir
     %y = pebble.aggregate %x, %a bias %b activation <relu>
@@ -98,11 +100,13 @@ class AggregateOp(CombinesEdges):
     graph = operand_def(F32_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
     order = opt_prop_def(ProductOrderAttr)
+    target_walk = opt_prop_def(TargetWalkAttr)
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), _GraphAxes(), RowMajor())
     assembly_format: ClassVar = (
         "$x `,` $graph (`maximum` $maximum^)? (`bias` $bias^)? (`activation` $activation^)? (`order` $order^)? "
+        "(`walk` $target_walk^)? "
         "attr-dict `:` functional-type(operands, results)"
     )
 

@@ -18,6 +18,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.target_walk import TargetWalkAttr
 from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
 from redpebble.dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets, graph_of
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
@@ -60,12 +61,14 @@ class AttendEdgesOp(IRDLOperation):
     epsilon = opt_prop_def(FloatAttr.constr(f64))
     from_zero = opt_prop_def(UnitAttr)
     activation = opt_prop_def(ActivationAttr)
+    target_walk = opt_prop_def(TargetWalkAttr)
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), FixedAxes("nf, nk, nn, f -> nf", fixed="nfk"), RowMajor())
     assembly_format: ClassVar = (
         "$x `,` $scores `,` $graph (`bias` $bias^)? `heads` $heads (`score` $score^)? (`epsilon` $epsilon^)? "
-        "(`from_zero` $from_zero^)? (`activation` $activation^)? attr-dict `:` functional-type(operands, results)"
+        "(`from_zero` $from_zero^)? (`activation` $activation^)? (`walk` $target_walk^)? "
+        "attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(
