@@ -141,4 +141,5 @@ def test_a_walk_through_targets_changes_no_bit(kind: str) -> None:
     assert [" walk <near" in str(module) for module in modules] == [True, False]
     x = np.random.default_rng(1).standard_normal((9000, 64), dtype=np.float32)
     both = [redpebble.compile(proto, cache=False, threads=2, skip_passes=one) for one in ((), (OrderTargets.name,))]
-    np.testing.assert_array_equal(*(network.run(None, {"x": x})[0] for network in both))
+    left, right = (network.run(None, {"x": x})[0] for network in both)
+    np.testing.assert_array_equal(left, right)
