@@ -214,7 +214,7 @@ def bench(
     threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
     against: Annotated[
         str,
-        typer.Option(metavar="A,B", help="Engines beside: session, provider, onnxruntime, scipy, mkl, torch."),
+        typer.Option(metavar="A,B", help="Engines beside: session, provider, onnxruntime, fp32, scipy, mkl, torch."),
     ] = "onnxruntime",
     seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
     input_shape: InputShapes = None,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.bench.cases.errors import NotAChainError, NotCoveredError, PeerError
 from redpebble.bench.engines.chain import chain_of
+from redpebble.bench.engines.float_twin import float_session
 from redpebble.bench.engines.peers import PEERS, Peer
 from redpebble.bench.measure.measuring import Call
 from redpebble.frontend.errors import UnsupportedModelError
@@ -104,6 +105,18 @@ class Onnxruntime:
         return call
 
 
+class Floats:
+    """onnxruntime with floats where a model rounds to codes and back; the others as they are."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            return _called(Oracle.of(lambda: float_session(model, threads)), feeds)
+
+        return call
+
+
 def _called(oracle: Oracle, feeds: Feeds) -> Call:
     """Return the call of a session; what onnxruntime says against it, or the inputs, is one line."""
     inputs = dict(feeds)
@@ -137,6 +150,7 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
         "session": Session(),
         "provider": Provider(),
         "onnxruntime": Onnxruntime(),
+        "fp32": Floats(),
         "scipy": ChainEngine(PEERS["scipy"], 0.0),
         "mkl": ChainEngine(PEERS["mkl"], 3e-3),
         "torch": ChainEngine(PEERS["torch"], 2e-2),
