@@ -70,9 +70,12 @@ def prunable_layers(graph: onnx.GraphProto, keep: Sequence[str] = ()) -> tuple[P
     """
     weights = {one.name: one for one in graph.initializer if one.data_type == onnx.TensorProto.FLOAT}
     overridable = {value.name for value in graph.input}
+    constants = {one.name for one in graph.initializer} - overridable
     reads = Counter(name for node in graph.node for name in names_read(node))
     reads.update(output.name for output in graph.output)
-    found = [_layer(index, node, weights) for index, node in enumerate(graph.node)]
+    # a product of two weights has no samples, and is one number for each run
+    nodes = [(index, node) for index, node in enumerate(graph.node) if node.input and node.input[0] not in constants]
+    found = [_layer(index, node, weights) for index, node in nodes]
     layers = {
         layer.name: layer
         for layer in found

@@ -44,7 +44,8 @@ class SourceModel:
             # `optimize` tells nodes apart by their names: a convolution without one would stay dense
             for node in model.graph:
                 node.name = node.name or node.outputs[0].name
-        content = model_bytes(model)
+            # what a tensor holds is looked at when it is written
+            content = model_bytes(model)
         if content is None:
             raise UnsupportedModelError("the model is larger than 2 GB, accepted is less")
         proto = onnx.ModelProto.FromString(content)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from redpebble.models import zoo
 from redpebble.pruning.solving.structures import STRUCTURES, Mask, Scores, Structure
 from redpebble.tools.pruning.command import milliseconds
+from tests.frontend.reading.test_limits import TOO_LARGE
 from tests.pruning.dense_networks import branched_network, samples
 from tests.support.command_line import exit_code
 
@@ -40,6 +41,21 @@ def test_what_means_nothing_is_refused(
     assert exit_code(monkeypatch, *f"prune m.onnx o.onnx --data d.npz {words}".split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {WRONG[words]}")
+    assert not (folder / "o.onnx").exists()
+
+
+WRONG_MODELS = {"entries made of one": "8589934592 entries made of 1", "outer product": "no layer to prune"}
+
+
+@pytest.mark.parametrize("name", WRONG_MODELS)
+def test_a_model_without_a_layer_to_prune_is_refused(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "m.onnx").write_bytes(TOO_LARGE[name][0].SerializeToString())
+    assert exit_code(monkeypatch, *["prune", "m.onnx", "o.onnx", "--data", "d.npz", "--sparsity", "0.5"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert WRONG_MODELS[name] in line
     assert not (folder / "o.onnx").exists()
 
 
