@@ -223,8 +223,11 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
     Raises:
         ModelError: the model is unreadable, or its functions are more than onnxruntime could write out.
     """
+    import onnx
+
     from redpebble.compiler import network_code, optimized
     from redpebble.frontend.reading.function_calls import check_written_out
+    from redpebble.frontend.reading.model_file import PROTOBUF_LIMIT
     from redpebble.options import Options
 
     cpu = host_target()
@@ -238,7 +241,12 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
 
     found = optimized(model, Options("optimize"), on_network)
     check_written_out(found.model)
-    return _as_it_is(model) if found.left is None and not found.networks else found.model
+    if found.left is not None or found.networks:
+        return found.model
+    if isinstance(model, onnx.ModelProto) and model.ByteSize() < PROTOBUF_LIMIT:
+        return model.SerializeToString()  # ten times as fast as to write what was read of it
+    # a model in memory was read as it is, which takes too long to do twice
+    return _as_it_is(model) if isinstance(model, str | os.PathLike | bytes) else found.model
 
 
 def _session_of(

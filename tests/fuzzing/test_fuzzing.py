@@ -52,7 +52,7 @@ FOUND = (
     ("escaping-error", "damaged-models", 1),
     ("unchecked-code", "caches", 1),
     ("unchecked-code", "contexts", 1),
-    ("unchecked-nodes", "nodes", 1),
+    ("unchecked-nodes", "nodes", 11),
     ("unchecked-parts", "parts", 46),
 )
 """A fault, the fuzzer that finds it, and the seed of a case that is soon followed by one in which it does."""
