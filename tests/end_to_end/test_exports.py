@@ -28,7 +28,7 @@ SMALL: Final[Mapping[str, Expected]] = {
     "convnext": Expected(2, 4),
     "deit": Expected(1, 12),
     "distilbert": Expected(1, 12),
-    "dlrm": Expected(1, 3),
+    "dlrm": Expected(2, 3),
     "ft_transformer": Expected(2, 13),
     "gpt2": Expected(2, 9),
     "lstm": Expected(1, 1),
