@@ -153,7 +153,7 @@ class Shown(NamedTuple):
 def _show_optimized(request: OptimizeRequest, original: onnx_ir.Model, shown: Shown) -> None:
     """Show what changed, and write it as a report."""
     result, comparisons, measured = shown
-    before, after = _summary(original, request.source), _summary(result.model, request.files.model)
+    before, after = summary(original, request.source), summary(result.model, request.files.model)
     is_verbose = LOG.isEnabledFor(logging.INFO)
     if request.options.sparse_networks:
         print_gain(result)
@@ -236,10 +236,10 @@ def _layers(report: Report) -> dict[str, object]:
     }
 
 
-def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
+def summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
     """Return the numbers of nodes, stored weights and bytes of a model that lies at `path`."""
     constants = [value.const_value for value in model.graph.initializers.values() if value.const_value is not None]
-    tensors = [tensor for tensor in constants if tensor.dtype.is_floating_point()]
+    tensors = [tensor for tensor in constants if _holds_weights(tensor)]
     data = path.with_name(f"{path.name}.data")
     files = [path, *([data] if data.exists() else [])]
     return {
@@ -248,3 +248,9 @@ def _summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
         "weights that are not zero": sum(int(np.count_nonzero(tensor.numpy())) for tensor in tensors),
         "bytes on disk": sum(file.stat().st_size for file in files),
     }
+
+
+def _holds_weights(tensor: onnx_ir.TensorProtocol) -> bool:
+    """Return whether a constant is made of weights: bytes are, where they are no list of gaps or zero points."""
+    is_bytes = tensor.dtype in (onnx_ir.DataType.INT8, onnx_ir.DataType.UINT8)
+    return tensor.dtype.is_floating_point() or (is_bytes and len(tensor.shape) > 1)

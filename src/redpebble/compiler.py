@@ -339,7 +339,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
-        obstacle = alone or nothing_to_form(imported.model)
+        obstacle = alone or nothing_to_form(imported.model, len(report))
     left = nodes_left(module, imported, alone)
     if imported.rewritten and not networks:
         # float32 takes twice the room, functions written out are hard to read, and neither does any good

@@ -10,9 +10,11 @@ import redpebble
 from redpebble.bench.measure.measured_gain import MeasuredGain
 from redpebble.compiler import Optimized
 from redpebble.export.save_model import save_model
+from redpebble.frontend.reading.model_source import read_model
 from redpebble.models.exports.stored import stored_export
 from redpebble.models.zoo import build
 from redpebble.placement import Placement, Stayed
+from redpebble.tools.commands import summary
 from redpebble.tools.headline import headline, left_alone, lines_of
 from tests.support.command_line import exit_code
 
@@ -74,8 +76,10 @@ def test_what_is_of_another_type_says_so_and_what_was_optimized_before_too() -> 
         """<ir_version: 8, opset_import: ["" : 17]> g (double[N, 2] x) => (double[N, 2] y)
         <double[2, 2] w = {1.0, 0.0, 0.0, 0.0}> { y = MatMul (x, w) }"""
     )
-    placement = redpebble.optimize(proto).placement
+    doubles = redpebble.optimize(proto)
+    placement = doubles.placement
     assert placement is not None
+    assert headline(doubles) == ["nothing gains: no layer is covered"]
     assert placement.stayed[0].reason == "operands are double, accepted are float and float16"
     once = redpebble.optimize(build("ffnn(depth=2, width=64, density=0.1)"))
     assert once.networks
@@ -94,3 +98,14 @@ def test_what_is_of_another_type_says_so_and_what_was_optimized_before_too() -> 
 )
 def test_measured_times_are_in_a_unit_in_which_they_are_read(times: tuple[float, float], shown: str) -> None:
     assert str(MeasuredGain(*times, rounds=3)) == shown
+
+
+def test_weights_of_eight_bits_are_counted(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[N, 2] x) => (float[N, 2] y)
+        <int8[2, 2] q = {1, 0, 0, 2}, float s = {0.5}> { w = DequantizeLinear (q, s) y = MatMul (x, w) }"""
+    )
+    path = tmp_path / "q.onnx"
+    path.write_bytes(proto.SerializeToString())
+    found = summary(read_model(path), path)
+    assert (found["weights"], found["weights that are not zero"]) == (5, 3)
