@@ -80,6 +80,8 @@ class CompileRequest:
     tune: bool
     output: Path | None
     report: Path | None
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Heights and widths that all images have, by name."""
 
 
 def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
@@ -87,16 +89,18 @@ def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
-        ValueError: there is no such pass or stage, or this machine cannot measure for the target.
+        ValueError: there is no such pass or stage, no such size of an image, or this machine cannot measure for the
+            target.
     """
     options, tune = inspection.watching(request.options), request.tune
+    source = with_sizes(request.source, request.sizes)
     target = None if request.level is None else level_target(request.level)
     if inspection.stage:
         on_target = on_machine(options, target, default_folder(), tune=tune)
-        inspection.print_stage(request.source, on_target, output=request.output, foreign="refuse")
+        inspection.print_stage(source, on_target, output=request.output, foreign="refuse")
         return
     with working("compiling", request.source, shown=inspection == NOTHING_SHOWN):
-        artefact = native_code(request.source, options, target=target, tune=tune)
+        artefact = native_code(source, options, target=target, tune=tune)
     if request.output is not None:
         write_artefact(request.output, artefact)
     print_layers(artefact.program.report)

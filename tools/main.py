@@ -246,6 +246,7 @@ def compile_model(
     ] = None,
     threads: Annotated[int, typer.Option(help="The most threads that a call may use.")] = 1,
     target: Annotated[CpuLevel, typer.Option(help="The CPU that the code is for.")] = CpuLevel.HOST,
+    size: ImageSizes = None,
     tune: Annotated[bool, typer.Option("--tune", help="Measure kernels, and choose by the clock.")] = False,
     drop_dead_rows: DropDeadRows = False,
     skip_passes: SkipPasses = "",
@@ -273,7 +274,7 @@ def compile_model(
         schedule_seconds=schedule_seconds,
     )
     cpu = None if target is CpuLevel.HOST else target.value
-    request = CompileRequest(model, options, cpu, tune, output, report)
+    request = CompileRequest(model, options, cpu, tune, output, report, sizes(size))
     compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
 
 

@@ -10,6 +10,8 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import ModelError
+from redpebble.frontend.reading.image_sizes import free_sizes
+from redpebble.frontend.translation import has_sparse_convolution
 from redpebble.lowering.calls.network_table import ParameterNumbers
 from redpebble.ort.provider.context_nodes import (
     ContextReader,
@@ -166,9 +168,11 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: 
     there: on one side of it, or on both, there may still be one.
     """
     cuts, parts = frozenset[str](), list[_Part]()
+    whole = seen.model(cuts)
+    left = _left_images(whole)
     for _ in range(MOST_CUTTINGS):
         try:
-            networks = compiler.networks(seen.model(cuts))
+            networks = compiler.networks(seen.model(cuts) if cuts else whole)
         except ModelError as error:
             return Networks((), [f"all of the model stays with onnxruntime: {error}"])
         parts = _parts(seen, networks)
@@ -176,7 +180,20 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: 
         if more <= cuts:
             break
         cuts |= more
-    return _compiled(compiler, parts, digest, with_models=with_models)
+    found = _compiled(compiler, parts, digest, with_models=with_models)
+    return Networks(found.taken, [*left, *found.given_up])
+
+
+def _left_images(model: onnx_ir.Model) -> list[str]:
+    """Return a line on sparse convolutions whose images have any size: code is made for sizes that are known."""
+    free = [name for names in free_sizes(model).values() for name in names if name]
+    if not free or not has_sparse_convolution(model):
+        return []
+    sizes = " ".join(f"--size {name}=N" for name in dict.fromkeys(free))
+    return [
+        f"sparse convolutions stay with onnxruntime: images of any size; `redpebble optimize {sizes}` states one, "
+        "redpebble.session takes all"
+    ]
 
 
 class _Part(NamedTuple):

@@ -29,7 +29,7 @@ from redpebble.frontend.operators.on_images.patches import is_cut_into_patches, 
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
 
-KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width"
+KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width, which --size states"
 """The images that a layer on images takes."""
 
 MOST_PIXELS: Final = 1 << 26
