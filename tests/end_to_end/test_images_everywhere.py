@@ -42,7 +42,7 @@ def test_a_library_built_ahead_runs_convolutions(
     source, output = tmp_path / "cnn.onnx", tmp_path / "fast.onnx"
     source.write_bytes(model.SerializeToString())
     assert not exit_code(monkeypatch, "optimize", source, output, "--library")
-    written = onnx.load(output)
+    written = onnx.ModelProto.FromString(output.read_bytes())
     assert_same(deployed_session(written, output.with_suffix(".so")), plain_session(model), net)
 
 
