@@ -143,24 +143,29 @@ class GraphWriter:
     def _kept_values(self) -> Iterator[ir.Value]:
         """Yield the values whose names are fixed: what foreign nodes make, define inside, and read beside the IR."""
         for op in self._body.ops:
-            if not isinstance(op, ForeignOp):
-                continue
-            waiting = [self._foreign_node(op)]
-            held = {name.data for name in op.names}
-            while waiting:
-                node = waiting.pop()
-                yield from (*node.outputs, *defined_inside(node))
-                beside = [value for value in values_read(node) if value.name not in held]
-                yield from beside
-                behind = (value.producer() for value in beside)
-                waiting += [producer for producer in behind if producer and self._original.left_out(producer)]
-                held = set[str]()
+            if isinstance(op, ForeignOp):
+                yield from self._values_kept_by(op)
+
+    def _values_kept_by(self, op: ForeignOp) -> Iterator[ir.Value]:
+        waiting = [self._foreign_node(op)]
+        held = {name.data for name in op.names}
+        while waiting:
+            node = waiting.pop()
+            yield from (*node.outputs, *defined_inside(node))
+            beside = [value for value in values_read(node) if value.name not in held]
+            yield from beside
+            behind = (value.producer() for value in beside)
+            waiting += [producer for producer in behind if producer and self._original.left_out(producer)]
+            held = set[str]()
 
     def _read_outside(self, origins: Mapping[SSAValue, ConstantOrigin]) -> Iterator[str]:
-        """Yield the names of constants that foreign nodes read, which therefore are stored as they are."""
-        yield from (value.name or "" for value in self._kept_values())
+        """Yield the names of constants that foreign nodes read, which therefore are stored as they are.
+
+        Those that bodies read may go: their layers are still to become networks.
+        """
         for op in self._body.ops:
-            if isinstance(op, ForeignOp):
+            if isinstance(op, ForeignOp) and not _holds_graphs(self._foreign_node(op)):
+                yield from (value.name or "" for value in self._values_kept_by(op))
                 yield from (origins[value].name for value in op.reads if value in origins)
 
     def _identity(self, value: ir.Value, before: ir.Value) -> ir.Value:
@@ -211,3 +216,8 @@ def _detach(node: ir.Node) -> None:
     """Let a node that was left out read nothing, so that no value counts it as a user."""
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
+
+
+def _holds_graphs(node: ir.Node) -> bool:
+    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    return any(attribute.type in kinds for attribute in node.attributes.values())
