@@ -23,7 +23,7 @@ NEWEST = 21
 
 
 def cases() -> list[Case]:
-    """Those that onnxruntime passes, as they are and with constants."""
+    """Node tests that onnxruntime passes, as they are and with constants."""
     found: list[Case] = []
     for case in node_tests():
         nodes = case.model.graph.node
