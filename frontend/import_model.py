@@ -60,10 +60,6 @@ LEAST_VALUES: Final = 64
 """Values for each node that the tensors of a larger graph hold: layers of fewer save less time than they take here."""
 
 
-TAKEN_BY_NAME: Final = frozenset({"Conv", "Attention", "MultiHeadAttention", "GroupQueryAttention"})
-"""Operators that are imported again, as they were, where nothing gains by them: by the names of their nodes."""
-
-
 def import_model(
     source: Source,
     *,
@@ -108,16 +104,6 @@ def _check_hope(model: onnx_ir.Model) -> None:
         )
 
 
-def _name_nodes(model: onnx_ir.Model) -> None:
-    """Give nodes without a name one that no other has: by their names those are known that go back as they were."""
-    taken = {node.name for node in model.graph}
-    for index, node in enumerate(model.graph):
-        if not node.name:
-            name = f"{node.op_type}_{index}"
-            node.name = name if name not in taken else f"{name}_{len(taken)}"
-            taken.add(node.name)
-
-
 def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     keep_foreign = keep.foreign
     check_node_count(max(len(original.graph), 0 if keep_foreign else call_tree(original).node_count))
@@ -126,8 +112,6 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     inlined = keep_foreign and inline_layers(original)
     widened = keep_foreign and widen(original)
     check_operators(original)
-    if keep.moving and any(node.op_type in TAKEN_BY_NAME for node in original.graph):
-        _name_nodes(original)
     kept: frozenset[str] = frozenset()
     stored = frozenset(original.graph.initializers)
     while True:

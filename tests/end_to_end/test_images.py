@@ -217,13 +217,3 @@ def random_windows(draw: st.DrawFn) -> tuple[ImageModel, list[str]]:
 def test_random_windows_agree_with_onnxruntime(case: tuple[ImageModel, list[str]]) -> None:
     net, outputs = case
     agree(net.model(*outputs), net, None)
-
-
-def test_convolutions_without_a_name_are_taken() -> None:
-    net = ImageModel((128, 28, 28), density=0.05)
-    x = net.node("Relu", net.conv("x", (128, 128, 3, 3), pads=[1, 1, 1, 1]))
-    model = net.model(net.node("Relu", net.conv(x, (128, 128, 1, 1))))
-    assert len(redpebble.optimize(model).report) == 2
-    for node in model.graph.node:
-        node.name = ""
-    assert len(redpebble.optimize(model).report) == 2
