@@ -7,7 +7,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.axis_maps import RowMajor
+from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, size_of
 
@@ -32,7 +32,7 @@ class SampledProductOp(IRDLOperation):
     weight = operand_def(F32_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("mk, mn, kn -> c", fixed="knc"), RowMajor())
     assembly_format: ClassVar = "$x `,` $y `,` $weight attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, y: SSAValue, weight: SSAValue) -> None:
@@ -66,7 +66,7 @@ class SumRowsOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("mn -> n", fixed="n"), RowMajor())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue) -> None:

@@ -15,6 +15,7 @@ func.func @mixed(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch",
 
 // A layer that takes longer than a dense one does in onnxruntime stays there, whatever our own dense kernels would take.
 // CHECK-LABEL: @slow
+// FEW-LABEL: @slow
 // CHECK-NOT: pebble.sparse_network
 func.func @slow(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["batch", "128"]}) -> tensor<?x64xf32> {
   %w = pebble.constant dense<0.0> : tensor<128x64xf32>
