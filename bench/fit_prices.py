@@ -15,7 +15,7 @@ families without rows, whose prices are multiplied by what the times of all othe
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -40,6 +40,8 @@ from redpebble.tuning.probe_layers import PROBES
 HEAD: Final = '''\
 """Nanoseconds of the units of work of kernel families, by machine, lanes and family; last the exposure.
 
+Of a byte from the last-level cache and from memory, too, by machine.
+
 Written by `bench/fit_prices.py`: not to be edited.
 """
 
@@ -47,6 +49,8 @@ from collections.abc import Mapping
 from typing import Final
 
 PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {'''
+
+STREAMS: Final = "STREAMS: Final[Mapping[str, tuple[float, float]]] = {"
 
 Floats = NDArray[np.float64]
 Prices = dict[str, tuple[float, ...]]
@@ -59,13 +63,15 @@ STREAM: Final = f"{dense_outputs.FAMILY.name}@1"
 
 
 def with_streams(measured: MeasuredMachine) -> Machine:
-    """Return a machine with the time of a byte from beyond its second-level cache, which wide layers tell."""
+    """Return a machine with the time of a byte from beyond its second-level cache: measured, or as wide layers tell."""
+    l2 = measured.l2_bytes
+    if measured.streams is not None:
+        return Machine(measured.lanes, measured.l1_bytes, l2, 8 * l2, *measured.streams)
     layers = [one for one in measured.layers if not one.other_bytes]
     sizes = np.array(
         [FAMILIES[dense_outputs.FAMILY.name].work(one.layer(), Tile(1, 16, 1)).stream_bytes for one in layers]
     )
     times = np.array([1000 * one.microseconds[STREAM] for one in layers]) / sizes
-    l2 = measured.l2_bytes
     near = np.median(times[(sizes > l2 / 8) & (sizes <= l2 / 2)])
     l3, dram = (
         float(np.sqrt(max(median**2 - near**2, (LEAST_CORE * median) ** 2)))
@@ -192,7 +198,17 @@ def text_of(found: Mapping[str, Mapping[int, Prices]]) -> str:
             lines += [f'            "{family}": ({", ".join(map(_number, own))}),' for family, own in priced.items()]
             lines.append("        },")
         lines.append("    },")
-    return "\n".join([HEAD, *lines, "}", ""])
+    return "\n".join([HEAD, *lines, "}", "", STREAMS, *_streams_of(found), "}", ""])
+
+
+def _streams_of(names: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of the speeds of reading of some machines, with the widest vectors that were measured there."""
+    widest: dict[str, Machine] = {}
+    for measured in sorted(measured_machines(), key=lambda one: one.lanes):
+        widest[measured.name] = with_streams(measured)
+    for name in names:
+        if name in widest:
+            yield f'    "{name}": ({_number(widest[name].l3_ns)}, {_number(widest[name].dram_ns)}),'
 
 
 def _number(value: float) -> str:

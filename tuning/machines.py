@@ -22,6 +22,7 @@ from redpebble.kernels.machine import Machine
 from redpebble.kernels.measured.built_in_examples import built_in_examples
 from redpebble.kernels.measured.neighbours import Example, Examples
 from redpebble.kernels.prediction import candidates, example_of
+from redpebble.kernels.prices import STREAMS
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
@@ -154,7 +155,9 @@ def machine_from(name: str, content: Json) -> KnownMachine | None:
 
 def _of_this_cpu(machine: Machine) -> Machine:
     """Return the machine with the prices and the caches of this one, as far as these are known."""
-    machine = replace(machine, prices=prices_of_cpu())
+    prices = prices_of_cpu()
+    l3_ns, dram_ns = STREAMS[prices]
+    machine = replace(machine, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns)
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine

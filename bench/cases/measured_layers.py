@@ -1,7 +1,8 @@
 """Layers on which all kernels are measured, drawn again from their numbers, and what was measured: files of rows.
 
-A file `bench/data/MACHINE-LANES.csv` begins with a line that names the machine's caches; then a row is a layer, and a
-column such as `count_blocks@64` holds the microseconds of a kernel on a tile of so many columns.
+A file `bench/data/MACHINE-LANES.csv` begins with a line that names the machine's caches and, where it was measured, the
+time of a byte from beyond them; then a row is a layer, and a column such as `count_blocks@64` holds the microseconds of
+a kernel on a tile of so many columns.
 """
 
 import csv
@@ -47,13 +48,17 @@ def _counts(number: int) -> tuple[int, NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """Measured rows of one machine with vectors of `lanes` floats."""
+    """Measured rows of one machine with vectors of `lanes` floats.
+
+    streams are the nanoseconds of a byte from the last-level cache and from memory, None where only the rows tell.
+    """
 
     name: str
     lanes: int
     l1_bytes: int
     l2_bytes: int
     layers: tuple[MeasuredLayer, ...]
+    streams: tuple[float, float] | None = None
 
     @property
     def file(self) -> Path:
@@ -64,7 +69,8 @@ class MeasuredMachine:
         """Return the content of the file."""
         kernels = sorted({kernel for layer in self.layers for kernel in layer.microseconds}, key=_order_key)
         stream = StringIO()
-        stream.write(f"# l1_bytes={self.l1_bytes} l2_bytes={self.l2_bytes}\n")
+        far = "" if self.streams is None else " l3_ns={:.4g} dram_ns={:.4g}".format(*self.streams)
+        stream.write(f"# l1_bytes={self.l1_bytes} l2_bytes={self.l2_bytes}{far}\n")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["number", "other_bytes", "panel_reads", *kernels])
         for one in sorted(self.layers, key=lambda layer: layer.number):
@@ -84,7 +90,8 @@ def read_rows(file: Path) -> MeasuredMachine:
     with file.open(newline="", encoding="utf-8") as stream:
         sizes = dict(word.split("=") for word in stream.readline().split()[1:])
         layers = tuple(_layer(row) for row in csv.DictReader(stream))
-    return MeasuredMachine(name, int(lanes), int(sizes["l1_bytes"]), int(sizes["l2_bytes"]), layers)
+    streams = (float(sizes["l3_ns"]), float(sizes["dram_ns"])) if "l3_ns" in sizes else None
+    return MeasuredMachine(name, int(lanes), int(sizes["l1_bytes"]), int(sizes["l2_bytes"]), layers, streams)
 
 
 def _layer(row: dict[str, str]) -> MeasuredLayer:
