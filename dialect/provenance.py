@@ -1,13 +1,14 @@
 """Origins of ops: the names of the ONNX node and values they stand for, kept for reports, errors and ONNX out.
 
-They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`. Text has such names, too: `%h1`.
+They are discardable attributes: `{pebble.node = "fc1", pebble.values = ["h1"]}`. Text has such names, too: `%h1`. A
+node without a name is `pebble.node = @h1`, by its first output, where it has to be known: no file gets such a name.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final, cast
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 NODE = "pebble.node"
@@ -20,10 +21,13 @@ NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_$.-]+")
 """Characters that no name of a value in the IR has."""
 
 
-def set_provenance(op: Operation, node: str, values: Sequence[str]) -> None:
-    """Record that `op` stands for the ONNX node `node`, whose outputs are called `values` (one for each result)."""
+def set_provenance(op: Operation, node: str | Attribute | None, values: Sequence[str]) -> None:
+    """Record that `op` stands for the ONNX node `node`, whose outputs are called `values` (one for each result).
+
+    A node is given by its name, or as `origin_of` another op.
+    """
     if node:
-        op.attributes[NODE] = StringAttr(node)
+        op.attributes[NODE] = StringAttr(node) if isinstance(node, str) else node
     if any(values):
         op.attributes[VALUES] = ArrayAttr([StringAttr(value) for value in values])
         for result, value in zip(op.results, values, strict=False):
@@ -58,6 +62,17 @@ def node_name(op: Operation) -> str:
     """Return the name of the ONNX node `op` stands for, or the empty string."""
     name = op.attributes.get(NODE)
     return name.data if isinstance(name, StringAttr) else ""
+
+
+def origin_of(op: Operation) -> Attribute | None:
+    """Return what is recorded of the ONNX node that `op` stands for, None for nothing."""
+    return op.attributes.get(NODE)
+
+
+def node_key(op: Operation) -> str:
+    """Return the name of the ONNX node `op` stands for, that of its first output where it has none, or nothing."""
+    origin = origin_of(op)
+    return origin.string_value() if isinstance(origin, SymbolRefAttr) else node_name(op)
 
 
 def value_name(value: SSAValue) -> str:

@@ -41,7 +41,7 @@ class Imported(NamedTuple):
     module: ModuleOp
     model: onnx_ir.Model
     expanded: frozenset[str]
-    """Names of nodes whose values are moved for the sake of a layer."""
+    """Nodes whose values are moved for the sake of a layer, see `node_identity`."""
     reasons: Mapping[int, str]
     """Position of a node that stays -> what is not accepted of it."""
     rewritten: bool
@@ -70,7 +70,7 @@ def import_model(
     """Return the model as a module with one function `@main`.
 
     `refuse` covers every node or fails; `keep` leaves what is not covered as `pebble.foreign`, also a node that would
-    have its values moved and is named in `whole`: all such nodes where that is None. `prologue` leaves no node but
+    have its values moved and is one of `whole`: all such nodes where that is None. `prologue` leaves no node but
     those that are not covered, which are computed before all others.
 
     Raises:

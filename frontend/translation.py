@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
@@ -42,11 +42,12 @@ MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 
 
 class Translated(NamedTuple):
-    """A module, the names of the initializers that its own ops use, and of the nodes that became several ops."""
+    """A module, the names of the initializers that its own ops use, and the nodes that became several ops."""
 
     module: ModuleOp
     constants: frozenset[str]
     expanded: frozenset[str]
+    """See `node_identity`."""
     reasons: Mapping[int, str]
     """Position of a node that stays -> what is not accepted of it."""
 
@@ -63,7 +64,7 @@ class Keep(NamedTuple):
     moving: bool = True
     """Whether nodes stay, too, whose values have to be moved for their layers to be ours."""
     whole: Set[str] | None = None
-    """The names of such nodes; None for all."""
+    """Such nodes, see `node_identity`; None for all."""
 
 
 def translate(model: onnx_ir.Model, keep: Keep) -> Translated:
@@ -173,12 +174,12 @@ class _Translation:
         Raises:
             NotCovered: it is such a node.
         """
-        ops, name = conversion.ops, conversion.node.name or ""
+        ops, name = conversion.ops, node_identity(conversion.node)
         moves = len(ops) > 1 and any(isinstance(op, MOVING) and not _keeps_features(op) for op in ops)
         attends = any(isinstance(op, Attention) for op in ops)
         if self._keep_moving and any(isinstance(op, ImageLayerOp) for op in ops):
             # what is only moved to another layout and back gains nothing: it is imported again, as it was
-            if not self._has_sparse_convolution or self._whole is None or name in self._whole or not name:
+            if not self._has_sparse_convolution or self._whole is None or name in self._whole:
                 raise NotCovered(NO_CONVOLUTION)
             self._expanded.add(name)
             return
@@ -186,7 +187,7 @@ class _Translation:
         if not self._keep_moving or over_edges or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)
-        if self._whole is None or name in self._whole or not name or not can_gain:
+        if self._whole is None or name in self._whole or not can_gain:
             raise NotCovered("it would take several operators that move values, and no sparse layer gains by them")
         self._expanded.add(name)
 
@@ -202,8 +203,10 @@ class _Translation:
             read = (value for one in (node, *conversion.replaced) for value in one.inputs if value is not None)
             self._known_by.update(value.name or "" for value in read)
         names = {result: output.name or "" for output, result in zip(node.outputs, results, strict=False)}
+        key = node_identity(node)
+        origin = SymbolRefAttr(key) if not node.name and key in self._expanded else node.name
         for op in conversion.ops:
-            set_provenance(op, node.name or "", [names.get(result, "") for result in op.results])
+            set_provenance(op, origin, [names.get(result, "") for result in op.results])
         for output, result in zip(node.outputs, results, strict=False):
             self._scope.define(output, result)
 
@@ -304,6 +307,11 @@ class _Translation:
                 f"output {output.name} is a {kind} that is given, accepted is one computed here"
             )
         return result
+
+
+def node_identity(node: onnx_ir.Node) -> str:
+    """Return a node's name, or that of its first output: many exporters give nodes no names."""
+    return node.name or node.outputs[0].name or ""
 
 
 def _keeps_features(op: Operation) -> bool:

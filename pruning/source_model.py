@@ -41,9 +41,6 @@ class SourceModel:
             model = original.clone()
             inline_layers(model)
             fold_model(model, keep_foreign=True)
-            # `optimize` tells nodes apart by their names: a convolution without one would stay dense
-            for node in model.graph:
-                node.name = node.name or node.outputs[0].name
             # what a tensor holds is looked at when it is written
             content = model_bytes(model)
         if content is None:

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.machine import Machine
 from redpebble.passes.analysis.layer_costs import linear_us
@@ -100,7 +100,7 @@ def _replace(layer: LinearOp, first: LinearOp, product: ConstantOp | SparseConst
         bias = constants[-1].result
     set_provenance(product, "", [value_name(layer.weight)])
     merged = LinearOp(first.x, product.result, bias, layer.activation)
-    set_provenance(merged, node_name(layer), [value_name(layer.result)])
+    set_provenance(merged, origin_of(layer), [value_name(layer.result)])
     merged.result.name_hint = layer.result.name_hint
     Rewriter.insert_op([*constants, merged], InsertPoint.before(layer))
     layer.result.replace_all_uses_with(merged.result)

@@ -31,7 +31,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from redpebble.dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
@@ -131,8 +131,8 @@ def _swapped(products: _Products) -> AggregateOp:
         inner = LinearOp(aggregate.x, linear.weight)
         outer = aggregation = AggregateOp(inner.result, aggregate.graph, AtTargets(linear.bias, linear.activation))
         last, earlier = linear, aggregate
-    set_provenance(inner, node_name(last), [_inner_name(last)])
-    set_provenance(outer, node_name(earlier), [value_name(last.results[0])])
+    set_provenance(inner, origin_of(last), [_inner_name(last)])
+    set_provenance(outer, origin_of(earlier), [value_name(last.results[0])])
     outer.result.name_hint = last.results[0].name_hint
     # where the last one stands all operands of both are known
     Rewriter.insert_op([inner, outer], InsertPoint.before(last))

@@ -25,7 +25,7 @@ from xdsl.rewriter import Rewriter
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import AddOp, MulOp
 from redpebble.dialect.ops.layers import BatchNormOp, LinearOp
-from redpebble.dialect.provenance import copy_provenance, node_name, set_provenance, take_value_names
+from redpebble.dialect.provenance import copy_provenance, origin_of, set_provenance, take_value_names
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.per_feature_constants import Affine, affine_of_batch_norm
 from redpebble.passes.rewriting.erase_unused import erase_unused
@@ -89,6 +89,6 @@ def _replace_by_product_and_sum(op: BatchNormOp, affine: Affine) -> None:
         shift = ConstantOp(affine.shift.astype(np.float32).reshape(shape))
     product = MulOp(op.x, scale.result)
     total = AddOp(product.result, shift.result)
-    set_provenance(product, node_name(op), [])
+    set_provenance(product, origin_of(op), [])
     copy_provenance(op, total)
     Rewriter.replace_op(op, [scale, shift, product, total])

@@ -28,7 +28,7 @@ from xdsl.rewriter import Rewriter
 from redpebble.dialect.ops.axis_maps import HasAxisMap
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.provenance import node_name, set_provenance, value_name
+from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.semantics.interpreter import evaluate
 from redpebble.dialect.tensors import shape_of, size_of
 from redpebble.passes.rewriting.erase_unused import erase_unused
@@ -86,5 +86,5 @@ def _replace(op: Operation, results: Sequence[NDArray[np.float32]]) -> None:
     if any(new.result.type != old.type for new, old in zip(constants, op.results, strict=True)):
         return
     for constant, result in zip(constants, op.results, strict=True):
-        set_provenance(constant, node_name(op), [value_name(result)])
+        set_provenance(constant, origin_of(op), [value_name(result)])
     Rewriter.replace_op(op, constants, [constant.result for constant in constants])

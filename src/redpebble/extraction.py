@@ -12,7 +12,7 @@ from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import node_name
+from redpebble.dialect.provenance import node_key
 from redpebble.frontend.foreign_nodes import ForeignNodes
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.model_rows import stated_rows
@@ -60,4 +60,4 @@ def extracted(
 def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
     ops = (op for network in networks for op in network.walk())
-    return {node_name(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}
+    return {node_key(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}

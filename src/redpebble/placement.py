@@ -15,10 +15,10 @@ from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import node_name
+from redpebble.dialect.provenance import node_key
 from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
-from redpebble.frontend.translation import NO_CONVOLUTION
+from redpebble.frontend.translation import NO_CONVOLUTION, node_identity
 from redpebble.kernels.families import is_dense
 from redpebble.passes.deployment.form_sparse_networks import LEFT
 
@@ -133,7 +133,7 @@ def _work(node: onnx_ir.Node, work: Mapping[str, NodeWork]) -> NodeWork | None:
 
 def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
     """Yield the nodes that are outside of sparse networks, by position, and why."""
-    positions = {node.name: node_index for node_index, node in enumerate(imported.model.graph) if node.name}
+    positions = {node_identity(node): node_index for node_index, node in enumerate(imported.model.graph)}
     for op in module.walk():
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
@@ -141,7 +141,7 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
         elif isinstance(op, LinearOp | Attention | QuantizedLayersOp | OVER_EDGES) and not isinstance(
             op.parent_op(), SparseNetworkOp
         ):
-            node_index = positions.get(node_name(op))
+            node_index = positions.get(node_key(op))
             if node_index is not None:
                 yield node_index, _reason(op)
 

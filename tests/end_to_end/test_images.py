@@ -217,3 +217,15 @@ def random_windows(draw: st.DrawFn) -> tuple[ImageModel, list[str]]:
 def test_random_windows_agree_with_onnxruntime(case: tuple[ImageModel, list[str]]) -> None:
     net, outputs = case
     agree(net.model(*outputs), net, None)
+
+
+def test_convolutions_without_a_name_are_taken_as_those_with_one() -> None:
+    net, outputs = bottleneck(128, 14, density=0.1)
+    model = net.model(*outputs)
+    named = onnx_ir.to_proto(redpebble.optimize(model).model)
+    for node in model.graph.node:
+        node.name = ""
+    written = onnx_ir.to_proto(redpebble.optimize(model).model)
+    assert len(network_nodes(written)) == 1
+    assert [node.op_type for node in written.graph.node] == [node.op_type for node in named.graph.node]
+    assert not any(node.name for node in written.graph.node)

@@ -52,6 +52,11 @@ def test_values_are_moved_for_a_layer_that_may_gain() -> None:
     assert "pebble.linear" in str(imported_model.module)
     assert imported_model.expanded == {"it"}
     assert "foreign" in str(import_model(proto, foreign="keep", whole={"it"}).module)
+    proto.graph.node[0].name = ""
+    nameless = import_model(proto, foreign="keep", whole=frozenset())
+    assert "pebble.node = @y" in str(nameless.module)
+    assert nameless.expanded == {"y"}
+    assert "foreign" in str(import_model(proto, foreign="keep", whole={"y"}).module)
 
 
 def test_a_node_that_fits_no_known_size_stays() -> None:
