@@ -49,20 +49,19 @@ def tiles_of(least: Mapping[int, int], rows: int) -> list[Tiles]:
 def least_rows(time_of_width: Mapping[int, float]) -> dict[int, int]:
     """Return the rows from which a tile of each width is used, given the microseconds of a tile by ascending width.
 
-    A wider tile is used as soon as it takes no longer than the best that narrower ones can do.
+    A wider tile is used as soon as it takes no longer than the narrower ones into which the rows would be cut.
     """
-    widths = list(time_of_width)
-    least = {widths[0]: 1}
-    fastest, repeated = [0.0], [0.0]
-    for rows in range(1, widths[-1] + 1):
-        fastest.append(time_of_width[widths[0]] + fastest[max(0, rows - widths[0])])
-        repeated.append(-(-rows // widths[0]) * time_of_width[widths[0]])
-    for width in widths[1:]:
-        limits = (min(one, MIXED * other) for one, other in zip(repeated[1:width], fastest[1:], strict=False))
-        least[width] = next((rows for rows, limit in enumerate(limits, 1) if time_of_width[width] <= limit), width)
-        for rows in range(least[width], widths[-1] + 1):
-            fastest[rows] = min(fastest[rows], time_of_width[width] + fastest[max(0, rows - width)])
-            repeated[rows] = min(repeated[rows], -(-rows // width) * time_of_width[width])
+    widest = max(time_of_width)
+    least: dict[int, int] = {}
+    # of so many rows: the time of their tiles, and the width of these, 0 where they have several
+    times, width_of = [0.0] + widest * [float("inf")], (widest + 1) * [0]
+    for width, time in time_of_width.items():
+        limits = ((1.0 if one else MIXED) * limit for limit, one in zip(times[1:width], width_of[1:], strict=False))
+        least[width] = next((rows for rows, limit in enumerate(limits, 1) if time <= limit), width) if least else 1
+        for rows in range(least[width], widest + 1):
+            rest = max(0, rows - width)
+            times[rows] = time + times[rest]
+            width_of[rows] = width if not rest or width_of[rest] == width else 0
     return least
 
 

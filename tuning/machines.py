@@ -51,13 +51,12 @@ FILES: Final = "machine-"
 
 def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
     """Return what is known of the machine that code for `target` runs on: the more, the more it is this one."""
-    known = Machine(lanes=target.lanes)
     if target != host_target():
-        return known
+        return Machine(lanes=target.lanes)
     measured = measured_before(folder) if folder is not None else None
     if measured is not None:
         return measured
-    alike = _of_this_cpu(known)
+    alike = of_this_cpu(target.lanes)
     return replace(alike, examples=built_in_examples(alike.prices, alike.lanes))
 
 
@@ -91,12 +90,12 @@ def remember_examples(folder: Path, examples: Examples) -> None:
 
 def measured_machine(target: CpuTarget, numbers: Sequence[int] = PROBES) -> Machine:
     """Return the constants of this machine when it runs code for `target`, and what kernels take on some layers."""
-    known = _of_this_cpu(Machine(lanes=target.lanes))
+    known = of_this_cpu(target.lanes)
     probes = [_probe(number) for number in numbers]
     layers = [layers_of([probe])[0] for probe in probes]
     kernels = [kernel for layer in layers for kernel in _kernels_of(layer, known)]
     clock = KernelClock([STREAM, *kernels], target)
-    machine = _with_streams(known, stream_times(clock, SECONDS))
+    machine = with_stream_times(known, stream_times(clock, SECONDS))
     found = [_measured_example(clock, probe, layer, machine) for probe, layer in zip(probes, layers, strict=True)]
     return replace(machine, examples=Examples.of(found))
 
@@ -153,18 +152,18 @@ def machine_from(name: str, content: Json) -> KnownMachine | None:
         return None
 
 
-def _of_this_cpu(machine: Machine) -> Machine:
-    """Return the machine with the prices and the caches of this one, as far as these are known."""
+def of_this_cpu(lanes: int) -> Machine:
+    """Return a machine with the prices and the caches of this one, as far as these are known."""
     prices = prices_of_cpu()
     l3_ns, dram_ns = STREAMS[prices]
-    machine = replace(machine, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns)
+    machine = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns)
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine
     return replace(machine, l1_bytes=sizes.l1, l2_bytes=sizes.l2, l3_bytes=max(sizes.l2, machine.l3_bytes))
 
 
-def _with_streams(machine: Machine, times: Mapping[int, float]) -> Machine:
+def with_stream_times(machine: Machine, times: Mapping[int, float]) -> Machine:
     """Return the machine with the time of a byte in loops of some sizes: from the last level, and from memory."""
     beyond = {size: time for size, time in times.items() if size >= 2 * machine.l2_bytes}
     if not beyond:

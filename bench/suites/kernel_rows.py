@@ -28,12 +28,14 @@ from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import cache_sizes
+from redpebble.tuning.calibration import STREAM, cache_sizes, stream_times
 from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import packed_layer
+from redpebble.tuning.machines import of_this_cpu, packed_layer, with_stream_times
 from redpebble.tuning.probe_layers import mask_of
 
 ROUNDS = 9
+
+STREAM_SECONDS = 0.5
 
 ROWS = (2, 4, 6, 12)
 """Rows at which families are measured whose tiles are rows."""
@@ -74,6 +76,12 @@ def measured(
         yield MeasuredLayer(number, other_bytes, layer.panel_reads, times)
 
 
+def streams_of_this_machine(target: CpuTarget) -> tuple[float, float]:
+    """Return the nanoseconds of a byte from the last-level cache and from memory."""
+    machine = with_stream_times(of_this_cpu(target.lanes), stream_times(KernelClock([STREAM], target), STREAM_SECONDS))
+    return machine.l3_ns, machine.dram_ns
+
+
 def main(
     machine: str,
     lanes: Annotated[int, typer.Option(help="Floats in a vector.")] = 0,
@@ -87,7 +95,7 @@ def main(
     numbers = [number for first, end in ranges for number in range(first, end)]
     sizes = cache_sizes()
     assert sizes is not None
-    known = MeasuredMachine(machine, target.lanes, sizes.l1, sizes.l2, ())
+    known = MeasuredMachine(machine, target.lanes, sizes.l1, sizes.l2, (), streams_of_this_machine(target))
     before = read_rows(known.file).layers if known.file.exists() else ()
     only = families.split(",") if families else []
     found = replace(known, layers=merged(before, [*measured(numbers, other_bytes, target, only)], keep=bool(only)))

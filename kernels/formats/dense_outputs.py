@@ -19,7 +19,7 @@ GROUP: Final = 4 * PANEL
 """Outputs of the panels in work at a time."""
 
 VECTORS: Final = {
-    16: {1: 4, 2: 4, 3: 4, 4: 4, 6: 4, 8: 2, 10: 2, 12: 2, 14: 1, 16: 1, 18: 1, 20: 1},
+    16: {1: 4, 2: 4, 3: 4, 4: 4, 6: 4, 8: 2, 10: 2, 12: 2},
     8: {1: 8, 2: 4, 3: 2, 4: 2, 5: 2, 6: 2},
     4: {1: 8, 2: 4, 3: 2, 4: 2},
 }
@@ -68,8 +68,12 @@ def work(layer: Layer, tile: Tile) -> Work:
 
 
 def _steps(rows: int, vectors_of: dict[int, int]) -> float:
-    """Return how long a vector of weights takes in a block: multiply-adds, loads, or waiting for one's own sums."""
-    vectors = vectors_of[min(known for known in vectors_of if known >= rows)]
+    """Return how long a vector of weights takes in a block: multiply-adds, loads, or waiting for one's own sums.
+
+    A block that is called for fewer rows than it has repeats the last one.
+    """
+    rows = min(known for known in vectors_of if known >= rows)
+    vectors = vectors_of[rows]
     return max(rows, rows / vectors + 1, LATENCY / vectors)
 
 
