@@ -1,7 +1,7 @@
 """The tables of bench/README.md, made from a result of the benchmark: the targets, and the networks of the zoo.
 
 `python -m redpebble.bench.results.target_table build/bench.json` prints them and puts each into the page between its
-markers.
+markers, which name the kind of CPU: the page has the tables of every machine that was measured.
 """
 
 from collections.abc import Sequence
@@ -101,9 +101,11 @@ def main(
 ) -> None:
     """Print the tables, and put them into the page."""
     measured = with_minima(read_result(result)) if minima else read_result(result)
-    tables = {"targets": target_lines(measured), "networks": zoo_lines(measured)}
+    cpu = measured.machine.get("cpu")
+    targets, networks = f"targets on {cpu}", f"networks on {cpu}"
+    tables = {targets: target_lines(measured), networks: zoo_lines(measured)}
     if minima:
-        tables["targets"].insert(0, "Of the fastest rounds instead of the medians, as others used the machine.")
+        tables[targets].insert(0, "Of the fastest rounds instead of the medians, as others used the machine.")
     page = readme.read_text(encoding="utf-8") if write else ""
     for name, lines in tables.items():
         console.print("\n".join(lines), highlight=False, soft_wrap=True)
