@@ -59,11 +59,15 @@ class _Built(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A packed array, places in it, and what is there: values that are trained, by their number from 0 on."""
+    """A packed array, places in it, and what is there: values that are trained, by their number from 0 on.
+
+    parts are what a place holds of its value, None where all hold it whole.
+    """
 
     array: Floats
     places: Indices
     values: Indices
+    parts: Floats | None
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,13 @@ class NativeStep:
         arrays = self.network.program.constants
         places = packed_places(one.program.constants, two.program.constants, first.total)
         self._packed = [
-            _Packed(_flat(arrays[index]), where, self._ranks[numbers - 1]) for index, where, numbers in places
+            _Packed(
+                _flat(arrays[one.array]),
+                one.places,
+                self._ranks[one.numbers - 1],
+                None if np.all(one.parts == 1) else one.parts,
+            )
+            for one in places
         ]
         packed = np.unique(np.concatenate([np.arange(0), *(each.values for each in self._packed)]))
         assert len(packed) == first.total, "a value is packed in a way that hides it"
@@ -144,6 +154,8 @@ class NativeStep:
                 np.take(self.values, packed.values, out=packed.array, mode="clip")
             else:
                 packed.array[packed.places] = self.values[packed.values]
+            if packed.parts is not None:
+                packed.array[packed.places] *= packed.parts
 
     def trained(self, values: Floats) -> onnx_ir.Model:
         """Return the model with these values."""

@@ -110,19 +110,33 @@ def parameter_of(constant: Constant, source: NumberedModel, arrays: Mapping[str,
     return None
 
 
+class PackedPlaces(NamedTuple):
+    """Places of floats in a packed `array`, by its index: of each its number, and the part of the value that it holds."""
+
+    array: int
+    places: Indices
+    numbers: Indices
+    parts: Floats
+
+
 def packed_places(
     first: Sequence[NDArray[np.generic]], second: Sequence[NDArray[np.generic]], count: int
-) -> Iterator[tuple[int, Indices, Indices]]:
-    """Yield each packed array that holds values to be trained: its index, places of floats, and their numbers.
+) -> Iterator[PackedPlaces]:
+    """Yield the places of each packed array that holds values to be trained.
 
-    `first` and `second` are packed from the same model with numbers in the two orders.
+    `first` and `second` are packed from the same model with numbers in the two orders. Some families store a value in
+    parts, its half and twice its quarter: the parts are powers of two, so each is a number times one of them.
     """
     for index, (one, other) in enumerate(zip(first, second, strict=True)):
         if one.dtype != np.float32 or not one.size:
             continue
         numbers, following = (array.ravel().astype(np.float64) for array in (one, other))
-        is_number = (numbers >= 1) & (numbers <= count) & (numbers == np.floor(numbers))
-        is_number &= following == numbers % count + 1
+        # the number behind the last one is 1, so there the part itself stands in the second order
+        parts = np.where(following > numbers, following - numbers, following)
+        is_number = (parts > 0) & (parts <= 1) & (np.frexp(parts)[0] == 0.5)
+        numbers = np.divide(numbers, parts, out=np.zeros_like(numbers), where=is_number)
+        is_number &= (numbers >= 1) & (numbers <= count) & (numbers == np.floor(numbers))
+        is_number &= following == (numbers % count + 1) * parts
         places = np.flatnonzero(is_number)
         if len(places):
-            yield index, places, numbers[places].astype(np.int64)
+            yield PackedPlaces(index, places, numbers[places].astype(np.int64), parts[places].astype(np.float32))

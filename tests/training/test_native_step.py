@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.training.native_step import NativeStep, StepOptions
+from redpebble.training.trainable_model import packed_places
 
 Floats = NDArray[np.float32]
 
@@ -94,3 +95,11 @@ def test_a_model_without_weights_is_refused() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(UnsupportedModelError, match="nothing to train"):
         NativeStep(read_model(model), StepOptions("mse", ROWS))
+
+
+def test_values_that_are_packed_in_parts_are_found() -> None:
+    first = np.array([1, 2, 1.5, 0.75, 0.75, 4, 7, 0.5], np.float32)
+    second = np.array([2, 3, 2.0, 1.00, 1.00, 1, 7, 0.5], np.float32)
+    ((index, places, numbers, parts),) = packed_places([first], [second], 4)
+    assert (index, places.tolist(), numbers.tolist()) == (0, [0, 1, 2, 3, 4, 5], [1, 2, 3, 3, 3, 4])
+    assert parts.tolist() == [1, 1, 0.5, 0.25, 0.25, 1]
