@@ -111,7 +111,7 @@ def parameter_of(constant: Constant, source: NumberedModel, arrays: Mapping[str,
 
 
 class PackedPlaces(NamedTuple):
-    """Places of floats in a packed `array`, by its index: of each its number, and the part of the value that it holds."""
+    """Places of floats in a packed `array`, by its index: the number of each, and the part of the value there."""
 
     array: int
     places: Indices
