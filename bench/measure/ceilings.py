@@ -16,7 +16,7 @@ VECTORS: Final = 4
 CHAINS: Final = 4
 """Rows in flight, each with sums of its own, so that no multiply-add waits for the one before."""
 
-WEIGHTS: Final = 12
+WEIGHTS: Final = 36
 """Weights in one pass of the loop, which is unrolled so far that counting costs nothing."""
 
 FEATURES: Final = 64
