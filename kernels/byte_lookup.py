@@ -1,9 +1,9 @@
-"""Format of quantized weights for arbitrary masks: steps, each of which looks up bytes in a window of 16 inputs.
+"""Format of quantized weights for arbitrary masks: steps, each of which looks up bytes in a window of inputs.
 
 Outputs are in panels, one a lane of a vector of sums. A step of a panel has the first input of a window, and for each
-output some slots: which byte of the window, and its weight. The window is anywhere, so the next one begins at the first
-input that an output of the panel still needs, and each output takes as many of its inputs there as it has slots: no
-other choice of windows needs fewer steps. Slots that stay empty have the weight 0.
+output some slots: which byte of the window, and its weight. The next window begins at the first input that an output
+of the panel still needs, or with the vector in which that is, and each output takes as many of its inputs there as it
+has slots: no other choice of windows needs fewer steps. Slots that stay empty have the weight 0.
 """
 
 from typing import Final, NamedTuple
@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from redpebble.sparse.csr import CscMatrix, Indices
 
-WINDOW: Final = 16
+QUARTER: Final = 16
 """Inputs among which a look-up chooses: the bytes of a quarter of the widest register."""
+
+VECTOR: Final = 64
+"""Bytes of that register: where a look-up chooses among two of them, windows begin with one."""
 
 PANEL_CHUNK_BYTES: Final = 1 << 18
 """Bytes of panels that all rows at hand meet before the next ones: a part of the second-level cache."""
@@ -22,14 +25,31 @@ PANEL_CHUNK_BYTES: Final = 1 << 18
 NOBODY: Final = np.iinfo(np.int64).max
 
 INDEX_OF_ZERO: Final = 0x80
-"""Index for which a look-up yields 0."""
+"""Index for which a look-up in a quarter yields 0, and one in two vectors the first byte."""
 
 
 class LookupForm(NamedTuple):
-    """Form of the steps: outputs in a panel, and whether sums are of four bytes or of two words."""
+    """Form of the steps: outputs in a panel, whether sums are of four bytes or of two words, and the reach."""
 
     lanes: int
     bytewise: bool
+    in_pairs: bool = False
+    """Whether a look-up chooses among the bytes of two vectors."""
+
+    @property
+    def window(self) -> int:
+        """Inputs among which a look-up chooses."""
+        return 2 * VECTOR if self.in_pairs else QUARTER
+
+    @property
+    def alignment(self) -> int:
+        """Inputs of which windows begin at a multiple."""
+        return VECTOR if self.in_pairs else 1
+
+    @property
+    def key(self) -> str:
+        """A name for functions of this form."""
+        return f"{self.lanes}_{self.slots}_{self.window}"
 
     @property
     def slots(self) -> int:
@@ -106,12 +126,13 @@ def pack(weight: CscMatrix, form: LookupForm, outputs: Indices, positions: Indic
         first = np.where(waiting, padded.inputs[np.minimum(following, last)], NOBODY)
         windows = first.reshape(-1, form.lanes).min(axis=1)
         active = windows < NOBODY
+        windows -= windows % form.alignment
         if not active.any():
             break
         index, value = (np.zeros((len(panel), form.slots), np.int64) for _ in range(2))
         for slot in range(form.slots):
             entry = np.minimum(following, last)
-            taken = (following < entries.ends) & (padded.inputs[entry] - windows[panel] < WINDOW)
+            taken = (following < entries.ends) & (padded.inputs[entry] - windows[panel] < form.window)
             index[:, slot] = np.where(taken, padded.inputs[entry] - windows[panel], INDEX_OF_ZERO)
             value[:, slot] = np.where(taken, padded.values[entry], 0)
             following += taken

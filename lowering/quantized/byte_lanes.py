@@ -5,19 +5,22 @@ Registers of a step for one row of the batch, with four bytes a lane (words are 
     table   x[w] ... x[w + 15] | the same | ...      16 inputs in each quarter     vbroadcasti32x4
     chosen  table[i0] table[i1] table[i2] table[i3] | ...                          vpshufb
     sums    + chosen0 w0 + chosen1 w1 + chosen2 w2 + chosen3 w3                    vpdpbusd, or vpmaddwd and vpaddd
+
+CPUs with VBMI choose among two vectors, x[w] ... x[w + 127], without a copy of either (vpermt2b).
 """
 
 from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import WINDOW, LookupForm
+from redpebble.kernels.byte_lookup import QUARTER, VECTOR, LookupForm
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I32, I64, byte_at, i64
 
 BYTE, WORD = ir.IntType(8), ir.IntType(16)
 
 LOOK_UP = {16: "llvm.x86.avx512.pshuf.b.512", 8: "llvm.x86.avx2.pshuf.b"}
+LOOK_UP_IN_PAIRS = "llvm.x86.avx512.vpermi2var.qi.512"
 BYTE_PRODUCTS = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
 WORD_PRODUCTS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd"}
 
@@ -29,7 +32,8 @@ def lookup_form(target: CpuTarget) -> LookupForm:
     """Return the form of steps for a target."""
     features = {feature[1:] for feature in target.features.split(",") if feature.startswith("+")}
     if "avx512bw" in features:
-        return LookupForm(16, bytewise="avx512vnni" in features)
+        bytewise = "avx512vnni" in features
+        return LookupForm(16, bytewise, in_pairs=bytewise and "avx512vbmi" in features)
     if "avx2" in features:
         return LookupForm(8, bytewise="avxvnni" in features or {"avx512vnni", "avx512vl"} <= features)
     return LookupForm(PORTABLE_LANES, bytewise=False)
@@ -69,15 +73,24 @@ class ByteLanes:
         builder, form = self.builder, self.form
         if form.lanes not in LOOK_UP:
             return self._added_one_by_one(sums, window, indices, weights)
-        inputs = builder.load(window, align=1, typ=ir.VectorType(BYTE, WINDOW))
-        repeated = [byte % WINDOW for byte in range(form.step_bytes)]
-        table = builder.shuffle_vector(inputs, inputs, ir.Constant(ir.VectorType(I32, form.step_bytes), repeated))
-        chosen = self._call(LOOK_UP[form.lanes], self._bytes, [table, indices])
+        chosen = self._pair_lookup(window, indices) if form.in_pairs else self._quarter_lookup(window, indices)
         if form.bytewise:
             fours = builder.bitcast(chosen, self.sums)
             return self.dot(sums, fours, weights)
         pairs = builder.bitcast(chosen, ir.VectorType(WORD, 2 * form.lanes))
         return builder.add(sums, self._call(WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
+
+    def _pair_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
+        places = [window, byte_at(self.builder, window, i64(VECTOR))]
+        first, second = (self.builder.load(place, align=1, typ=self._bytes) for place in places)
+        return self._call(LOOK_UP_IN_PAIRS, self._bytes, [first, indices, second])
+
+    def _quarter_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
+        builder, form = self.builder, self.form
+        inputs = builder.load(window, align=1, typ=ir.VectorType(BYTE, QUARTER))
+        repeated = [byte % QUARTER for byte in range(form.step_bytes)]
+        table = builder.shuffle_vector(inputs, inputs, ir.Constant(ir.VectorType(I32, form.step_bytes), repeated))
+        return self._call(LOOK_UP[form.lanes], self._bytes, [table, indices])
 
     def dot(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
         """Return sums and the products of four unsigned bytes and four signed ones in each lane."""
@@ -91,7 +104,7 @@ class ByteLanes:
                 number = self.form.slots * lane + slot
                 # the second byte of a word is no index; that of an empty slot may be any, as its weight is 0
                 index = builder.load(byte_at(builder, indices, i64(2 * number)), typ=BYTE)
-                offset = builder.and_(builder.zext(index, I64), i64(WINDOW - 1))
+                offset = builder.and_(builder.zext(index, I64), i64(QUARTER - 1))
                 value = builder.zext(builder.load(byte_at(builder, window, offset), typ=BYTE), I32)
                 weight = builder.sext(builder.extract_element(weights, ir.Constant(I32, number)), I32)
                 total = builder.add(total, builder.mul(value, weight))

@@ -103,7 +103,7 @@ def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int) -> ir
                     builder.call(kernel, [*here, *packed, *panels])
                 done = builder.add(done, some)
 
-    key = f"quantized_{form.lanes}_{form.slots}_{stride}_{end.key}"
+    key = f"quantized_{form.key}_{stride}_{end.key}"
     return code.function(key, [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64], body)
 
 
@@ -120,7 +120,7 @@ def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: tuple[int, i
             _PanelEnd(lanes, end, packed).emit(sums, y, builder.mul(panel, i64(form.lanes)))
 
     arguments = [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64, I64]
-    return code.function(f"quantized_{form.lanes}_{form.slots}_{stride}_{end.key}_rows{count}", arguments, body)
+    return code.function(f"quantized_{form.key}_{stride}_{end.key}_rows{count}", arguments, body)
 
 
 @dataclass(frozen=True)
