@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from redpebble.pruning.layer_prices import Kind, LayerPrices
 from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.price_corrections import ANCHORS, Anchor, Correction, correction_of
+from redpebble.pruning.price_corrections import ANCHORS, UNEVEN_ANCHORS, Anchor, Correction, correction_of
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.solving.methods import Sparsity
 from redpebble.pruning.solving.structures import Structure
@@ -48,8 +48,8 @@ def measured_corrections(
 
 def _anchors(layer: PrunableLayer, structure: Structure, prices: LayerPrices, clock: LayerClock) -> Sequence[Anchor]:
     scores = np.random.default_rng(0).random((layer.inputs, layer.outputs), dtype=np.float32)
-    found = list[Anchor]()
-    for choices in ANCHORS if structure.density is None else ((structure.density,),):
+    found, densities = list[Anchor](), ANCHORS if structure.is_even else UNEVEN_ANCHORS
+    for choices in densities if structure.density is None else ((structure.density,),):
         density = next((one for one in choices if prices.sparse_us(layer, one) is not None), None)
         predicted = None if density is None else prices.predicted_us(layer, density)
         if density is not None and predicted is not None:

@@ -12,6 +12,9 @@ ANCHORS: Final = ((0.1,), (0.2,), (0.4, 0.35, 0.3, 0.25))
 """Densities at which layers are measured, of each choice the first that is predicted to gain anything; between two of
 them corrections are interpolated."""
 
+UNEVEN_ANCHORS: Final = ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,))
+"""The same where outputs share inputs: which kernel is the fastest changes more often."""
+
 
 @dataclass(frozen=True)
 class Correction:

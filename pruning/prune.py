@@ -28,8 +28,7 @@ from redpebble.model_rows import state_rows
 from redpebble.ort.session import session
 from redpebble.pruning.allocation import Option
 from redpebble.pruning.budgets import Allocation, densities_of, options_of, within_loss, within_time
-from redpebble.pruning.chains import Chain, ChainWeights, chain_of
-from redpebble.pruning.finetune import Lessons, lessons_of, train
+from redpebble.pruning.finetune import Lessons, lessons_of, trained
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.losses import Loss, variance_lost
 from redpebble.pruning.measured_prices import measured_corrections
@@ -50,12 +49,16 @@ from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
 from redpebble.pruning.solving.structures import Structure
 from redpebble.pruning.source_model import SourceModel
 from redpebble.runtime.memory import return_free_memory
+from redpebble.training.native_step import check_trainable
 from redpebble.verification.oracle import Oracle, session_options
 
 Array = NDArray[np.float32]
 Feeds = Mapping[str, NDArray[Any]]
 Watch = Callable[[str, int, int], None]
 """Called with what is done, how many parts of it are, and how many there are."""
+
+EARLIER: Final = 0.5
+"""Share of the time to finetune that all stages but the last one have."""
 
 LOSS_ROUNDS: Final = 3
 """Times that all layers are solved until a loss is kept: losses of layers do not quite add up."""
@@ -76,6 +79,7 @@ def prune(
     keep: Iterable[str] = (),
     seed: int = 0,
     finetune: float = 0.0,
+    stages: int = 1,
     labels: NDArray[Any] | None = None,
     precision: Precision = "f32",
 ) -> Pruned:
@@ -84,15 +88,18 @@ def prune(
     Exactly one goal is given: `speedup` over the original and `time` in milliseconds by onnxruntime's clock, `sparsity`
     of each layer, or the share of the outputs' variance that is the `loss`. Times are for `rows` rows of the layers
     (samples, or all tokens of a call) on so many threads. `keep` names nodes that stay dense. `finetune` is a number of
-    seconds to train what is left, for chains of layers: on `labels` of the samples, classes or wanted outputs, or else
-    on what the dense model answers. With the precision int8 what is left computes with integers of eight bits.
+    seconds to train what is left, for networks that `redpebble.finetune` takes: on `labels` of the samples, classes or
+    wanted outputs, or else on what the dense model answers. In more than one of `stages` that is done again and again
+    while layers become sparser. With the precision int8 what is left computes with integers of eight bits.
 
     Raises:
         ModelError: the model is unreadable, or has no layer to prune.
         ValueError: the goal is none or out of reach, or something of the data or the options does not fit.
     """
     goal = Goal.of(speedup, time, sparsity, loss)
-    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep), seed, finetune, labels, precision)
+    options = PruneOptions(
+        goal, rows, threads, structure, method, tuple(keep), seed, finetune, stages, labels, precision
+    )
     return pruned(source, feeds, options)
 
 
@@ -137,10 +144,7 @@ class _Pruning:
         self.segmented = SegmentedModel.of(model.proto, model.layers, usable_threads())
         self.first = first = FirstRun.of(self.segmented, dict(batches[0]), model.dense)
         self.prices = LayerPrices(model.layers, options, first, Machine())
-        self.chain = chain_of(model.proto.graph) if options.finetune else None
-        if options.finetune and self.chain is None:
-            raise ValueError("the model is no chain of layers with Relu, Tanh or Sigmoid: only such can be finetuned")
-        self.lessons = None if self.chain is None else self._lessons(self.chain)
+        self.lessons = self._lessons() if options.finetune else None
         self.options_by_layer: dict[str, list[Option]] = {}
         timed = feeds_with_rows(model.proto.graph, batches[0], first.rows, options.rows)
         self.clock = ModelClock(model.original, timed, options.threads)
@@ -148,15 +152,13 @@ class _Pruning:
 
     def run(self) -> Pruned:
         allocation = self._allocation()
-        solved = self._solved(allocation)
+        solved = self._solved(allocation.densities)
         if self.options.goal.measure == "loss":
             allocation, solved = self._until_loss(allocation, solved)
-        stored = self.model.stored({name: one.weight for name, one in solved.layers.items()})
-        lost = solved.loss
-        if self.chain is not None and self.lessons is not None:
-            stored = self._finetuned(self.chain, self.lessons, stored)
-            lost = self._loss_of(self.model.with_initializers(stored))
-        model = self.model.with_initializers(stored)
+        model, lost = self.model.with_weights({name: one.weight for name, one in solved.layers.items()}), solved.loss
+        if self.lessons is not None:
+            model, solved = self._finetuned(self.lessons, model, allocation, solved)
+            lost = self._loss_of(model)
         state_rows(model, self.options.rows)
         if self.options.precision == "int8":
             self.watch("quantizing", 0, 1)
@@ -172,18 +174,32 @@ class _Pruning:
         state_pruning(model, report)
         return Pruned(model, report)
 
-    def _finetuned(self, chain: Chain, lessons: Lessons, stored: Mapping[str, Array]) -> dict[str, Array]:
-        self.watch("training", 0, 1)
-        graph = self.model.proto.graph
-        trained, dense = ChainWeights.of(chain, graph, stored), ChainWeights.of(chain, graph, {})
-        train(trained, dense, lessons, self.options.finetune, self.options.seed)
-        return trained.stored
+    def _finetuned(
+        self, lessons: Lessons, pruned: onnx_ir.Model, allocation: Allocation, solved: _Solved
+    ) -> tuple[onnx_ir.Model, _Solved]:
+        """Return the pruned model trained; in stages, the dense one, again and again made sparser and trained."""
+        options, model = self.options, pruned
+        for stage in range(1, options.stages + 1):
+            self.watch("training", stage - 1, options.stages)
+            if options.stages > 1:
+                left = (1 - stage / options.stages) ** 3
+                densities = {name: one + (1 - one) * left for name, one in allocation.densities.items()}
+                source = self.model if stage == 1 else self.model.rewritten(model)
+                solved = self._solved(densities, source)
+                model = source.with_weights({name: one.weight for name, one in solved.layers.items()})
+            is_last, earlier = stage == options.stages, EARLIER if options.stages > 1 else 0.0
+            share = 1 - earlier if is_last else earlier / (options.stages - 1)
+            model = trained(model, lessons, share * options.finetune, options.seed, options.threads)
+        return model, solved
 
-    def _lessons(self, chain: Chain) -> Lessons:
-        """Return what a chain is trained by; what does not fit is refused before any work is done."""
-        dense, data = ChainWeights.of(chain, self.model.proto.graph, {}), [batch[chain.x] for batch in self.batches]
-        is_linear = chain.layers[-1].activation == "Identity"
-        return lessons_of(data, self.options.labels, dense.weights[-1].shape[1], is_linear)
+    def _lessons(self) -> Lessons:
+        """Return what the network is trained by; what does not fit is refused before any work is done."""
+        dense = Oracle(self.model.model, self.options.threads)
+        lessons = lessons_of(self.batches, self.options.labels, lambda feeds: dense.run(feeds)[0])
+        check_trainable(self.model.model, lessons.loss)
+        if self.options.stages > 1 and self.options.chosen_structure.density is not None:
+            raise ValueError("the structure has one density, stages are for those that have any")
+        return lessons
 
     def _loss_of(self, model: onnx_ir.Model) -> float:
         names, threads = self.segmented.outputs, self.options.threads
@@ -251,16 +267,21 @@ class _Pruning:
         return_free_memory()
         return found
 
-    def _solved(self, allocation: Allocation) -> _Solved:
+    def _solved(self, densities: Mapping[str, float], source: SourceModel | None = None) -> _Solved:
+        """Return the layers of a model, the dense one where none is given, pruned to these densities."""
+        model = source or self.model
+        segmented = (
+            self.segmented if source is None else SegmentedModel.of(source.proto, source.layers, usable_threads())
+        )
         solver = LayerSolver(
-            Trace.start(self.segmented, self.batches),
-            self.model.dense,
+            Trace.start(segmented, self.batches),
+            model.dense,
             self.options.chosen_method,
             self.options.chosen_structure,
         )
         layers: dict[str, SolvedLayer] = {}
-        total = sum(density < 1 for density in allocation.densities.values())
-        for one in solver.solve(allocation.densities):
+        total = sum(density < 1 for density in densities.values())
+        for one in solver.solve(densities):
             layers[one.layer.name] = one
             self.watch("pruning", len(layers), total)
         return _Solved(layers, self.loss(*solver.outputs()))
@@ -274,7 +295,7 @@ class _Pruning:
                 break
             asked *= 0.97 * goal / max(solved.loss, 0.1 * goal)
             allocation = within_loss(self.options_by_layer, asked)
-            solved = self._solved(allocation)
+            solved = self._solved(allocation.densities)
             if solved.loss <= goal and (best is None or allocation.layers_us < best[0].layers_us):
                 best = (allocation, solved)
         if best is None:

@@ -33,7 +33,7 @@ from redpebble.passes.simplify.sparsify import Sparsify
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.passes.tiles.share_tiles import ShareTiles
-from redpebble.passes.training.differentiate import differentiate
+from redpebble.passes.training.differentiate import Constant, differentiate
 from redpebble.passes.training.losses import LossName
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
@@ -175,6 +175,27 @@ class Batch(NamedTuple):
     outputs: Floats
 
 
+def check_trainable(model: onnx_ir.Model, loss: LossName) -> None:
+    """Check that a network has gradients, without making code for them.
+
+    Raises:
+        ModelError: something in the model is not covered, or has no derivative.
+    """
+    _differentiated(import_model(model, foreign="refuse").module, loss, lambda _: True)
+
+
+def _differentiated(module: ModuleOp, loss: LossName, chosen: Callable[[Constant], bool]) -> list[Constant]:
+    """Let `@main` return gradients, of chosen constants behind its output; return these constants, in order.
+
+    Raises:
+        UnsupportedModelError: something has no derivative.
+    """
+    try:
+        return differentiate(function_of(module), loss, chosen)
+    except ValueError as error:
+        raise UnsupportedModelError(str(error)) from None
+
+
 def _built(source: NumberedModel, model: onnx_ir.Model, options: StepOptions) -> _Built:
     """Return the module of a step with numbers for values, ready to be lowered.
 
@@ -193,10 +214,7 @@ def _built(source: NumberedModel, model: onnx_ir.Model, options: StepOptions) ->
                 found[op] = parameter
     end = func.body.block.last_op
     last = end.arguments[0].owner if isinstance(end, ReturnOp) and len(end.arguments) == 1 else None
-    try:
-        trained = differentiate(func, options.loss, lambda constant: constant in found)
-    except ValueError as error:
-        raise UnsupportedModelError(str(error)) from None
+    trained = _differentiated(module, options.loss, lambda constant: constant in found)
     erase_unused(module.body)
     _make_native(module, options)
     return _Built(module, [found[constant] for constant in trained], isinstance(last, SoftmaxOp | LogSoftmaxOp))

@@ -1,9 +1,9 @@
 """Weather post-processing in the shape of ENS-10: `python -m redpebble.pruning.examples.weather`.
 
 An ensemble forecast of temperature is biased and too sure of itself. A network reads means and spreads of 11 variables
-over the members, latitude, longitude and season at a point of the grid (361 x 720), and answers the mean and the log of
-the deviation of a normal distribution. It is trained on its CRPS, compared with EMOS, and pruned. Fields are generated:
-the data of ENS-10 cannot be shipped; nothing here says anything about real weather.
+over the members, latitude, longitude and season at a point of the grid (361 x 720), and answers the mean and the
+deviation of a normal distribution. It is trained on its CRPS, compared with EMOS, and pruned. Fields are generated: the
+data of ENS-10 cannot be shipped; nothing here says anything about real weather.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from redpebble.models.adam import Adam
 from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.pruning.chains import Chain, ChainLayer, ChainWeights
-from redpebble.pruning.finetune import RATE
 from redpebble.pruning.prune import prune
+from redpebble.training.finetune import finetune as trained
+from redpebble.training.loss_values import mean_loss
 from redpebble.verification.oracle import Oracle
 
 Array = NDArray[np.float32]
@@ -32,7 +30,6 @@ FEATURES: Final = 2 * VARIABLES + 3
 MEMBERS: Final = 10
 HIDDEN: Final = 512
 BATCH: Final = 512
-ROOT_PI: Final = float(np.sqrt(np.pi))
 
 
 class Forecasts(NamedTuple):
@@ -40,13 +37,6 @@ class Forecasts(NamedTuple):
 
     features: Array
     truth: Array
-
-
-class Normal(NamedTuple):
-    """Normal distributions: means and deviations [points]."""
-
-    mean: Array
-    deviation: Array
 
 
 @dataclass(frozen=True)
@@ -81,73 +71,49 @@ def generated(count: int, rng: np.random.Generator) -> Forecasts:
     return Forecasts(np.concatenate((summary, place), axis=1).astype(np.float32), truth.astype(np.float32))
 
 
-def crps(forecast: Normal, truth: Array) -> float:
-    """Return the mean continuous ranked probability score of normal distributions (Gneiting et al. 2005)."""
-    z = ((truth - forecast.mean) / forecast.deviation).astype(np.float64)
-    score = z * (2 * ndtr(z) - 1) + 2 * _density(z) - 1 / ROOT_PI
-    return float((forecast.deviation * score).mean())
-
-
-def crps_gradients(answers: Array, truth: Array) -> Array:
-    """Return the gradient of the mean CRPS by answers [points, 2]: means and logs of deviations."""
-    deviation = np.exp(answers[:, 1])
-    z = (truth - answers[:, 0]) / deviation
-    by_mean = 1 - 2 * ndtr(z)
-    by_log = deviation * (2 * _density(z) - 1 / ROOT_PI)
-    return (np.stack((by_mean, by_log), axis=1) / len(truth)).astype(np.float32)
-
-
-def _density(z: NDArray[np.floating]) -> NDArray[np.floating]:
-    return np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-
-
-def normal_of(answers: Array) -> Normal:
-    """Return the distributions that answers [points, 2] stand for."""
-    return Normal(answers[:, 0], np.exp(np.clip(answers[:, 1], -10, 10)))
-
-
-def trained(widths: Sequence[int], data: Forecasts, steps: int, rng: np.random.Generator) -> ChainWeights:
-    """Return a network with Relu between its layers, trained for some steps; EMOS is one without hidden layers."""
-    layers = [ChainLayer(f"w{n}", False, f"b{n}", "Relu") for n in range(len(widths) - 1)]
-    layers[-1] = ChainLayer(layers[-1].weight, False, layers[-1].bias, "Identity")
-    weights = [
-        (rng.standard_normal((inputs, outputs)) * (1.4 / inputs**0.5)).astype(np.float32)
-        for inputs, outputs in pairwise(widths)
-    ]
-    network = ChainWeights(Chain("x", tuple(layers)), weights, [np.zeros(width, np.float32) for width in widths[1:]])
-    optimizer = Adam([*network.weights, *network.biases])
-    for step in range(steps):
-        chosen = rng.integers(0, len(data.truth), BATCH)
-        values = network.forward(data.features[chosen, : widths[0]])
-        by_weight, by_bias = network.gradients(values, crps_gradients(values[-1], data.truth[chosen]))
-        optimizer.update([*by_weight, *by_bias], RATE * float(np.cos(step / steps * np.pi / 2)) ** 2)
-    return network
-
-
-def model_of(network: ChainWeights) -> ir.Model:
-    """Return a network as an ONNX model."""
+def network(widths: Sequence[int], rng: np.random.Generator) -> ir.Model:
+    """Return a network with random weights, Relu between its layers; EMOS is one without hidden layers."""
     builder = GraphBuilder()
-    value = builder.input("x", ("points", network.weights[0].shape[0]))
-    for layer, weight, bias in zip(network.chain.layers, network.weights, network.biases, strict=True):
-        value = builder.linear(value, weight.T.copy(), bias, layer.weight)
-        if layer.activation == "Relu":
-            value = builder.op("Relu", [value], f"{layer.weight}/Relu")
-    return builder.model("weather", {"answers": Output(value, ("points", 2))})
+    value = builder.input("x", ("points", widths[0]))
+
+    def linear(x: ir.Value, inputs: int, outputs: int, name: str) -> ir.Value:
+        weight = rng.standard_normal((outputs, inputs), dtype=np.float32) * np.float32(1.4 / inputs**0.5)
+        return builder.linear(x, weight, np.zeros(outputs, np.float32), name)
+
+    for number, (inputs, outputs) in enumerate(pairwise(widths)):
+        value = builder.op("Relu", [linear(value, inputs, outputs, f"layer{number}")], f"layer{number}/Relu")
+    mean = linear(value, widths[-1], 1, "mean")
+    deviation = builder.op("Exp", [linear(value, widths[-1], 1, "log_deviation")], "deviation")
+    answers = builder.op("Concat", [mean, deviation], "answers", {"axis": 1})
+    return builder.model("weather", {"answers": Output(answers, ("points", 2))})
 
 
-def example(steps: int = 4000, points: int = 60_000, speedup: float = 4.0, finetune: float = 20.0) -> Losses:
+def crps(answers: Array, truth: Array) -> float:
+    """Return the mean continuous ranked probability score of means and deviations [points, 2]."""
+    return mean_loss("crps", answers, truth[:, np.newaxis])
+
+
+def example(epochs: int = 30, points: int = 60_000, speedup: float = 4.0, finetune: float = 20.0) -> Losses:
     """Return the scores on points that nothing was fitted to, half as many as those that all was."""
     rng = np.random.default_rng(0)
     data, tests = generated(points, rng), generated(points // 2, rng)
-    emos = trained((2, 2), data, steps, rng)
-    network = model_of(trained((FEATURES, HIDDEN, HIDDEN, 2), data, steps, rng))
-    result = prune(network, {"x": data.features[:8192]}, speedup=speedup, rows=LONGITUDES, finetune=finetune)
-    answers = [Oracle(model).run({"x": tests.features})[0] for model in (network, result.model)]
+
+    def fitted(widths: Sequence[int], rate: float) -> ir.Model:
+        feeds = {"x": data.features[:, : widths[0]]}
+        start = network(widths, rng)
+        return trained(start, feeds, labels=data.truth, loss="crps", epochs=epochs, batch=BATCH, rate=rate).model
+
+    def score(model: ir.Model, features: Array) -> float:
+        return crps(Oracle(model).run({"x": features})[0], tests.truth)
+
+    emos, dense = fitted((2,), 3e-2), fitted((FEATURES, HIDDEN, HIDDEN), 1e-3)
+    result = prune(dense, {"x": data.features[:8192]}, speedup=speedup, rows=LONGITUDES, finetune=finetune)
+    raw = np.maximum(tests.features[:, :2], np.array([-np.inf, 1e-3], np.float32))
     return Losses(
-        crps(Normal(tests.features[:, 0], np.maximum(tests.features[:, 1], np.float32(1e-3))), tests.truth),
-        crps(normal_of(emos.forward(tests.features[:, :2])[-1]), tests.truth),
-        crps(normal_of(answers[0]), tests.truth),
-        crps(normal_of(answers[1]), tests.truth),
+        crps(raw, tests.truth),
+        score(emos, np.ascontiguousarray(tests.features[:, :2])),
+        score(dense, tests.features),
+        score(result.model, tests.features),
         result.report.density,
         result.report.measured.speedup,
     )

@@ -13,6 +13,9 @@ Feeds = Mapping[str, Value]
 BATCH: Final = 64
 """Samples that run at once, at most."""
 
+MASK: Final = "attention_mask"
+"""The input [samples, tokens] that is 0 where a text is padded, as transformers call it."""
+
 BATCH_VALUES: Final = 1 << 20
 """Values of an input that run at once, at most, if it is more than one sample: images are large."""
 
@@ -20,7 +23,8 @@ BATCH_VALUES: Final = 1 << 20
 def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[Feeds]:
     """Return the batches of data for the inputs of a graph.
 
-    One mapping, as of an .npz, has all samples along the first axes, and is cut; of an iterable each is a batch.
+    One mapping, as of an .npz, has all samples along the first axes, and is cut; of an iterable each is a batch. Texts
+    that an `attention_mask` pads are cut to their lengths: layers would learn the padding, which is often most of it.
 
     Raises:
         ValueError: there are none, or names, shapes, types or values do not fit.
@@ -31,7 +35,7 @@ def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[F
         case Mapping():
             whole = cast("Feeds", feeds)
             _check(inputs, whole)
-            batches = _cut(inputs, whole)
+            batches = _by_lengths(inputs, whole) or _cut(inputs, whole)
         case _:
             batches = list(feeds)
             for batch in batches:
@@ -39,6 +43,28 @@ def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[F
     if not batches or not all(value.size for batch in batches for value in batch.values()):
         raise ValueError("the data has no samples, accepted are some hundred")
     return batches
+
+
+def _by_lengths(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds] | None:
+    """Return texts without their padding, those of one length together; None where nothing says what is padding."""
+    mask = feeds.get(MASK)
+    shapes = {value.shape for value in feeds.values()}
+    free = all(not dim.HasField("dim_value") for value in inputs for dim in value.type.tensor_type.shape.dim)
+    if mask is None or mask.ndim != 2 or len(shapes) > 1 or not free or not mask.size:
+        return None
+    is_token = np.asarray(mask, np.bool_)
+    lengths = is_token.sum(axis=1)
+    if not lengths.all() or not np.array_equal(np.sort(is_token, axis=1)[:, ::-1], is_token):
+        return None
+    batches = list[Feeds]()
+    for length in np.unique(lengths):
+        own = np.flatnonzero(lengths == length)
+        batches += [
+            {name: value[own[start : start + BATCH], :length] for name, value in feeds.items()}
+            for start in range(0, len(own), BATCH)
+        ]
+    # some first ones stand for all where times and sensitivities are measured
+    return sorted(batches, key=lambda batch: -len(batch[MASK]))
 
 
 def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:

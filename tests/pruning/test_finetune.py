@@ -1,12 +1,14 @@
-"""Training keeps zeros, brings outputs closer to the dense model's, and is for chains of layers alone."""
+"""Training keeps zeros, brings outputs closer to the dense model's, and is refused before any work is done."""
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
-from redpebble.pruning.chains import ACTIVATIONS, ChainWeights, chain_of
-from redpebble.pruning.finetune import Lessons, lessons_of, train
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.pruning.finetune import lessons_of, trained
 from redpebble.pruning.prune import prune
+from redpebble.training.samples import Floats
 from redpebble.verification.oracle import Oracle
 from tests.pruning.dense_networks import WIDTH, branched_network, samples, weight_of
 
@@ -18,8 +20,7 @@ TEXT = f"""<ir_version: 8, opset_import: ["" : 17]>
     }}"""
 
 
-@pytest.fixture(scope="module")
-def chain() -> onnx.ModelProto:
+def chain(density: float = 1.0) -> ir.Model:
     rng = np.random.default_rng(0)
     arrays = {
         "w1": weight_of(WIDTH, WIDTH, rng),
@@ -28,80 +29,44 @@ def chain() -> onnx.ModelProto:
         "b2": rng.standard_normal(WIDTH).astype(np.float32),
         "w3": weight_of(WIDTH, 5, rng),
     }
+    for name in ("w1", "w2"):
+        arrays[name][rng.random(arrays[name].shape) >= density] = 0
     model = onnx.parser.parse_model(TEXT)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
-    return model
+    return ir.from_proto(model)
 
 
-def chain_weights(model: onnx.ModelProto) -> ChainWeights:
-    chain = chain_of(model.graph)
-    assert chain is not None
-    return ChainWeights.of(chain, model.graph, {})
+def answers(model: ir.Model, x: Floats) -> Floats:
+    return Oracle(model).run({"x": x})[0]
 
 
-def test_a_chain_computes_what_onnxruntime_does(chain: onnx.ModelProto) -> None:
-    weights = chain_weights(chain)
-    assert [layer.activation for layer in weights.chain.layers] == ["Relu", "Tanh", "Identity"]
-    x = samples(20)
-    found = weights.forward(x)[-1]
-    np.testing.assert_allclose(found, Oracle.of(lambda: _session(chain)).run({"x": x})[0], rtol=1e-4, atol=1e-5)
-    assert set(weights.stored) == {"w1", "b1", "w2", "b2", "w3"}
+def weight(model: ir.Model, name: str) -> Floats:
+    tensor = model.graph.initializers[name].const_value
+    assert tensor is not None
+    return tensor.numpy()
 
 
-def _session(model: onnx.ModelProto):  # noqa: ANN202 - onnxruntime's own
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-
-
-@pytest.mark.parametrize("layer", range(3))
-def test_gradients_are_those_of_finite_differences(layer: int, chain: onnx.ModelProto) -> None:
-    weights, x = chain_weights(chain), samples(6)
-    wanted = np.random.default_rng(1).standard_normal((6, 5)).astype(np.float32)
-
-    def loss() -> float:
-        return float(0.5 * np.square(weights.forward(x)[-1].astype(np.float64) - wanted).sum())
-
-    values = weights.forward(x)
-    gradients, biases = weights.gradients(values, values[-1] - wanted)
-    for array, gradient in ((weights.weights[layer], gradients[layer]), (weights.biases[layer], biases[layer])):
-        place = np.unravel_index(np.argmax(np.abs(gradient)), gradient.shape)
-        before = array[place]
-        array[place] = before + 3e-3
-        after = loss()
-        array[place] = before - 3e-3
-        slope = (after - loss()) / 6e-3
-        array[place] = before
-        assert slope == pytest.approx(float(gradient[place]), rel=0.05)
+def test_training_keeps_zeros_and_comes_closer_to_the_dense_model() -> None:
+    dense, pruned, x = Oracle(chain()), chain(0.3), samples(300)
+    lessons = lessons_of([{"x": x[:100]}, {"x": x[100:]}], None, lambda feeds: dense.run(feeds)[0])
+    found = trained(pruned, lessons, 0.5, 0)
+    (wanted,) = dense.run({"x": x})
+    moved = [float(np.square(answers(model, x) - wanted).mean()) for model in (pruned, found)]
+    assert moved[1] < 0.5 * moved[0]
+    for name in ("w1", "w2"):
+        assert np.array_equal(weight(found, name) == 0, weight(pruned, name) == 0)
 
 
-def test_training_keeps_zeros_and_comes_closer_to_the_dense_model(chain: onnx.ModelProto) -> None:
-    dense, pruned = chain_weights(chain), chain_weights(chain)
-    masks = [np.random.default_rng(2).random(weight.shape) < 0.3 for weight in pruned.weights]
-    for weight, mask in zip(pruned.weights, masks, strict=True):
-        weight *= mask
-    x = samples(300)
-
-    def moved(weights: ChainWeights) -> float:
-        return float(np.square(weights.forward(x)[-1] - dense.forward(x)[-1]).mean())
-
-    before = moved(pruned)
-    assert train(pruned, dense, Lessons([x[:100], x[100:]]), 1.0, 0) > 0
-    assert moved(pruned) < 0.5 * before
-    for weight, mask in zip(pruned.weights, masks, strict=True):
-        assert np.all(weight[~mask] == 0)
-
-
-def test_labels_take_the_place_of_the_dense_model(chain: onnx.ModelProto) -> None:
-    x = samples(300)
+@pytest.mark.parametrize("are_classes", [True, False])
+def test_labels_take_the_place_of_the_dense_model(*, are_classes: bool) -> None:
+    x, network = samples(300), chain()
     labels = x[:, :5].argmax(axis=1)
-    for given, is_linear in ((labels, True), (np.eye(5)[labels], False)):
-        network = chain_weights(chain)
-        lessons = lessons_of([x[:100], x[100:]], given, 5, is_linear)
-        assert lessons.are_classes == is_linear
-        train(network, chain_weights(chain), lessons, 1.0, 0)
-        # five classes, and as many steps as a busy machine makes
-        assert (network.forward(x)[-1].argmax(axis=1) == labels).mean() > 0.6
+    given = labels if are_classes else np.eye(5)[labels]
+    lessons = lessons_of([{"x": x[:100]}, {"x": x[100:]}], given, lambda feeds: answers(network, feeds["x"]))
+    assert lessons.loss == ("cross-entropy" if are_classes else "mse")
+    found = trained(network, lessons, 0.5, 0)
+    # five classes, and as many steps as a busy machine makes
+    assert (answers(found, x).argmax(axis=1) == labels).mean() > 0.6
 
 
 WRONG_LABELS = {
@@ -116,30 +81,33 @@ WRONG_LABELS = {
 
 
 @pytest.mark.parametrize("name", WRONG_LABELS)
-def test_labels_that_do_not_fit_are_refused(name: str, chain: onnx.ModelProto) -> None:
+def test_labels_that_do_not_fit_are_refused(name: str) -> None:
     labels, message = WRONG_LABELS[name]
     with pytest.raises(ValueError, match=message):
-        prune(chain, {"x": samples(10)}, sparsity=0.5, finetune=1.0, labels=labels)
+        prune(chain(), {"x": samples(10)}, sparsity=0.5, finetune=1.0, labels=labels)
 
 
-def test_what_is_no_chain_is_not_trained() -> None:
-    with pytest.raises(
-        ValueError, match="the model is no chain of layers with Relu, Tanh or Sigmoid: only such can be"
-    ):
-        prune(branched_network(), {"x": samples(99)}, sparsity=0.5, finetune=1.0)
+def test_what_cannot_be_trained_is_refused() -> None:
+    image = """<ir_version: 8, opset_import: ["" : 17]> image (float[n, 64, 8, 8] x) => (float[n, 128, 8, 8] y) {
+        y = Conv(x, w)
+    }"""
+    convolution = onnx.parser.parse_model(image)
+    convolution.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((128, 64, 1, 1), np.float32), "w"))
+    with pytest.raises(ValueError, match=r"input 'x' is float32 of shape \(9, 64, 8, 8\), finetuned are networks"):
+        prune(convolution, {"x": np.ones((9, 64, 8, 8), np.float32)}, sparsity=0.5, finetune=1.0)
+    other = onnx.parser.parse_model(TEXT.replace("e = Tanh(d)", "e, i = TopK(d, k)"))
+    other.graph.initializer.extend(ir.to_proto(chain()).graph.initializer)
+    other.graph.initializer.append(onnx.numpy_helper.from_array(np.array([WIDTH]), "k"))
+    with pytest.raises(UnsupportedModelError, match="TopK"):
+        prune(other, {"x": samples(99)}, sparsity=0.5, finetune=1.0)
 
 
 @pytest.mark.slow
-def test_a_pruned_chain_is_trained_on_request(chain: onnx.ModelProto) -> None:
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("model", [chain(), branched_network()])
+def test_a_pruned_network_is_trained_on_request(model: ir.Model, stages: int) -> None:
     data = {"x": samples(300)}
-    before = prune(chain, data, sparsity=0.9, rows=16)
-    after = prune(chain, data, sparsity=0.9, rows=16, finetune=1.0)
+    before = prune(model, data, sparsity=0.9, rows=16)
+    after = prune(model, data, sparsity=0.9, rows=16, finetune=3.0, stages=stages)
     assert after.report.loss < before.report.loss
     assert after.report.connections == before.report.connections
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_slopes_are_those_of_finite_differences(name: str) -> None:
-    x, one = np.array([-1.5, -0.4, 0.3, 2.0], np.float32), ACTIVATIONS[name]
-    slope = (one.of(x + np.float32(1e-2)) - one.of(x - np.float32(1e-2))) / np.float32(2e-2)
-    np.testing.assert_allclose(one.slope(one.of(x)), slope, rtol=1e-2, atol=1e-4)

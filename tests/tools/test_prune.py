@@ -21,7 +21,7 @@ WRONG = {
     "--sparsity 0.5 --method odd": "unknown method 'odd', accepted are admm",
     "--sparsity 0.5 --keep odd": "no layer 'odd' to keep, accepted are left, right, deep, head",
     "--time 3": "time is '3', accepted is one such as 3ms, 250us or 0.1s",
-    "--sparsity 0.5 --finetune 1": "the model is no chain of layers",
+    "--sparsity 0.5 --stages 2": "stages is 2, accepted is 1, and more together with finetune",
 }
 
 
@@ -101,7 +101,9 @@ def test_the_same_seed_gives_the_same_file(folder: Path, monkeypatch: pytest.Mon
     assert {layer["name"] for layer in content["layers"]} == {"left", "right"}
     assert content["loss"] <= 0.2
     assert content["rows"] == 16
-    assert content["parameter_efficiency"] > 0
+    assert content["parameter_efficiency"] > content["dense_efficiency"]
+    assert content["goal"] == {"loss": 0.2}
+    assert content["bytes"] == 6 * content["connections"]
 
 
 def test_an_interrupt_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     if files.report is not None and options.compares:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
-        write_report(files.report, "prune", _content(result))
+        write_report(files.report, "prune", _content(result, options))
 
 
 def _table(report: PruneReport) -> Table:
@@ -99,11 +99,18 @@ def _table(report: PruneReport) -> Table:
     return table
 
 
-def _content(result: Pruned) -> dict[str, object]:
+def _content(result: Pruned, options: PruneOptions) -> dict[str, object]:
     report = result.report
     return {
+        "goal": {options.goal.measure: options.goal.value},
+        "structure": str(options.structure),
+        "method": str(options.method),
+        "precision": options.precision,
+        "seed": options.seed,
+        "finetune": {"seconds": options.finetune, "stages": options.stages, "labels": options.labels is not None},
         "layers": [asdict(layer) | {"density": layer.density} for layer in report.layers],
         "loss": report.loss,
+        "quality": report.quality,
         "rows": report.rows,
         "threads": report.threads,
         "original_us": report.measured.original_us,
@@ -112,5 +119,7 @@ def _content(result: Pruned) -> dict[str, object]:
         "predicted_us": report.predicted_us,
         "parameters": report.parameters,
         "connections": report.connections,
+        "bytes": report.bytes,
         "parameter_efficiency": report.parameter_efficiency,
+        "dense_efficiency": report.dense_efficiency,
     }
