@@ -18,7 +18,7 @@ WIDEST: Final = 1 << 26
 MOST_ENTRIES: Final = 1 << 26
 """Entries of a sparse matrix that are computed from fewer."""
 
-MOST_TRANSLATED: Final = 50_000
+MOST_TRANSLATED: Final = 5_000_000
 """Nodes of a graph that is translated, its functions written out: code takes up to three milliseconds for each."""
 
 

@@ -4,6 +4,7 @@ A concat of features is only placement: its operands are computed where they lie
 that reads each value before it writes there works in place when nobody reads its operand afterwards.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,19 +53,15 @@ def plan_tile(op: TileOp, width: int) -> TileMemory:
     buffers = _Buffers(op, width)
     buffers.place_parts()
     buffers.reuse_operands()
-    roots = dict.fromkeys(buffers.placements[value].whole for value in buffers.first)
-    lifetimes = [
-        Lifetime(
-            buffers.buffer_bytes(root),
-            min(buffers.first[value] for value in buffers.sharing[root]),
-            max(buffers.last[value] for value in buffers.sharing[root]),
-        )
-        for root in roots
-    ]
-    plan = plan_offsets(lifetimes)
+    roots = dict.fromkeys(buffers.placement(value).whole for value in buffers.first)
+    used = [buffers.used[root] for root in roots]
+    plan = plan_offsets(
+        [Lifetime(buffers.buffer_bytes(root), use.first, use.last) for root, use in zip(roots, used, strict=True)]
+    )
     starts = dict(zip(roots, plan.offsets, strict=True))
     spans: dict[SSAValue, Span] = {}
-    for value, (root, feature) in buffers.placements.items():
+    for value in buffers.first:
+        root, feature = buffers.placement(value)
         start = starts[root] + feature * width * FLOAT_BYTES
         spans[value] = Span(start, start + buffers.buffer_bytes(value))
     return TileMemory(spans, plan.total)
@@ -77,6 +74,24 @@ class _Placement(NamedTuple):
     feature: int
 
 
+class _Use(NamedTuple):
+    """The steps in which the values of a buffer are computed, and the last one that reads any."""
+
+    first: int
+    newest: int
+    last: int
+    value_count: int
+
+    def with_values_of(self, other: "_Use") -> "_Use":
+        """Return the use of a buffer that holds the values of both."""
+        return _Use(
+            min(self.first, other.first),
+            max(self.newest, other.newest),
+            max(self.last, other.last),
+            self.value_count + other.value_count,
+        )
+
+
 @dataclass
 class _Buffers:
     """Values that share a buffer, under construction."""
@@ -84,9 +99,9 @@ class _Buffers:
     op: TileOp
     width: int
     placements: dict[SSAValue, _Placement] = field(default_factory=dict[SSAValue, _Placement])
-    """Place of each value; the buffer is that of a value that lies in no other's."""
-    sharing: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
-    """The values that lie in a buffer, by that of all of it."""
+    """Place of each value in another one, which may lie in a third: `placement` has the place in the buffer."""
+    used: dict[SSAValue, _Use] = field(default_factory=dict[SSAValue, _Use])
+    """The use of a buffer, by the value that is all of it."""
     first: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The step that computes a value."""
     last: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
@@ -106,7 +121,8 @@ class _Buffers:
             self.last[group.first.x] = self.last[group.layers[-1].x]
             self.first[group.last.result] = self.first[group.first.result]
         for value in self.first:
-            self.placements[value], self.sharing[value] = _Placement(value, 0), [value]
+            self.placements[value] = _Placement(value, 0)
+            self.used[value] = _Use(self.first[value], self.first[value], self.last[value], 1)
 
     def buffer_bytes(self, value: SSAValue) -> int:
         """Return the bytes that a value takes, with what is written or worked on behind it."""
@@ -127,13 +143,23 @@ class _Buffers:
         """Return whether a value lies in the buffer of another one."""
         return self.placements[value].whole is not value
 
+    def placement(self, value: SSAValue) -> _Placement:
+        """Return the place of a value in the buffer it lies in, which later calls find at once."""
+        on_the_way = list[SSAValue]()
+        while self.is_placed(value):
+            on_the_way.append(value)
+            value = self.placements[value].whole
+        found = _Placement(value, 0)
+        for one in reversed(on_the_way):
+            found = _Placement(value, found.feature + self.placements[one].feature)
+            self.placements[one] = found
+        return found
+
     def place(self, value: SSAValue, whole: SSAValue, feature: int) -> None:
         """Let a value that has its own buffer lie in `whole`, with all that lies in it."""
-        root, start = self.placements[whole]
-        moved = self.sharing.pop(value)
-        for member in moved:
-            self.placements[member] = _Placement(root, start + feature + self.placements[member].feature)
-        self.sharing[root] += moved
+        root, start = self.placement(whole)
+        self.placements[value] = _Placement(root, start + feature)
+        self.used[root] = self.used[root].with_values_of(self.used.pop(value))
 
     def place_parts(self) -> None:
         """Let parts of concats and splits lie in the whole."""
@@ -148,16 +174,16 @@ class _Buffers:
 
     def _place_operands(self, op: ConcatOp) -> None:
         """Place operands of a concat that are computed one after the other: each may write over what comes behind."""
-        latest = BEFORE
+        latest, counts = BEFORE, Counter(op.parts)
         for part, feature in self._aligned_parts(op.parts):
             if part not in self.first or self.is_placed(part) or isinstance(part.owner, NetworkOp | SplitOp):
                 continue
-            written = [self.first[value] for value in self.sharing[part]]
+            use = self.used[part]
             # rows that come in are written exactly, so those of several operands may lie side by side
-            in_order = min(written) > latest or latest == max(written) == ARRIVAL
-            if in_order and list(op.parts).count(part) == 1:
+            in_order = use.first > latest or latest == use.newest == ARRIVAL
+            if in_order and counts[part] == 1:
                 self.place(part, op.result, feature)
-                latest = max(written)
+                latest = use.newest
 
     def _aligned_parts(self, parts: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, int]]:
         """Yield the parts before whose end nothing is written by whole vectors, each with its first feature."""
@@ -173,7 +199,7 @@ class _Buffers:
 
         They read a value for the last time before they write the result of the same feature and column.
         """
-        unshared = {value for value, members in self.sharing.items() if members == [value]}
+        unshared = {value for value, use in self.used.items() if use.value_count == 1}
         for step, inner in enumerate(self.op.body.block.ops):
             axis_map = axis_map_of(inner)
             if axis_map is None or not axis_map.keeps_features or inner.results[0] not in unshared:
