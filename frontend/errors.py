@@ -24,7 +24,7 @@ class UnsupportedModelError(ModelError):
 
 
 class TooManyNodesError(UnsupportedModelError):
-    """The model has more nodes than are looked at one by one, in whatever way it is to be covered."""
+    """The functions of a model make more nodes than are looked at one by one, in whatever way it is to be covered."""
 
 
 class NothingToGainError(UnsupportedModelError):

@@ -23,7 +23,7 @@ from redpebble.frontend.errors import NothingToGainError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.folding.integer_ends import give_float_ends
-from redpebble.frontend.limits import check_node_count
+from redpebble.frontend.limits import check_made_nodes
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.reading.faults import reading
@@ -106,8 +106,9 @@ def _check_hope(model: onnx_ir.Model) -> None:
 
 def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     keep_foreign = keep.foreign
-    check_node_count(max(len(original.graph), 0 if keep_foreign else call_tree(original).node_count))
     if not keep_foreign:
+        held = sum(1 for graph in (original.graph, *original.functions.values()) for _ in graph.all_nodes())
+        check_made_nodes(call_tree(original).node_count, held)
         inline_functions(original)
     inlined = keep_foreign and inline_layers(original)
     widened = keep_foreign and widen(original)

@@ -18,18 +18,22 @@ WIDEST: Final = 1 << 26
 MOST_ENTRIES: Final = 1 << 26
 """Entries of a sparse matrix that are computed from fewer."""
 
-MOST_TRANSLATED: Final = 5_000_000
-"""Nodes of a graph that is translated, its functions written out: code takes up to three milliseconds for each."""
+MADE_NODES: Final = 50_000
+"""Nodes that functions may be written out as, beside `GROWTH` for each that the model holds: code takes a millisecond
+or two for each."""
 
 
-def check_node_count(count: int) -> None:
-    """Check how many nodes a graph has that is about to be translated.
+def check_made_nodes(count: int, held: int) -> None:
+    """Check how many nodes a graph of `held` nodes has once its functions are written out, before it is translated.
 
     Raises:
-        TooManyNodesError: they would take minutes.
+        TooManyNodesError: they are far more than it holds, and would take minutes.
     """
-    if count > MOST_TRANSLATED:
-        raise TooManyNodesError(f"the graph has {count} nodes, accepted are up to {MOST_TRANSLATED}")
+    accepted = MADE_NODES + GROWTH * held
+    if count > accepted:
+        raise TooManyNodesError(
+            f"the graph has {count} nodes with functions written out, accepted are {accepted} for the {held} it holds"
+        )
 
 
 def allowance(held: int) -> int:
