@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class Plan(StrEnum):
-    """The axis along which a network is split: neurons, samples or layers, or the one that the planner finds best."""
+    """The axis along which a network is split: neurons, samples, layers or nodes, or the best that is found."""
 
     AUTO = "auto"
     ROWS = "rows"
     BATCH = "batch"
     LAYERS = "layers"
+    NODES = "nodes"
 
 
 def partition(

@@ -50,7 +50,7 @@ def partition_model(model: Path, output: PartsFolder, request: PlanRequest, *, m
         chosen = plan(module, request)
     for line in chosen.lines:
         _say(line)
-    if chosen.partition is not None:
+    if chosen.partition is not None and chosen.kind != "nodes":
         write_partition(module, chosen.partition)
     name = "" if digest is None else digest.hex()
     parts = PartsRequest(chosen.kind, request.part_count, chosen.partition, name, chosen.lines[-1], batch=request.batch)

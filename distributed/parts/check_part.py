@@ -13,7 +13,7 @@ from redpebble.distributed.parts.part_file import Part
 from redpebble.distributed.parts.plan_file import PlanFile
 from redpebble.distributed.parts.steps import Buffer, Call, Indices, Receive, Send
 
-KINDS: Final = ("blocks", "zeros", "input", "output")
+KINDS: Final = ("blocks", "zeros", "input", "output", "nodes")
 
 MOST_VALUES: Final = 1 << 26
 """Values that have numbers, which become tags of messages."""
@@ -68,7 +68,8 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
 def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:
     _expect(buffer.kind in KINDS, f"{where} is of kind {buffer.kind!r}, accepted are {', '.join(KINDS)}")
     count = buffer.features
-    _expect(count != 0 and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")
+    is_filled = count != 0 or buffer.kind == "nodes"
+    _expect(is_filled and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")
     if buffer.kind not in ("input", "output"):
         _expect(buffer.port == -1, f"{where} is port {buffer.port}, expected -1")
         return

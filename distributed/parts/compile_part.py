@@ -1,6 +1,7 @@
 """Machine code of a part for this machine, from its text and numbers."""
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from redpebble.distributed.native.feature_blocks import lower_blocks
 from redpebble.distributed.parts.check_calls import check_calls
@@ -31,6 +32,20 @@ def compile_whole(part: Part, target: CpuTarget) -> Artefact:
     """Return the network of a part that holds all of it."""
     program = lower(_module(part), target)
     return Artefact(program, emit_object(program.llvm_ir, target))
+
+
+def compile_nodes(part: Part, target: CpuTarget) -> dict[str, Artefact]:
+    """Return the functions of a part that owns nodes, by name."""
+    module = module_of(part.text, context())
+    put_constants(module, part.constants)
+    artefacts: dict[str, Artefact] = {}
+    for func in [op for op in module.body.block.ops if isinstance(op, FuncOp)]:
+        func.detach()
+        alone = ModuleOp([func])
+        run_passes(context(), alone, (DiscoverStructure(), ChooseKernels()))
+        program = lower(alone, target)
+        artefacts[func.sym_name.data] = Artefact(program, emit_object(program.llvm_ir, target))
+    return artefacts
 
 
 def _module(part: Part) -> ModuleOp:

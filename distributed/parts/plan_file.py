@@ -16,7 +16,7 @@ PLAN_NAME: Final = "plan.json"
 
 MOST_POWER: Final = 16
 """Power of a symbol that no size has: each stands for an axis of a tensor."""
-KINDS: Final = ("rows", "batch", "layers")
+KINDS: Final = ("rows", "batch", "layers", "nodes")
 
 Json = Any
 """A value that the json module reads and writes."""

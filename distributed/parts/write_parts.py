@@ -11,10 +11,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.distributed.graph.batch_axis import check_batch_axis
+from redpebble.distributed.graph.node_graph import NodeGraph, NodeOwners
 from redpebble.distributed.graph.ownership import Ownership, weight_for
 from redpebble.distributed.graph.row_graph import RowGraph, port_names
 from redpebble.distributed.messages.channels import SLOTS
 from redpebble.distributed.parts.module_text import take_constants, text_of
+from redpebble.distributed.parts.node_program import node_part
 from redpebble.distributed.parts.part_file import Part, write_part
 from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, PortShape, write_plan
 from redpebble.distributed.parts.rank_program import rank_program
@@ -26,7 +28,10 @@ from redpebble.theory.partition.partition import Partition
 
 @dataclass(frozen=True)
 class PartsRequest:
-    """The split of a module: `rows` and `layers` by a partition, `batch` into `part_count` slices of every batch."""
+    """The split of a module: `rows`, `layers` and `nodes` by a partition, `batch` into slices of every batch.
+
+    All levels of a partition of nodes have the same owners.
+    """
 
     kind: str
     part_count: int
@@ -71,6 +76,8 @@ def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFi
         check_batch_axis(module)
         entries = tuple(_batch_parts(folder, module, request.part_count))
         return PlanFile("batch", request.part_count, request.model, 0, 0, inputs, outputs, entries, request.note)
+    if request.kind == "nodes":
+        return _node_parts(folder, module, request, request.partition)
     block = block_width(module)
     graph = RowGraph.of(module)
     ownership = Ownership.of(graph, request.partition)
@@ -120,6 +127,20 @@ def _rank_parts(folder: Path, ownership: Ownership, *, overlap: bool) -> Iterato
         )
         name = f"part-{rank:04}.pebble"
         yield PartEntry(name, write_part(folder / name, part))
+
+
+def _node_parts(folder: Path, module: ModuleOp, request: PartsRequest, partition: Partition) -> PlanFile:
+    """Write the parts of a partition of nodes."""
+    inputs, outputs = _ports(module)
+    owners = NodeOwners(NodeGraph.of(module), request.part_count, partition.owners[0])
+    entries: list[PartEntry] = []
+    for rank in range(request.part_count):
+        path = folder / f"part-{rank:04}.pebble"
+        entries.append(PartEntry(path.name, write_part(path, node_part(owners, rank))))
+    volume = sum(int(share.sent.sum()) for share in owners.shares())
+    return PlanFile(
+        "nodes", request.part_count, request.model, 0, volume, inputs, outputs, tuple(entries), request.note
+    )
 
 
 def _batch_parts(folder: Path, module: ModuleOp, part_count: int) -> Iterator[PartEntry]:

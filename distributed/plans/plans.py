@@ -20,7 +20,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.tensors import shape_of
 from redpebble.distributed.graph.batch_axis import check_batch_axis
-from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.distributed.graph.node_graph import NodeGraph, NodeOwners, has_edges
+from redpebble.distributed.graph.row_graph import RowGraph, features_of
 from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
 from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
 from redpebble.distributed.plans.simulate import (
@@ -37,14 +38,23 @@ from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
 from redpebble.passes.analysis.partitioned_layers import layer_shares, partition_module
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import LayerPattern, LayerShare, Owners, Partition, traffic_of
+from redpebble.theory.partition.partition import (
+    LayerPattern,
+    LayerShare,
+    Owners,
+    Partition,
+    connections_of_parts,
+    free_inputs,
+    imbalance_of,
+    traffic_of,
+)
 from redpebble.theory.partition.search import PartitionRequest, find_partition
 from redpebble.theory.partition.stages import stage_partition
 
 _T = TypeVar("_T")
 
-KINDS: Final = ("batch", "rows", "layers")
-"""Ways to split, the one that is preferred at the same time first."""
+KINDS: Final = ("batch", "rows", "layers", "nodes")
+"""Ways to split, the one that is preferred at the same time first; by nodes where there are sums over edges."""
 
 _MOST_MESSAGE_PARTS: Final = 64
 """Parts up to which the search counts messages: with each move it has to look at all of them."""
@@ -115,12 +125,14 @@ def plan(module: ModuleOp, request: PlanRequest) -> Plan:
         UnsupportedModelError: no plan, or not the wanted one, works for this model.
         ValueError: none fits into memory.
     """
-    kinds = KINDS if request.kind == "auto" else (request.kind,)
+    every = KINDS if has_edges(module) else KINDS[:-1]
+    kinds = every if request.kind == "auto" else (request.kind,)
     planner = _Planner(module, request)
     planners: dict[str, Callable[[], Candidate]] = {
         "batch": planner.batch,
         "rows": planner.rows,
         "layers": planner.layers,
+        "nodes": planner.nodes,
     }
     found: list[Candidate] = []
     lines: list[str] = []
@@ -206,6 +218,28 @@ class _Planner:
             f"{np.count_nonzero(loads)} stages has {heaviest:.1f} % of the work"
         )
         return self._candidate("layers", partition, shares, why)
+
+    def nodes(self) -> Candidate:
+        """Every machine holds some nodes of the graph, with the edges that end there."""
+        graph, request = NodeGraph.of(self._module), self._request
+        if request.part_count > graph.nodes:
+            raise UnsupportedModelError(f"{request.part_count} parts of {graph.nodes} nodes")
+        search = PartitionRequest(request.part_count, request.imbalance, request.seed)
+        pattern = graph.pattern()
+        found = _covered(lambda: find_partition([pattern], search, free_inputs(graph.nodes))).owners[1]
+        owners = NodeOwners(graph, request.part_count, found)
+        shares = owners.shares()
+        edges = connections_of_parts(pattern, found, request.part_count)
+        received = np.max([share.sent.sum(axis=0) for share in shares], axis=0)
+        widest = max(features_of(value) for op in graph.ops for value in op.results)
+        own = np.bincount(found, minlength=request.part_count)
+        memory = int((edges * _SPARSE_BYTES + VALUE_BYTES * (2 * widest * own + received)).max())
+        why = (
+            f"{sum(int(share.sent.sum()) for share in shares):,} values are sent, the fullest part has "
+            f"{100 * imbalance_of(edges):.1f} % more edges than the mean"
+        )
+        time = simulate(shares, self._machine, Workload(1, 1))
+        return Candidate("nodes", time, memory, Partition(request.part_count, (found, found)), why)
 
     def _row_partition(self) -> Partition:
         request = self._request

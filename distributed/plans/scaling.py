@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.distributed.plans.plans import KINDS, Candidate, PlanRequest, plan
 
 _FORMATS = (".png", ".svg", ".pdf")
-_COLORS = {"batch": "#0072b2", "rows": "#d55e00", "layers": "#009e73"}
+_COLORS = {"batch": "#0072b2", "rows": "#d55e00", "layers": "#009e73", "nodes": "#cc79a7"}
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,12 @@ class Scaling:
 
     batch: int
     candidates: Mapping[int, Mapping[str, Candidate]]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds to compare: nodes only for models over graphs."""
+        found = {kind for by_kind in self.candidates.values() for kind in by_kind}
+        return tuple(kind for kind in KINDS if kind != "nodes" or kind in found)
 
 
 def predict_scaling(module: ModuleOp, requests: Sequence[PlanRequest]) -> Scaling:
@@ -39,9 +45,12 @@ def predict_scaling(module: ModuleOp, requests: Sequence[PlanRequest]) -> Scalin
 
 def scaling_lines(scaling: Scaling) -> list[str]:
     """Return a line for each number of parts: milliseconds of each plan."""
-    lines = [f"predicted ms of {scaling.batch:,} samples", f"{'parts':>6}" + "".join(f"{kind:>12}" for kind in KINDS)]
+    lines = [
+        f"predicted ms of {scaling.batch:,} samples",
+        f"{'parts':>6}" + "".join(f"{kind:>12}" for kind in scaling.kinds),
+    ]
     for count, by_kind in scaling.candidates.items():
-        times = (by_kind[kind].time.seconds * 1e3 if kind in by_kind else None for kind in KINDS)
+        times = (by_kind[kind].time.seconds * 1e3 if kind in by_kind else None for kind in scaling.kinds)
         lines.append(f"{count:>6}" + "".join(f"{'-':>12}" if time is None else f"{time:>12,.3f}" for time in times))
     return lines
 
@@ -61,7 +70,7 @@ def save_scaling_plot(scaling: Scaling, title: str, path: Path) -> None:
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     times, room = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-    for kind in KINDS:
+    for kind in scaling.kinds:
         found = [(count, by_kind[kind]) for count, by_kind in scaling.candidates.items() if kind in by_kind]
         counts = [count for count, _ in found]
         style = {"label": kind, "color": _COLORS[kind], "markersize": 4}

@@ -103,7 +103,9 @@ class OutputFile:
         if not values.size:
             return
         array = open_memmap(self.temporary, mode="r+")
-        if entry.features is None:
+        if entry.nodes is not None:
+            array[columns(entry.nodes)] = values
+        elif entry.features is None:
             array[first : first + len(values)] = values
         else:
             array[..., columns(entry.features)] = values
@@ -139,6 +141,8 @@ def columns(features: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 def read_slice(whole: Floats, entry: Slice, samples: range) -> Floats:
     """Return a rank's slice of an input, in memory."""
+    if entry.nodes is not None:
+        return np.array(whole[columns(entry.nodes)])
     if entry.features is None:
         return np.array(whole[samples.start : samples.stop])
     return np.ascontiguousarray(whole[..., columns(entry.features)])

@@ -13,8 +13,10 @@ from redpebble.distributed.errors import PartError
 from redpebble.distributed.messages.channels import SLOTS, Channels, TileShape
 from redpebble.distributed.parts.block_code import BlockCode, CodeRequest, width_for
 from redpebble.distributed.parts.plan_file import PlanFile, PortShape
+from redpebble.distributed.parts.steps import Call
 from redpebble.distributed.run.agreement import after_the_first, agree, agree_on
 from redpebble.distributed.run.load_part import LoadedPart, load_part
+from redpebble.distributed.run.node_steps import NodeSteps, check_node_steps
 from redpebble.distributed.run.rank_report import RankReport
 from redpebble.distributed.run.tiles_in_flight import Slot, TileContext, run_tiles
 from redpebble.runtime.jit import host_target
@@ -54,11 +56,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Slice:
-    """A rank's share of an input or output: some features of all samples, or all of some samples."""
+    """A rank's share of an input or output: some features of all samples, or all of some samples or nodes."""
 
     port: PortShape
     features: NDArray[np.int64] | None
-    """Ascending; None where the batch is cut."""
+    """Ascending; None where the batch or nodes are cut."""
+    nodes: NDArray[np.int64] | None = None
+    """Ascending, all features of each; None where no nodes are cut."""
 
 
 class PartitionedNetwork:
@@ -79,6 +83,7 @@ class PartitionedNetwork:
         self._part = loaded.part
         self._sha256 = loaded.sha256
         self._whole = self._whole_network(loaded) if loaded.part.whole else None
+        self._nodes = self._node_steps(loaded) if self.plan.kind == "nodes" else None
         self._code: dict[int, BlockCode] = {}
         self._slots: dict[TileShape, tuple[TileContext, list[Slot]]] = {}
         self._outputs: dict[int, list[OutputMemory]] = {}
@@ -92,6 +97,21 @@ class PartitionedNetwork:
 
         return make() if self.options.folder is None else after_the_first(self.comm, make)
 
+    def _node_steps(self, loaded: LoadedPart) -> NodeSteps:
+        """Return the steps of this rank, with their functions.
+
+        Raises:
+            PartError: on all ranks, when the part of one cannot be compiled.
+        """
+        functions, error = dict[str, Network](), None
+        try:
+            functions = _node_functions(loaded, self.options)
+            check_node_steps(loaded.part, functions)
+        except (PartError, ValueError) as problem:
+            error = " ".join(str(problem).split())
+        agree(self.comm, error)
+        return NodeSteps(self.comm, loaded.part, functions, self.report)
+
     @property
     def inputs(self) -> tuple[Slice, ...]:
         """The share of every input that this rank reads."""
@@ -103,6 +123,8 @@ class PartitionedNetwork:
         return self._slices(self.plan.outputs, self._part.outputs)
 
     def _slices(self, ports: Sequence[PortShape], features: Sequence[NDArray[np.int64]]) -> tuple[Slice, ...]:
+        if self.plan.kind == "nodes":
+            return tuple(Slice(port, None, nodes) for port, nodes in zip(ports, features, strict=True))
         own = [None] * len(ports) if self._whole is not None else features
         return tuple(Slice(port, columns) for port, columns in zip(ports, own, strict=True))
 
@@ -110,13 +132,18 @@ class PartitionedNetwork:
         """Return this rank's slice of the output, or a list of them, for its slices of the inputs.
 
         By the plan `batch` a slice holds some samples, of any number; by `rows` and `layers` it holds the columns
-        `inputs[i].features` of all samples, whose number is the same on all ranks.
+        `inputs[i].features` of all samples, whose number is the same on all ranks; by `nodes` it holds the rows
+        `inputs[i].nodes`.
 
         Raises:
             PartError: on all ranks, when a slice of one does not fit.
         """
         agree(self.comm, self._misfit(x_slices))
-        outputs = self._run_whole(x_slices) if self._whole is not None else self._run_blocks(x_slices)
+        if self._nodes is not None:
+            widths = [int(entry.port.shape[-1].coefficient) for entry in self.outputs]
+            outputs = self._nodes.run(x_slices, widths)
+        else:
+            outputs = self._run_whole(x_slices) if self._whole is not None else self._run_blocks(x_slices)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _misfit(self, slices: Sequence[Floats]) -> str | None:
@@ -129,6 +156,9 @@ class PartitionedNetwork:
                 return f"{where} has dtype {array.dtype}, expected float32"
             if entry.features is not None and (not array.ndim or array.shape[-1] != len(entry.features)):
                 return f"{where} has shape {list(array.shape)}, expected {len(entry.features)} columns"
+            expected = None if entry.nodes is None else [len(entry.nodes), int(entry.port.shape[-1].coefficient)]
+            if expected is not None and list(array.shape) != expected:
+                return f"{where} has shape {list(array.shape)}, expected {expected}"
         return None
 
     def _run_whole(self, slices: Sequence[Floats]) -> list[Floats]:
@@ -201,6 +231,24 @@ class PartitionedNetwork:
 def _leading_shape(leading: Sequence[tuple[int, ...]], count: int) -> tuple[int, ...]:
     """Return the leading axes of outputs: those of the inputs where these agree, else one."""
     return leading[0] if leading and all(shape == leading[0] for shape in leading) else (count,)
+
+
+def _node_functions(loaded: LoadedPart, options: RunOptions) -> dict[str, Network]:
+    """Return the functions of a part that owns nodes; all are compiled where one is not kept."""
+    cpu, folder = host_target(), options.folder
+    names = [step.function for step in loaded.part.steps if isinstance(step, Call)][1:-1]
+    keys = {name: cache_key(bytes.fromhex(loaded.sha256), cpu, f"nodes {name}") for name in names}
+    kept = {name: load(folder, key) if folder is not None else None for name, key in keys.items()}
+    artefacts = {name: artefact for name, artefact in kept.items() if artefact is not None}
+    if len(artefacts) < len(keys):
+        # a compiler takes longer to import than a rank needs to start
+        from redpebble.distributed.parts.compile_part import compile_nodes
+
+        artefacts = compile_nodes(loaded.part, cpu)
+        for name, artefact in artefacts.items():
+            if folder is not None and name in keys:
+                store(folder, keys[name], artefact)
+    return {name: Network(one.program, one.image, options.threads) for name, one in artefacts.items()}
 
 
 def _whole_network(loaded: LoadedPart, options: RunOptions) -> Network:

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from redpebble.distributed.graph.node_graph import NodeGraph
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.pipeline import build as build_module
@@ -58,7 +59,11 @@ def write_case(folder: Path, model: ir.Model, case: Case) -> None:
     """Write the parts of a model, and inputs and outputs for each batch."""
     kind, part_count = case.kind, case.part_count
     module = build_module(model)
-    partition = None if kind == "batch" else partition_for(RowGraph.of(module), kind, part_count)
+    if kind == "nodes":
+        owners = np.random.default_rng(part_count).integers(0, part_count, NodeGraph.of(module).nodes).astype(np.int32)
+        partition = Partition(part_count, (owners, owners))
+    else:
+        partition = None if kind == "batch" else partition_for(RowGraph.of(module), kind, part_count)
     folder.mkdir(parents=True)
     write_parts(module, PartsRequest(kind, part_count, partition, batch=case.usual_batch), folder / "parts")
     oracle, arrays = Oracle(model), dict[str, NDArray[Any]]()

@@ -25,6 +25,8 @@ def cut(whole: Array, entry: Slice) -> Array:
     """What this rank has of an array."""
     if entry.features is not None:
         return np.ascontiguousarray(whole[..., entry.features])
+    if entry.nodes is not None:
+        return np.ascontiguousarray(whole[entry.nodes])
     comm = MPI.COMM_WORLD
     return np.array_split(whole, comm.size)[comm.rank]
 

@@ -69,6 +69,16 @@ def test_three_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_graph_networks_are_split_by_their_nodes(ranks: int, tmp_path: Path) -> None:
+    for kind in ("gcn", "sage", "gin", "gat"):
+        for nodes, degree in ((300, 6.0), (2, 3.0), (1, 0.0), (30, 0.0)):
+            network = f"graph_network(kind={kind!r}, nodes={nodes}, degree={degree}, widths=(5, 16, 4))"
+            write_case(tmp_path / f"{kind}{nodes}{degree}", build(network), Case("nodes", ranks, (1,)))
+    assert_ranks_agree(tmp_path, ranks, seconds=600.0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_model_agrees_with_onnxruntime(kind: str, ranks: int, tmp_path: Path) -> None:

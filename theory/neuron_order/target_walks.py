@@ -14,8 +14,13 @@ Indices = NDArray[np.int64]
 
 
 def near_walk(graph: CscMatrix) -> Indices:
-    """Return the targets [nodes] of a graph between as many nodes in reverse Cuthill-McKee order."""
-    numbers = bandwidth_numbers(graph.rows.astype(np.int64), graph.columns.astype(np.int64), graph.shape[1])
+    """Return the targets [T] of a graph in reverse Cuthill-McKee order.
+
+    Target t is the node that is source t, too; edges from sources behind those do not count.
+    """
+    inside = graph.rows < graph.shape[1]
+    sources, targets = graph.rows[inside].astype(np.int64), graph.columns[inside].astype(np.int64)
+    numbers = bandwidth_numbers(sources, targets, graph.shape[1])
     return np.argsort(numbers)
 
 

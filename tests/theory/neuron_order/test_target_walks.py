@@ -47,3 +47,8 @@ def test_a_graph_without_edges_reads_nothing() -> None:
     graph = random_graph(0, 5, 0)
     assert distinct_share(graph, 3) == 0
     assert sorted(near_walk(graph)) == list(range(5))
+
+
+def test_sources_behind_the_targets_have_no_place_in_a_walk() -> None:
+    graph = CscMatrix.from_dense(np.eye(7, 5, 2, dtype=np.float32) + np.eye(7, 5, -2, dtype=np.float32))
+    assert sorted(near_walk(graph)) == [0, 1, 2, 3, 4]
