@@ -26,6 +26,7 @@ from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import with_blocks
 from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.deployment.form_sparse_networks import CERTAIN_SHARE, SMALL_DENSE
 from redpebble.passes.images.image_layers import COPIED_US, DENSE_SHARE, MOVED_US
 from redpebble.passes.kernels.choose_kernels import fastest_families
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
@@ -121,7 +122,9 @@ class LayerPrices:
         predicted = {width: times.predicted[width][family] for width, family in families.items()}
         if any(map(is_dense, families_at(families, predicted, self._rows))):
             return None
-        return time_of_rows(predicted, self._rows)
+        us = time_of_rows(predicted, self._rows)
+        # what `optimize` does not take to be certain, it leaves to the runtime: the clock would correct it in vain
+        return us if layer.size <= SMALL_DENSE or us < CERTAIN_SHARE * self._dense_us(layer) else None
 
     def _connections(self, layer: PrunableLayer, density: float, other_bytes: float) -> Layer:
         """Return a layer as its cost sees it once it is pruned."""

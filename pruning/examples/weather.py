@@ -93,7 +93,7 @@ def crps(answers: Array, truth: Array) -> float:
     return mean_loss("crps", answers, truth[:, np.newaxis])
 
 
-def example(epochs: int = 30, points: int = 60_000, speedup: float = 4.0, finetune: float = 20.0) -> Losses:
+def example(epochs: int = 10, points: int = 60_000, speedup: float = 4.0, finetune: float = 20.0) -> Losses:
     """Return the scores on points that nothing was fitted to, half as many as those that all was."""
     rng = np.random.default_rng(0)
     data, tests = generated(points, rng), generated(points // 2, rng)

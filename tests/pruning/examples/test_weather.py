@@ -17,6 +17,6 @@ def test_the_score_is_the_integral_that_defines_it() -> None:
 
 @pytest.mark.slow
 def test_the_pruned_network_is_better_than_emos() -> None:
-    found = example(epochs=20, points=20_000, speedup=3.0, finetune=5.0)
+    found = example(epochs=10, points=20_000, speedup=3.0, finetune=5.0)
     assert max(found.dense, found.pruned) < found.emos < found.raw
     assert found.speedup > 2
