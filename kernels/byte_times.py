@@ -1,4 +1,4 @@
-"""Predicted times of quantized layers, by the kernels of bytes: as measured on a CPU with AVX-512 VNNI of 2.5 GHz."""
+"""Predicted times of quantized layers, by the kernels of bytes, as measured on each machine that has prices."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -13,21 +13,56 @@ from redpebble.sparse.csr import CscMatrix
 LOOKUP: Final = "byte_lookup"
 QUADS: Final = "byte_quads"
 
-FORM: Final = LookupForm(16, bytewise=True)
+SCATTERED: Final = "byte_scattered"
 
-STEP_NS: Final[Mapping[int, float]] = MappingProxyType({1: 3.0, 8: 4.3, 64: 34.0})
-"""Rows -> nanoseconds of a step of a panel."""
 
-LOOKUP_OUTPUT_NS: Final = 12.0
-"""Nanoseconds of the end of an output for 64 rows, by look-ups."""
+class Prices(NamedTuple):
+    """Prices of a machine: its form of look-ups, and nanoseconds."""
 
-QUAD_NS: Final = 1.4
-PAIR_NS: Final = 40.0
-QUADS_OUTPUT_NS: Final = 20.0
-"""Nanoseconds for 64 rows of a quad, of two outputs in a block of inputs, and of the end of an output."""
+    form: LookupForm
+    step: Mapping[int, float]
+    """Rows -> a step of a panel."""
+    lookup_output: float
+    """The end of an output for 64 rows, by look-ups."""
+    quad: float
+    """A quad of neighbours for 64 rows."""
+    scattered: float
+    """A quad of scattered inputs for 64 rows."""
+    pair: float
+    """Two outputs in a block of inputs, for 64 rows."""
+    quads_output: float
+    """The end of an output for 64 rows, by quads."""
+    dense: Mapping[int, float]
+    """Rows -> products a nanosecond of onnxruntime's dense layers of bytes."""
 
-DENSE_PRODUCTS: Final[Mapping[int, float]] = MappingProxyType({1: 24.0, 8: 178.0, 64: 258.0})
-"""Rows -> products a nanosecond of onnxruntime's dense layers of bytes."""
+
+PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
+    {
+        # AVX-512 VNNI of 2.5 GHz; scattered inputs by their 8 unpackings on one port, not measured
+        "cascade_lake": Prices(
+            LookupForm(16, bytewise=True),
+            {1: 3.0, 8: 4.3, 64: 34.0},
+            12.0,
+            1.4,
+            3.4,
+            40.0,
+            20.0,
+            {1: 24.0, 8: 178.0, 64: 258.0},
+        ),
+        "zen5": Prices(
+            LookupForm(16, bytewise=True, in_pairs=True),
+            {1: 0.9, 8: 3.0, 64: 21.0},
+            7.0,
+            0.8,
+            1.2,
+            4.5,
+            10.5,
+            {1: 140.0, 8: 400.0, 64: 475.0},
+        ),
+    }
+)
+
+DEFAULT: Final = next(iter(PRICES))
 
 DENSE_CALL_US: Final = 2.0
 """Microseconds of the call of a dense layer, which is a node of its own."""
@@ -43,48 +78,63 @@ FEWEST_QUADS: Final = 16
 
 
 class ByteTimes(NamedTuple):
-    """Microseconds by family and rows, and the blocks of inputs of quads."""
+    """Microseconds by family and rows, and the blocks of inputs of each kind of quads."""
 
     by_family: dict[str, dict[int, float]]
-    blocks: int
+    blocks: dict[str, int]
 
 
-def predicted(weights: Sequence[CscMatrix]) -> ByteTimes:
-    """Return the times of layers with these weights, one after the other."""
-    blocks = max((_blocks(weight) for weight in weights), default=1)
+def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT) -> ByteTimes:
+    """Return the times of layers with these weights, one after the other, on a machine of `PRICES`."""
+    prices = PRICES[machine]
     outputs = sum(weight.shape[1] for weight in weights)
-    steps = sum(map(_steps, weights))
-    quads = sum(map(byte_quads.quad_count, weights))
-    lookup = {rows: steps * ns / 1e3 + outputs * LOOKUP_OUTPUT_NS * rows / 64e3 for rows, ns in STEP_NS.items()}
-    wide = (quads * QUAD_NS + outputs * (blocks * PAIR_NS / byte_quads.PAIR + QUADS_OUTPUT_NS)) / 1e3
-    return ByteTimes({LOOKUP: lookup, QUADS: {byte_quads.COLUMNS: wide}}, blocks)
+    steps = sum(_steps(weight, prices.form) for weight in weights)
+    times = {
+        LOOKUP: {
+            rows: steps * ns / 1e3 + outputs * prices.lookup_output * rows / 64e3 for rows, ns in prices.step.items()
+        }
+    }
+    blocks: dict[str, int] = {}
+    for family, count, price in (
+        (QUADS, byte_quads.quad_count, prices.quad),
+        (SCATTERED, byte_quads.scattered_count, prices.scattered),
+    ):
+        quads = [count(weight) for weight in weights]
+        blocks[family] = max(map(_blocks, weights, quads), default=1)
+        ends = outputs * (blocks[family] * prices.pair / byte_quads.PAIR + prices.quads_output)
+        times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends) / 1e3}
+    return ByteTimes(times, blocks)
 
 
 def gains(weight: CscMatrix) -> bool:
-    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows."""
-    size = weight.shape[0] * weight.shape[1]
-    if len(weight.values) > DENSEST * size:
+    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows and the machine."""
+    if len(weight.values) > DENSEST * weight.shape[0] * weight.shape[1]:
         return False
-    times = predicted([weight]).by_family
-    fastest = times[LOOKUP] | {rows: min(us, times[LOOKUP][rows]) for rows, us in times[QUADS].items()}
-    dense = {rows: DENSE_CALL_US + 1e-3 * size * rows / products for rows, products in DENSE_PRODUCTS.items()}
-    return all(fastest[rows] < dense[rows] for rows in dense)
+    return all(_gains_on(weight, machine) for machine in PRICES)
 
 
-def _blocks(weight: CscMatrix) -> int:
+def _gains_on(weight: CscMatrix, machine: str) -> bool:
+    times = predicted([weight], machine).by_family
+    fastest = {rows: min(time.get(rows, np.inf) for time in times.values()) for rows in times[LOOKUP]}
+    size, products = weight.shape[0] * weight.shape[1], PRICES[machine].dense
+    return all(fastest[rows] < DENSE_CALL_US + 1e-3 * size * rows / products[rows] for rows in products)
+
+
+def _blocks(weight: CscMatrix, quads: int) -> int:
     """Return the blocks of inputs: as many as the cache asks for, unless an output has few quads in each."""
-    mean = byte_quads.quad_count(weight) / max(1, weight.shape[1])
-    return max(1, min(byte_quads.block_count(weight.shape[0]), int(mean // FEWEST_QUADS)))
+    mean = quads / max(1, weight.shape[1])
+    wanted = min(byte_quads.block_count(weight.shape[0]), int(mean // FEWEST_QUADS))
+    return max(-(-weight.shape[0] // byte_quads.FARTHEST), wanted, 1)
 
 
-def _steps(weight: CscMatrix) -> float:
+def _steps(weight: CscMatrix, form: LookupForm) -> float:
     """Return the steps of all panels, from those of a few."""
-    order, lanes = by_length(weight), FORM.lanes
+    order, lanes = by_length(weight), form.lanes
     panels = -(-len(order) // lanes)
     chosen = np.unique(np.linspace(0, max(0, panels - 1), COUNTED_PANELS).astype(np.int64))
     some = np.concatenate([order[lanes * panel : lanes * (panel + 1)] for panel in chosen])
     part = weight.pattern.taken(some)
     values = np.concatenate([weight.values[weight.pointers[one] : weight.pointers[one + 1]] for one in some])
     taken = CscMatrix((weight.shape[0], len(some)), part.pointers, part.indices, values)
-    packed = byte_lookup.pack(taken, FORM, np.arange(len(some)), np.arange(weight.shape[0]))
+    packed = byte_lookup.pack(taken, form, np.arange(len(some)), np.arange(weight.shape[0]))
     return len(packed.windows) * panels / max(1, len(chosen))

@@ -3,8 +3,15 @@
     x[quad]     bytes 0 to 3 of column 0 | column 1 | ...                       4 vectors of 16 columns
     sums[r][v]  + x[quad][v] . weights of the quad, one word in every lane      vpdpbusd with a memory operand
 
+Where inputs are scattered, a quad is made of four lines of bytes, an input each, when it is met. Columns lie in a line
+as unpacking takes them to words in their order, and as packing leaves them:
+
+    line         bytes 0 to 3: columns 0 to 3 | 16 to 19 | 32 to 35 | 48 to 51 | 4 to 7 | ...
+    a, b, c, d   -> abab..., cdcd...          vpunpcklbw, vpunpckhbw
+                 -> abcd abcd ...             vpunpcklwd, vpunpckhwd: the 4 vectors of x[quad]
+
 Two outputs take turns, so that eight sums are on their way. Sums of 32 bits wait in memory between blocks of inputs;
-behind the last block they become the words of the next layer, four outputs each, without a shuffle.
+behind the last block they become the words of the next layer, four outputs each, without a shuffle, or its lines.
 """
 
 from collections.abc import Sequence
@@ -13,7 +20,7 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import LookupForm
+from redpebble.kernels.byte_lookup import QUARTER, LookupForm
 from redpebble.kernels.byte_quads import COLUMNS, PAIR, QUAD
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import (
@@ -30,12 +37,17 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.vectors import Lanes
-from redpebble.lowering.quantized.byte_lanes import ByteLanes
+from redpebble.lowering.quantized.byte_lanes import BYTE, WORD, ByteLanes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.rounding import Rounding
 
 LINE_BYTES: Final = FLOAT_BYTES * COLUMNS
 """Bytes of the words of a quad, and of the sums of an output."""
+
+OFFSET_TYPE_BYTES: Final = 2
+
+HALVES: Final = (False, True)
+"""The low half, and the high one."""
 
 
 class PackedQuads(NamedTuple):
@@ -51,27 +63,34 @@ class PackedQuads(NamedTuple):
     """The bounds of codes, or what is added to values."""
 
 
-def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int) -> ir.Function:
-    """Return `void (x, sums, y, packed arrays...)`: words in x and y, or floats [outputs, 64] in the place of sums."""
+def quad_layer(
+    code: Code, form: LookupForm, end: LayerEnd, block_quads: int, *, scattered: bool = False
+) -> ir.Function:
+    """Return `void (x, sums, y, packed arrays...)`.
+
+    Words are in x and y, or lines if inputs are scattered, or floats [outputs, 64] in the place of sums.
+    """
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, sums, y, packed = *args[:3], PackedQuads(*args[3:])
         bytes_ = ByteLanes(builder, form)
         borders = builder.gep(packed.borders, [i64(1)], source_etype=I64)
         zero, one = (entry_of(builder, borders, index, I64) for index in (0, 1))
-        start = _Block(bytes_, packed, sums, first=True).emit(x, zero, one, i64(0))
+        start = _Block(bytes_, packed, sums, first=True, scattered=scattered).emit(x, zero, one, i64(0))
         more = builder.sub(entry_of(builder, packed.borders, 0, I64), i64(1))
 
         def block(index: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
             here = builder.gep(borders, [builder.add(index, i64(1))], source_etype=I64)
             first, last = (entry_of(builder, here, offset, I64) for offset in (0, 1))
             lines = byte_at(builder, x, builder.mul(builder.add(index, i64(1)), i64(block_quads * LINE_BYTES)))
-            return [_Block(bytes_, packed, sums, first=False).emit(lines, first, last, done[0])]
+            following = _Block(bytes_, packed, sums, first=False, scattered=scattered)
+            return [following.emit(lines, first, last, done[0])]
 
         reduce_loop(builder, more, [start], block)
-        _emit_end(Lanes(builder, code.target, form.lanes), end, packed, (sums, y))
+        emit_end = _emit_lines if scattered and end.kind == "codes" else _emit_end
+        emit_end(Lanes(builder, code.target, form.lanes), end, packed, (sums, y))
 
-    key = f"quads_{form.lanes}_{block_quads}_{end.key}"
+    key = f"{'scattered' if scattered else 'quads'}_{form.lanes}_{block_quads}_{end.key}"
     return code.function(key, [POINTER, POINTER, POINTER, *[POINTER] * len(PackedQuads._fields)], body)
 
 
@@ -83,6 +102,7 @@ class _Block:
     packed: PackedQuads
     sums: ir.Value
     first: bool
+    scattered: bool
 
     @property
     def _vectors(self) -> int:
@@ -98,7 +118,8 @@ class _Block:
             lines = [byte_at(builder, self.sums, builder.mul(output, i64(LINE_BYTES))) for output in outputs]
             before = [self._initial(self._vector(line, part)) for line in lines for part in range(self._vectors)]
             stop = builder.add(done[0], count)
-            totals = reduce_loop(builder, stop, before, lambda quad, sums: self._step(x, quad, sums), start=done[0])
+            step = self._scattered_step if self.scattered else self._step
+            totals = reduce_loop(builder, stop, before, lambda quad, sums: step(x, quad, sums), start=done[0])
             places = [self._vector(line, part) for line in lines for part in range(self._vectors)]
             for total, place in zip(totals, places, strict=True):
                 builder.store(total, place, align=FLOAT_BYTES * self.bytes.form.lanes)
@@ -122,6 +143,25 @@ class _Block:
                 totals.append(self.bytes.dot(sums[output * self._vectors + part], values, four))
         return totals
 
+    def _scattered_step(self, x: ir.Value, quad: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return the sums after four inputs of each output of a pair."""
+        builder, lanes = self.bytes.builder, self._vectors
+        weights = builder.gep(self.packed.weights, [quad], source_etype=I64)
+        offsets = byte_at(builder, self.packed.offsets, builder.mul(quad, i64(PAIR * QUAD * OFFSET_TYPE_BYTES)))
+        totals: list[ir.Value] = []
+        for output in range(PAIR):
+            lines: list[ir.Value] = []
+            for index in range(QUAD):
+                place = byte_at(builder, offsets, i64(OFFSET_TYPE_BYTES * (QUAD * output + index)))
+                offset = builder.zext(builder.load(place, typ=WORD), I64)
+                line = builder.gep(x, [offset], source_etype=I64)
+                lines.append(builder.load(line, align=COLUMNS, typ=ir.VectorType(BYTE, COLUMNS)))
+            four = self._splat(builder.load(byte_at(builder, weights, i64(QUAD * output)), typ=I32))
+            for part, values in enumerate(_unpacked(builder, lines)):
+                words = builder.bitcast(values, self.bytes.sums)
+                totals.append(self.bytes.dot(sums[output * lanes + part], words, four))
+        return totals
+
     def _initial(self, place: ir.Value) -> ir.Value:
         if self.first:
             return ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes)
@@ -138,6 +178,83 @@ class _Block:
         builder, undefined = self.bytes.builder, ir.Constant(self.bytes.sums, ir.Undefined)
         first = builder.insert_element(undefined, word, ir.Constant(I32, 0))
         return builder.shuffle_vector(first, undefined, ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes))
+
+
+def _unpacked(builder: ir.IRBuilder, lines: Sequence[ir.Value]) -> list[ir.Value]:
+    """Return four vectors of words of four lines, 16 columns each."""
+    a, b, c, d = lines
+    words = [(_interleaved(builder, a, b, 1, high), _interleaved(builder, c, d, 1, high)) for high in HALVES]
+    return [_interleaved(builder, *pair, 2, high) for pair in words for high in HALVES]
+
+
+def _interleaved(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, size: int, high: bool) -> ir.Value:
+    """Return items of `size` bytes of two vectors in turns, from the low or high halves of their quarters."""
+    chosen = [
+        quarter + (QUARTER // 2 if high else 0) + byte // (2 * size) * size + byte % size + COLUMNS * (byte // size % 2)
+        for quarter in range(0, COLUMNS, QUARTER)
+        for byte in range(QUARTER)
+    ]
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(I32, COLUMNS), chosen))
+
+
+def words_to_lines(code: Code) -> ir.Function:
+    """Return `void (x, quads)`: words of quads of neighbours become lines of their inputs, in the same place."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, quads = args
+        kind = ir.VectorType(BYTE, COLUMNS)
+        with counted_loop(builder, quads) as quad:
+            line = byte_at(builder, x, builder.mul(quad, i64(LINE_BYTES)))
+            places = [byte_at(builder, line, i64(COLUMNS * part)) for part in range(QUAD)]
+            parts = [builder.load(place, align=COLUMNS, typ=kind) for place in places]
+            # in each quarter the bytes of four columns, input by input; then quarters of one input from all parts
+            order = [
+                quarter + QUAD * (byte % QUAD) + byte // QUAD
+                for quarter in range(0, COLUMNS, QUARTER)
+                for byte in range(QUARTER)
+            ]
+            mask = ir.Constant(ir.VectorType(I32, COLUMNS), order)
+            a, b, c, d = (builder.shuffle_vector(part, part, mask) for part in parts)
+            halves = [(_interleaved(builder, a, b, 4, high), _interleaved(builder, c, d, 4, high)) for high in HALVES]
+            lines = [_interleaved(builder, *pair, 8, high) for pair in halves for high in HALVES]
+            for made, place in zip(lines, places, strict=True):
+                builder.store(made, place, align=COLUMNS)
+
+    return code.function("words_to_lines", [POINTER, I64], body)
+
+
+def _emit_lines(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[ir.Value, ir.Value]) -> None:
+    """Emit what becomes of the sums: a line of codes of each output."""
+    builder, (sums, y) = lanes.builder, buffers
+    ending = _End(lanes, end, packed, Rounding.read(lanes, packed.tail))
+    chosen = [
+        COLUMNS // QUAD * vector + QUAD * quarter + column
+        for quarter in range(QUAD)
+        for vector in range(QUAD)
+        for column in range(QUAD)
+    ]
+    mask = ir.Constant(ir.VectorType(I32, COLUMNS), chosen)
+    with counted_loop(builder, i64(end.outputs)) as output:
+        line = byte_at(builder, sums, builder.mul(output, i64(LINE_BYTES)))
+        bytes_ = [
+            builder.trunc(
+                ending.code(byte_at(builder, line, i64(FLOAT_BYTES * part)), output), ir.VectorType(BYTE, lanes.width)
+            )
+            for part in range(0, COLUMNS, lanes.width)
+        ]
+        joined = _joined(builder, bytes_, lanes.width)
+        codes = builder.shuffle_vector(joined, joined, mask)
+        builder.store(codes, byte_at(builder, y, builder.mul(output, i64(COLUMNS))), align=COLUMNS)
+
+
+def _joined(builder: ir.IRBuilder, parts: list[ir.Value], width: int) -> ir.Value:
+    """Return vectors of a width, a power of two of them, as one."""
+    size = width
+    while len(parts) > 1:
+        size *= 2
+        mask = ir.Constant(ir.VectorType(I32, size), list(range(size)))
+        parts = [builder.shuffle_vector(*pair, mask) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _emit_end(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[ir.Value, ir.Value]) -> None:

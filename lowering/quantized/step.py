@@ -22,7 +22,7 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.kernels import byte_lookup, byte_quads
 from redpebble.kernels.byte_lookup import LookupForm, by_length
 from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, block_quads
-from redpebble.kernels.byte_times import QUADS
+from redpebble.kernels.byte_times import QUADS, SCATTERED
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -40,7 +40,7 @@ from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.quantized.byte_lanes import lookup_form
 from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
-from redpebble.lowering.quantized.quad_layer import quad_layer
+from redpebble.lowering.quantized.quad_layer import quad_layer, words_to_lines
 from redpebble.lowering.quantized.rounding import WORDS, CodeBounds, Rounding
 from redpebble.sparse.csr import CscMatrix, Indices
 
@@ -93,11 +93,15 @@ def has_quads(op: QuantizedLayersOp, form: LookupForm) -> bool:
 
 
 def _wants_quads(op: QuantizedLayersOp) -> bool:
-    return op.kernel is not None and op.kernel.family_at(COLUMNS) == QUADS
+    return op.kernel is not None and op.kernel.family_at(COLUMNS) in (QUADS, SCATTERED)
+
+
+def _is_scattered(op: QuantizedLayersOp) -> bool:
+    return op.kernel is not None and op.kernel.family_at(COLUMNS) == SCATTERED
 
 
 def _blocks(op: QuantizedLayersOp) -> int:
-    return 1 if op.kernel is None else op.kernel.blocks.by_family.get(QUADS, 1)
+    return 1 if op.kernel is None else op.kernel.blocks.by_family.get(op.kernel.family_at(COLUMNS), 1)
 
 
 def _row_bytes(op: QuantizedLayersOp) -> int:
@@ -196,9 +200,12 @@ class QuantizedStep:
         features = i64(-(-layers[0].inputs // QUAD))
         inward = [x.address, words[0], i64(_stride(layers[0].inputs) // QUAD), features, count, columns]
         builder.call(rows_to_columns(self.code, COLUMNS), inward)
+        scattered = _is_scattered(self.op)
+        if scattered:
+            builder.call(words_to_lines(self.code), [words[0], features])
         for index, (source, target) in enumerate(zip(words, [*words[1:], sums], strict=True)):
             size = block_quads(layers[index].inputs, _blocks(self.op))
-            function = quad_layer(self.code, self._form, layer_end(self.op, index), size)
+            function = quad_layer(self.code, self._form, layer_end(self.op, index), size, scattered=scattered)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             builder.call(function, [source, sums, target, *self._with_found(packed)])
         outputs = i64(layers[-1].outputs)
@@ -268,7 +275,8 @@ def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]
     """Return the arrays of `quad_layer.PackedQuads` for a layer of `op`."""
     assert isinstance(op, QuantizedLayersOp)
     layer = op.layers[index]
-    return [*byte_quads.pack(weight_of(layer), _blocks(op)), *_outputs(op, index, np.arange(layer.outputs), QUAD)]
+    packed = byte_quads.pack(weight_of(layer), _blocks(op), scattered=_is_scattered(op))
+    return [*packed, *_outputs(op, index, np.arange(layer.outputs), QUAD)]
 
 
 def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:

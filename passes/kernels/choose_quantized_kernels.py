@@ -4,12 +4,12 @@
 %y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"] : ...
 // ->
 %y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"]
-    kernel <byte_lookup from 1, byte_quads from 33, blocks [byte_quads: 1], predicted [1: 7.2, 8: 10.6, 64: 41.0],
-        "density 0.020; next byte_lookup 66.1 us at 64"> : ...
+    kernel <byte_lookup from 1, byte_scattered from 33, blocks [byte_scattered: 1],
+        predicted [1: 7.2, 8: 10.6, 64: 41.0], "density 0.020; next byte_lookup 66.1 us at 64"> : ...
 ```
 
-Look-ups take any number of rows. From 33 rows on quads may be faster, where few weights are left. CPUs that lack their
-instructions look up whatever this says.
+Look-ups take any number of rows. From 33 rows on quads may be faster, of neighbouring inputs where weights come in
+blocks, of scattered ones elsewhere. CPUs that lack their instructions look up whatever this says.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,13 @@ from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS
-from redpebble.kernels.byte_times import LOOKUP, QUADS, predicted
+from redpebble.kernels.byte_times import DEFAULT, LOOKUP, PRICES, predicted
+from redpebble.kernels.machine import Machine
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -33,22 +35,32 @@ class ChooseQuantizedKernels(ModulePass):
 
     name = "pebble-choose-quantized-kernels"
 
+    prices: str = DEFAULT
+    """The machine of `kernels/byte_times.py` whose prices count."""
+
+    @staticmethod
+    def on(machine: Machine) -> "ChooseQuantizedKernels":
+        """Return the pass for a machine."""
+        return ChooseQuantizedKernels(machine.prices)
+
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.prices not in PRICES:
+            raise PassFailedException(f"{self.name}: no prices of {self.prices!r}, accepted are {', '.join(PRICES)}")
         for inner in op.walk():
             if isinstance(inner, QuantizedLayersOp):
-                inner.kernel = _kernel(inner)
+                inner.kernel = _kernel(inner, self.prices)
 
 
-def _kernel(op: QuantizedLayersOp) -> KernelAttr:
+def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
     found = [weight_of(layer.weight) for layer in op.layers]
     weights = [CscMatrix.from_dense(one) if not isinstance(one, CscMatrix) else one for one in found if one is not None]
-    times, blocks = predicted(weights)
+    times, blocks = predicted(weights, prices)
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))
-    wide, narrow = times[QUADS][COLUMNS], times[LOOKUP][COLUMNS]
-    reason = f"density {density:.3f}; next {LOOKUP if wide < narrow else QUADS} {max(wide, narrow):.3g} us at {COLUMNS}"
-    if wide >= narrow:
+    best, following, *_ = sorted(times, key=lambda family: times[family][COLUMNS])
+    reason = f"density {density:.3f}; next {following} {times[following][COLUMNS]:.3g} us at {COLUMNS}"
+    if best == LOOKUP:
         return KernelAttr.of(LOOKUP, reason, times[LOOKUP])
-    choices = {1: LOOKUP, LEAST_COLUMNS: QUADS}
-    return KernelAttr.of(choices, reason, times[LOOKUP] | times[QUADS]).with_blocks({QUADS: blocks})
+    choices = {1: LOOKUP, LEAST_COLUMNS: best}
+    return KernelAttr.of(choices, reason, times[LOOKUP] | times[best]).with_blocks({best: blocks[best]})

@@ -133,7 +133,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         (
             lambda options: MeasureKernels(options.tuning) if options.tuning and options.tuning.recalls else None,
             lambda options: ChooseKernels.on(options.machine),  # by what was measured, or else predicted
-            ChooseQuantizedKernels(),
+            lambda options: ChooseQuantizedKernels.on(options.machine),
             AnnotateIoBounds(),  # for reports
         ),
         needed_for=("compile", "neurons"),

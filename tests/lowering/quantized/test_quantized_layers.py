@@ -18,7 +18,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.byte_times import LOOKUP, QUADS
+from redpebble.kernels.byte_times import LOOKUP, QUADS, SCATTERED
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target, missing_features
 from redpebble.sparse.csr import CscMatrix
@@ -54,7 +54,7 @@ class Layers:
     activation: ActivationAttr | None = None
     density: float = 0.2
     greatest: int = 255
-    quads: bool = False
+    quads: str = ""
     weights: list[Integers] = field(default_factory=list[Integers])
     biases: list[Integers] = field(default_factory=list[Integers])
     multipliers: list[Floats] = field(default_factory=list[Floats])
@@ -84,7 +84,7 @@ class Layers:
             layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
         output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
         op = QuantizedLayersOp(arguments[0], layers, output)
-        op.kernel = KernelAttr.of({1: LOOKUP, 33: QUADS}, "").with_blocks({QUADS: 2}) if self.quads else None
+        op.kernel = KernelAttr.of({1: LOOKUP, 33: self.quads}, "").with_blocks({self.quads: 2}) if self.quads else None
         block.add_op(op)
         return op.results
 
@@ -142,8 +142,11 @@ def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: Activation
 @each_form
 @pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
 @pytest.mark.parametrize("codes", [CODES, CODES[:2]], ids=["rounded", "values"])
-def test_quads_are_exact(target: CpuTarget, activation: ActivationAttr | None, codes: list[CodesAttr]) -> None:
-    layers = Layers([437, 50, 19], codes, activation, quads=True)
+@pytest.mark.parametrize("quads", [QUADS, SCATTERED])
+def test_quads_are_exact(
+    target: CpuTarget, activation: ActivationAttr | None, codes: list[CodesAttr], quads: str
+) -> None:
+    layers = Layers([437, 50, 19], codes, activation, quads=quads)
     x = inputs(110, 437)
     assert np.array_equal(layers.run(x, target), layers.expected(x))
 
