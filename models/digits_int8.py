@@ -1,7 +1,7 @@
 """The digits classifier, quantized statically to eight bits as quantizers write it: nodes that quantize and dequantize.
 
 Weights are signed, a scale an output; activations are unsigned. A Relu is what the least code of its layer says, so
-that none stands there.
+that none stands there. The scales of activations come from the greatest values that training images give.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from redpebble.models.digits import Layer, compact_digits, digits_test_set, read_layers
+from redpebble.models.digits import Layer, compact_digits, digits_record, read_layers
 from redpebble.models.graph_builder import GraphBuilder, Output
 
 if TYPE_CHECKING:
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
 
 GREATEST_WEIGHT: Final = 127
 GREATEST_CODE: Final = 255
-
-SAMPLES: Final = 64
-"""Held-out images whose greatest values give the scales of activations; labels take no part."""
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -35,20 +29,18 @@ class DigitsInt8:
     def build(self, rng: np.random.Generator) -> ir.Model:
         """The model: x [batch, 64] -> logits [batch, 10]."""
         del rng
-        layers = read_layers(compact_digits())
-        return quantized_model(layers, digits_test_set().images[:SAMPLES])
+        return quantized_model(read_layers(compact_digits()), digits_record()["greatest_inputs"])
 
 
-def quantized_model(layers: Sequence[Layer], samples: Floats) -> ir.Model:
-    """The network with the scales that samples [count, inputs] of its inputs, which are not negative, ask for."""
+def quantized_model(layers: Sequence[Layer], greatest_inputs: Sequence[float]) -> ir.Model:
+    """The network, given the greatest input of each layer; inputs are not negative."""
     builder = GraphBuilder()
     zero = builder.constant("zero", np.array(0, np.uint8))
-    value, floats = builder.input("x", ("batch", samples.shape[1])), samples
-    for index, layer in enumerate(layers):
-        name, input_scale = f"layers.{index}", np.float32(floats.max() / GREATEST_CODE)
+    value = builder.input("x", ("batch", layers[0].weight.shape[1]))
+    for index, (layer, greatest) in enumerate(zip(layers, greatest_inputs, strict=True)):
+        name, input_scale = f"layers.{index}", np.float32(greatest / GREATEST_CODE)
         value = _rounded(builder, value, input_scale, zero, name)
         value = _linear(builder, value, layer, input_scale, name)
-        floats = np.maximum(floats @ layer.weight.T + layer.bias, np.float32(0))
     return builder.model("digits_int8", {"logits": Output(value, ("batch", layers[-1].bias.size))})
 
 

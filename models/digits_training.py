@@ -122,6 +122,15 @@ def accuracy(layers: Sequence[Layer], data: DigitImages) -> float:
     return float((logits(layers, data.images).argmax(axis=1) == data.labels).mean())
 
 
+def greatest_inputs(layers: Sequence[Layer], images: Array) -> list[float]:
+    """The greatest input of each layer for some images: for the scales of codes."""
+    greatest, values = list[float](), images
+    for layer in layers:
+        greatest.append(float(values.max()))
+        values = np.maximum(values @ layer.weight.T + layer.bias, np.float32(0))
+    return greatest
+
+
 def write(settings: Training, folder: Path) -> None:
     """Train and write the three files into a folder."""
     training_set, test_set = split_digits(settings.seed)
@@ -142,6 +151,7 @@ def write(settings: Training, folder: Path) -> None:
         "accuracy_dense": accuracy(trained.dense, test_set),
         "accuracy_pruned": accuracy(trained.pruned, test_set),
         "sparsity": {f"layers.{i}.weight": float((layer.weight == 0).mean()) for i, layer in enumerate(trained.pruned)},
+        "greatest_inputs": greatest_inputs(trained.pruned, training_set.images),
         "sha256": hashlib.sha256(model).hexdigest(),
     }
     (folder / RECORD_FILE.name).write_text(json.dumps(record, indent=2) + "\n")

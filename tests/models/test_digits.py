@@ -50,6 +50,13 @@ def test_the_committed_images_are_the_held_out_ones_of_scikit_learn() -> None:
     assert np.array_equal(stored.labels, labels[held_out])
 
 
+def test_the_greatest_inputs_are_those_of_training_images() -> None:
+    record = digits_record()
+    images = digits_training.split_digits(record["seed"])[0].images
+    layers = read_layers(digits.compact_digits())
+    assert record["greatest_inputs"] == pytest.approx(digits_training.greatest_inputs(layers, images), rel=1e-5)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 1.0])
 def test_compact_weights_come_back_whatever_the_gaps(share: float) -> None:
     rng = np.random.default_rng(0)
