@@ -141,6 +141,12 @@ def session(
     return _opened(images.source, options, lambda ready: SizedSession(ready, options, names, images, opening))
 
 
+ROUNDING = b"QuantizeLinear"
+"""Operator of models whose values are bytes; those of which only the weights are have none."""
+
+FLOATS_ENTRY = "session.qdq_matmulnbits_accuracy_level"
+"""Exactness of what onnxruntime computes of floats and weights of bytes: 1 with floats, 4, unless told, with bytes."""
+
 Making = Callable[[str | bytes], onnxruntime.InferenceSession]
 """Makes a session of a file that is ready, or of its bytes."""
 
@@ -255,10 +261,12 @@ def _session_of(
     from redpebble.ort.custom_ops.library import set_compiler
 
     if isinstance(source, bytes):
-        count = _operator_count(source)
+        count, rounds = _operator_count(source), ROUNDING in source
     else:
         with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            count = _operator_count(content)
+            count, rounds = _operator_count(content), content.find(ROUNDING) >= 0
+    if rounds:
+        _keep_floats(options)
     known = _registered().get(options)
     if known is None:
         options.register_custom_ops_library(get_library_path(count))
@@ -267,6 +275,17 @@ def _session_of(
         LOG.warning("options of a smaller model are used again: networks from number %d on are not compiled", known)
     set_compiler(partial(compile_network, threads=threads_of(options)), known)
     return making(source)
+
+
+def _keep_floats(options: onnxruntime.SessionOptions) -> None:
+    """Let products of floats with weights of bytes be those, unless the options say what they are to be.
+
+    onnxruntime rounds such floats to bytes of its own where the node that yields them is ours, not a DequantizeLinear.
+    """
+    try:
+        options.get_session_config_entry(FLOATS_ENTRY)
+    except RuntimeError:  # nothing is said
+        options.add_session_config_entry(FLOATS_ENTRY, "1")
 
 
 @cache

@@ -20,8 +20,10 @@ from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.foundation.threads import usable_threads
 from redpebble.models.zoo import build
 from redpebble.ort.session import checked_digest, holds_networks, threads_of, write_library
+from redpebble.runtime.jit import host_target
 from redpebble.verification.oracle import Oracle
 from tests.support.command_line import exit_code
+from tests.support.quantized_models import pruned_network, quantized
 from tests.support.sparse_network_models import attributes_of, constants_of, network_nodes
 
 SPEC = "ffnn(depth=2, width=200, density=0.1)"
@@ -288,3 +290,15 @@ def test_a_session_of_one_thread_has_code_for_one() -> None:
     assert threads_of(options) == 1
     options.use_per_session_threads = False
     assert threads_of(options) == usable_threads()
+
+
+@pytest.mark.skipif("vnni" not in host_target().features.replace("-avx512vnni", ""), reason="others saturate sums")
+def test_a_layer_left_among_layers_of_bytes_computes_with_the_floats_it_gets(tmp_path: Path) -> None:
+    floats = pruned_network([4, 33, 260, 33], 0.3, "Identity")
+    model = quantized(floats, tmp_path, "qdq", "QUInt8", "QInt8")
+    nodes = [node.op_type for node in redpebble.optimize(model).model.graph]
+    assert "Gemm" in nodes
+    assert nodes.count("SparseNetwork_0") == 1
+    x = np.random.default_rng(0).standard_normal((64, 4), np.float32)
+    (right,), (found,) = Oracle(ir.from_proto(model)).run({"x": x}), redpebble.session(model).run(None, {"x": x})
+    np.testing.assert_array_equal(found, right)
