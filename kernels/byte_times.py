@@ -52,11 +52,11 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
         "zen5": Prices(
             LookupForm(16, bytewise=True, in_pairs=True),
             {1: 0.9, 8: 3.0, 64: 21.0},
-            7.0,
+            6.3,
             0.8,
             1.2,
             4.5,
-            10.5,
+            11.0,
             {1: 140.0, 8: 400.0, 64: 475.0},
         ),
     }
