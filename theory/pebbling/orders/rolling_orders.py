@@ -1,13 +1,14 @@
-"""Greedy rolling, compiled: starts for the search, in which targets roll through the open slots.
+"""Rolling by a rule, compiled: starts for the search, in which targets roll through the open slots.
 
 A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A target
 may open once all its sources that are targets themselves have opened; the earliest of the open ones can then always be
-finished.
+finished. Which source is loaded and which target opens is decided by a `RollingRule`: the greedy one, or one that was
+trained, see `learned_rule`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +33,41 @@ class Graph(NamedTuple):
     outgoing: CsrPattern
 
 
+OCTAVES: Final = 8
+"""Classes of the number of a source's targets that have not opened: 0, 1, 2 to 3, 4 to 7 and so on."""
+
+MOST_USES: Final = 3
+"""Open targets of a source that are told apart."""
+
+
+class RollingRule(NamedTuple):
+    """Preferences that decide what is loaded and what opens.
+
+    A source is worth its score times `loading` [OCTAVES], by its targets that have not opened. A target is worth the
+    sum over its sources of their scores times `overlap`, and of `opening` [MOST_USES + 1, OCTAVES], by their open
+    targets and by those that have not opened.
+    """
+
+    exponent: float
+    overlap: float
+    loading: NDArray[np.float64]
+    opening: NDArray[np.float64]
+
+
+def greedy_rule(exponent: float) -> RollingRule:
+    """Return the rule that knows nothing but scores."""
+    return RollingRule(exponent, 1.0, np.ones(OCTAVES), np.zeros((MOST_USES + 1, OCTAVES)))
+
+
 class Rolling(NamedTuple):
     """State that changes while targets roll; the names are those of the theory."""
 
+    rule: RollingRule
     worths: NDArray[np.float64]
+    octaves: Ids
     scores: NDArray[np.float64]
+    left: Ids
+    uses: Ids
     remaining: Ids
     waiting: Ids
     may_open: Flags
@@ -59,24 +90,39 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
     Raises:
         ValueError: no open target.
     """
+    return rolled_target_orders(network, open_count, greedy_rule(exponent))
+
+
+def rolled_target_orders(network: NeuronGraph, open_count: int, rule: RollingRule) -> TargetOrders:
+    """Load the final source, open the target, that a rule prefers; `open_count` targets are open at once.
+
+    Raises:
+        ValueError: no open target.
+    """
     if open_count < 1:
         raise ValueError(f"{open_count} targets are open, at least 1 is needed")
     # read-only arrays would be compiled for anew
     sources, targets = (np.require(ids, requirements="W") for ids in (network.sources, network.targets))
     graph = Graph(sources, targets, network.incoming, network.outgoing)
-    rolling = _rolling(network, exponent)
+    rolling = _rolling(network, rule)
     roll(graph, rolling, open_count)
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
 
 
-def _rolling(network: NeuronGraph, exponent: float) -> Rolling:
+def _rolling(network: NeuronGraph, rule: RollingRule) -> Rolling:
     is_target = network.in_degrees > 0
     worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
-    worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -exponent
+    worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -rule.exponent
+    left = np.arange(int(network.out_degrees.max(initial=0)) + 1)
+    octaves = np.minimum(np.frexp(left)[1], OCTAVES - 1).astype(np.int64)
     waiting = np.bincount(network.targets[is_target[network.sources]], minlength=network.neuron_count).astype(np.int64)
     return Rolling(
+        rule=rule,
         worths=worths,
+        octaves=octaves,
         scores=np.zeros(network.neuron_count),
+        left=network.out_degrees.astype(np.int64),
+        uses=np.zeros(network.neuron_count, dtype=np.int64),
         remaining=network.in_degrees.copy(),
         waiting=waiting,
         may_open=is_target & (waiting == 0),
@@ -108,7 +154,9 @@ def _best_source(rolling: Rolling) -> int:
         return rolling.passing[first]
     best, best_score = 0, -2.0
     for source in range(len(rolling.scores)):
-        score = rolling.scores[source] if rolling.is_final[source] else -1.0
+        score = -1.0
+        if rolling.is_final[source]:
+            score = rolling.scores[source] * rolling.rule.loading[rolling.octaves[rolling.left[source]]]
         if score > best_score:
             best, best_score = source, score
     return best
@@ -133,6 +181,7 @@ def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
     rolling.remaining[target] = left
     rolling.has_run[connection] = True
     rolling.scores[graph.sources[connection]] -= rolling.worths[left + 1]
+    rolling.uses[graph.sources[connection]] -= 1
     if left == 0:
         _close(graph, rolling, target)
         return
@@ -162,14 +211,23 @@ def _fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
         best, best_sum = -1, -1e300
         for target in range(len(rolling.may_open)):
             if rolling.may_open[target]:
-                total = 0.0
-                for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-                    total += rolling.scores[graph.sources[graph.incoming.indices[entry]]]
+                total = _worth(graph, rolling, target)
                 if total > best_sum:
                     best, best_sum = target, total
         if best < 0:
             return
         _open(graph, rolling, best)
+
+
+@compiled
+def _worth(graph: Graph, rolling: Rolling, target: int) -> float:
+    """Return what it is worth to open a target."""
+    rule, total = rolling.rule, 0.0
+    for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
+        source = graph.sources[graph.incoming.indices[entry]]
+        uses = min(rolling.uses[source], MOST_USES)
+        total += rule.overlap * rolling.scores[source] + rule.opening[uses, rolling.octaves[rolling.left[source]]]
+    return total
 
 
 @compiled
@@ -179,7 +237,10 @@ def _open(graph: Graph, rolling: Rolling, target: int) -> None:
     rolling.may_open[target], rolling.is_open[target] = False, True
     worth = rolling.worths[rolling.remaining[target]]
     for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-        rolling.scores[graph.sources[graph.incoming.indices[entry]]] += worth
+        source = graph.sources[graph.incoming.indices[entry]]
+        rolling.scores[source] += worth
+        rolling.left[source] -= 1
+        rolling.uses[source] += 1
     for entry in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
         reached = graph.targets[graph.outgoing.indices[entry]]
         rolling.waiting[reached] -= 1

@@ -14,12 +14,16 @@ from redpebble.theory.pebbling.orders.interval_stabbing import (
     natural_orders,
     sliding_window_order,
 )
-from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders
+from redpebble.theory.pebbling.orders.learned_rule import learned_rule
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders, rolled_target_orders
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
 # Connections from which on one greedy order must do, and from which on only orders that take a second.
 _LARGE, _HUGE = 200_000, 1_500_000
 _EXPONENTS = (3.0, 2.0, 6.0)
+
+LEARNED = "learned rolling"
+"""Name of the start that a trained rule makes."""
 
 
 def start_orders(network: NeuronGraph, capacity: int) -> dict[str, NDArray[np.int64]]:
@@ -37,13 +41,20 @@ def start_orders(network: NeuronGraph, capacity: int) -> dict[str, NDArray[np.in
         orders["narrow frontier"] = narrow_frontier_order(network)
     for exponent in _exponents(network):
         orders[f"greedy rolling {exponent:g}"] = decode(network, greedy_target_orders(network, open_count, exponent))
+    if network.connection_count < _HUGE:
+        orders[LEARNED] = decode(network, _learned(network, open_count))
     return orders
 
 
 def rolling_targets(network: NeuronGraph, open_count: int) -> list[TargetOrders]:
     """Orders of targets for a number of open ones: by a window that slides, and greedily."""
     greedy = [greedy_target_orders(network, open_count, exponent) for exponent in _exponents(network)]
-    return [natural_orders(network, open_count), *greedy]
+    learned = [_learned(network, open_count)] if network.connection_count < _HUGE else []
+    return [natural_orders(network, open_count), *greedy, *learned]
+
+
+def _learned(network: NeuronGraph, open_count: int) -> TargetOrders:
+    return rolled_target_orders(network, open_count, learned_rule(network, open_count))
 
 
 def target_orders(network: NeuronGraph, order: NDArray[np.int64], open_count: int) -> TargetOrders:
