@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.bench.results.console import console
 from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
 from redpebble.distributed.plans.cluster import SHARED_MEMORY, Machine
-from redpebble.distributed.plans.plans import KINDS, PlanRequest, plan
+from redpebble.distributed.plans.plans import ROW_KINDS, PlanRequest, plan
 from redpebble.models import zoo
 from redpebble.pipeline import build
 
@@ -57,7 +57,7 @@ class Measured:
 def measure(case: PartsCase, machine: Machine, seconds: float) -> Iterator[Measured]:
     """Measure all plans of a case, on one rank first."""
     module = build(zoo.build(case.spec))
-    for kind in KINDS:
+    for kind in ROW_KINDS:
         for ranks in RANKS:
             share = max(1, ranks // len(os.sched_getaffinity(0)))
             request = PlanRequest(ranks, kind, batch=case.samples, machine=machine.shared(share))

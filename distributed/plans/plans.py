@@ -53,8 +53,11 @@ from redpebble.theory.partition.stages import stage_partition
 
 _T = TypeVar("_T")
 
-KINDS: Final = ("batch", "rows", "layers", "nodes")
-"""Ways to split, the one that is preferred at the same time first; by nodes where there are sums over edges."""
+ROW_KINDS: Final = ("batch", "rows", "layers")
+"""Ways to split what has no sums over edges, the one that is preferred at the same time first."""
+
+KINDS: Final = (*ROW_KINDS, "nodes")
+"""All ways to split."""
 
 _MOST_MESSAGE_PARTS: Final = 64
 """Parts up to which the search counts messages: with each move it has to look at all of them."""
@@ -125,7 +128,7 @@ def plan(module: ModuleOp, request: PlanRequest) -> Plan:
         UnsupportedModelError: no plan, or not the wanted one, works for this model.
         ValueError: none fits into memory.
     """
-    every = KINDS if has_edges(module) else KINDS[:-1]
+    every = KINDS if has_edges(module) else ROW_KINDS
     kinds = every if request.kind == "auto" else (request.kind,)
     planner = _Planner(module, request)
     planners: dict[str, Callable[[], Candidate]] = {

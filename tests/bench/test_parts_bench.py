@@ -4,7 +4,7 @@ import pytest
 
 from redpebble.bench.suites.parts_bench import RANKS, Measured, PartsCase, measure, table_of
 from redpebble.distributed.plans.cluster import Machine
-from redpebble.distributed.plans.plans import KINDS
+from redpebble.distributed.plans.plans import ROW_KINDS
 
 CASE = PartsCase("ffnn(depth=2, width=32, density=0.2)", 96)
 
@@ -21,5 +21,5 @@ def test_a_line_compares_prediction_and_measurement_and_both_with_one_rank() -> 
 @pytest.mark.slow
 def test_every_plan_is_predicted_and_measured_on_every_number_of_ranks() -> None:
     found = list(measure(CASE, Machine(), 0.01))
-    assert [(one.kind, one.ranks) for one in found] == [(kind, ranks) for kind in KINDS for ranks in RANKS]
+    assert [(one.kind, one.ranks) for one in found] == [(kind, ranks) for kind in ROW_KINDS for ranks in RANKS]
     assert all(0 < one.predicted < float("inf") and 0 < one.measured < float("inf") for one in found)

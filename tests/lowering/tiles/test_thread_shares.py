@@ -29,7 +29,7 @@ BATCHES = (0, 1, 5, 17, 40, 65)
 WIDTHS = (1, 8, 32)
 
 SINGLE_ROW = {name for name, family in FAMILIES.items() if family.widths == (1,)}
-TOGETHER = SINGLE_ROW | {"narrow_blocks", "strips"}
+TOGETHER = SINGLE_ROW | {"lookup_rows", "narrow_blocks", "strips"}
 """Families in which the order of a row's sum depends on the rows it is packed with, so on where a layer is cut."""
 
 
