@@ -7,6 +7,7 @@ A CPU has no float16 arithmetic of its own: onnxruntime puts such casts around e
 precise, and an overflow beyond 65504 does not happen.
 """
 
+from copy import copy
 from typing import Final
 
 import numpy as np
@@ -51,6 +52,8 @@ def _widen_value(value: onnx_ir.Value) -> None:
     if tensor is not None and tensor.dtype in HALVES:
         value.const_value = _as_float(tensor)
     if value.dtype in HALVES:
+        # a type of its own: copies of a model share their types with it
+        value.type = copy(value.type)
         value.dtype = onnx_ir.DataType.FLOAT
 
 

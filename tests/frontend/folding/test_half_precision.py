@@ -85,3 +85,12 @@ def test_a_model_without_layers_that_gain_stays_in_half_precision() -> None:
     result = redpebble.optimize(proto, target="ort")
     assert not result.modified
     assert [node.op_type for node in result.model.graph] == ["Relu"]
+
+
+def test_a_copy_is_widened_and_its_source_is_not() -> None:
+    source = onnx_ir.from_onnx_text(
+        '<ir_version: 9, opset_import: ["": 19]> g (float[3] x) => (float16[3] y) { y = Cast<to=10>(x) }'
+    )
+    before = onnx_ir.to_proto(source).SerializeToString()
+    assert widen(source.clone())
+    assert onnx_ir.to_proto(source).SerializeToString() == before
