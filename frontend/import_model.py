@@ -66,12 +66,14 @@ def import_model(
     foreign: Literal["keep", "refuse", "prologue"],
     whole: Set[str] | None = None,
     may_be_hopeless: bool = True,
+    may_add: bool = True,
 ) -> Imported:
     """Return the model as a module with one function `@main`.
 
     `refuse` covers every node or fails; `keep` leaves what is not covered as `pebble.foreign`, also a node that would
     have its values moved and is one of `whole`: all such nodes where that is None. `prologue` leaves no node but
     those that are not covered, which are computed before all others.
+    Unless it `may_add`, networks read and yield values of the model only.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -82,7 +84,7 @@ def import_model(
         model = read_model(source)
         if not may_be_hopeless:
             _check_hope(model)
-        keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole)
+        keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole, may_add=may_add)
         return _imported(model, keep)
 
 

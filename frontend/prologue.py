@@ -23,7 +23,7 @@ from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, S
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, is_index_tensor
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.provenance import node_name, texts_of, value_name
+from redpebble.dialect.provenance import node_key, node_name, texts_of, value_name
 from redpebble.dialect.semantics.array_operators import OPERATORS
 from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from redpebble.dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
@@ -32,6 +32,7 @@ from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array
 from redpebble.frontend.import_model import Imported
 from redpebble.frontend.prologue_sizes import SIZES, KnownShape, shapes_known_before
+from redpebble.frontend.translation import node_identity
 
 DTYPES: Final = MappingProxyType(
     {
@@ -135,13 +136,14 @@ class _Cut:
         """Return the error for an op that the prologue cannot hold."""
         foreign = op if isinstance(op, ForeignOp) else _first_reader(op, self.before)
         if foreign is None:
-            return UnsupportedModelError(f"node {node_name(op)!r} comes before a node that is not covered")
+            return UnsupportedModelError(f"node {node_key(op)!r} comes before a node that is not covered")
         node = self.nodes[foreign.position.value.data]
         reason = self.reasons.get(foreign.position.value.data, "")
-        behind = "" if foreign is op else f" behind node {node_name(op)!r}"
+        name = node_key(op)
+        behind = f" behind node {name!r}" if name and foreign is not op else ""
         if reason in ("", "is not covered"):
             reason = "no native code, a session leaves it to onnxruntime"
-        return UnsupportedModelError(f"node {node.name!r}: operator {node.op_type}{behind}: {reason}")
+        return UnsupportedModelError(f"node {node_identity(node)!r}: operator {node.op_type}{behind}: {reason}")
 
     def _steps(self, op: Operation) -> Iterator[PrologueStep]:
         """Yield what an op is in the prologue.

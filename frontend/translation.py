@@ -65,6 +65,8 @@ class Keep(NamedTuple):
     """Whether nodes stay, too, whose values have to be moved for their layers to be ours."""
     whole: Set[str] | None = None
     """Such nodes, see `node_identity`; None for all."""
+    may_add: bool = True
+    """Whether masks may be added that the model has no node for, see `score_masks`."""
 
 
 def translate(model: onnx_ir.Model, keep: Keep) -> Translated:
@@ -94,7 +96,7 @@ class _Translation:
         self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(model)
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
-        self._masks = add_score_masks(model) if keep_foreign else {}
+        self._masks = add_score_masks(model) if keep_foreign and keep.may_add else {}
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
         shapes = {name: found.shape for name, found in self._inferred.items() if found.shape is not None}
         self._scope = ValueScope(

@@ -37,6 +37,9 @@ def hidden_scores(node: onnx_ir.Node, ir_version: int) -> HiddenScores | None:
     for scores, hiding in ((1, 2), (2, 1)):
         value = node.inputs[hiding]
         number = None if value is None else constant_array(value, ir_version)
+        shown = node.inputs[scores]
+        if shown is not None and constant_array(shown, ir_version) is not None:
+            continue  # a mask already
         if (
             number is not None
             and number.dtype == np.float32

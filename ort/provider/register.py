@@ -73,7 +73,7 @@ class SparseNetworkCompiler:
         Raises:
             ModelError: the model is not read.
         """
-        imported = extracted(model, AS_IT_IS).imported
+        imported = extracted(model, AS_IT_IS, may_add=False).imported
         return found_networks(imported.module, imported.model)
 
     def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:

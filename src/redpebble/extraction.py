@@ -32,11 +32,16 @@ class Extracted(NamedTuple):
 
 
 def extracted(
-    source: Source, options: Options, obstacle_of: Callable[[onnx_ir.Model], str] = lambda _: ""
+    source: Source,
+    options: Options,
+    obstacle_of: Callable[[onnx_ir.Model], str] = lambda _: "",
+    *,
+    may_add: bool = True,
 ) -> Extracted:
     """Return a model after the stages up to the one that extracts sparse networks.
 
-    A node that becomes several ops, whose values would be moved to and fro, does so inside of networks alone.
+    A node that becomes several ops, whose values would be moved to and fro, does so inside of networks alone. Unless
+    it `may_add`, networks read and yield values of the model only.
 
     Raises:
         ModelError: the model is unreadable, or of versions that are not covered.
@@ -44,7 +49,7 @@ def extracted(
     whole, left = frozenset[str](), ""
     while True:
         names = whole if options.sparse_networks else None
-        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False)
+        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False, may_add=may_add)
         obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
         module, before = imported.module, imported.module.clone()
         rows = options.rows or stated_rows(imported.model)
