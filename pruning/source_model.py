@@ -1,7 +1,7 @@
 """The model to prune: read, with weights where layers can find them, and written back with others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -50,13 +50,6 @@ class SourceModel:
         if not layers:
             raise UnsupportedModelError("no layer to prune, accepted are MatMul, Gemm and Conv with a float32 weight")
         return SourceModel(original, model, proto, layers, weights_of(proto.graph, layers))
-
-    def rewritten(self, model: onnx_ir.Model) -> "SourceModel":
-        """Return this model with the initializers of another one of the same graph."""
-        content = model_bytes(model)
-        assert content is not None
-        proto = onnx.ModelProto.FromString(content)
-        return replace(self, model=model, proto=proto, dense=weights_of(proto.graph, self.layers))
 
     def with_weights(self, weights: Mapping[str, Array]) -> onnx_ir.Model:
         """Return the model with other weights [inputs, outputs] by layer."""
