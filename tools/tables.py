@@ -1,5 +1,6 @@
 """Tables of results on a terminal."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from redpebble.bench.results.console import console
 from redpebble.dialect.reports.layer_report import LayerReport, Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.dialect.reports.split_report import SplitReport
+from redpebble.foundation.log import LOG
 from redpebble.kernels.machine import Machine
 from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
 from redpebble.tools.explain.layer_tables import (
@@ -21,19 +23,27 @@ from redpebble.tools.explain.layer_tables import (
     layer_columns,
     reason_columns,
     report_notes,
+    together,
 )
 from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
 from redpebble.tools.explain.sweep import Sweep, SweepRequest
 from redpebble.verification.oracle import Comparison
+
+MORE: Final = "at N: for a tile of N rows of the batch. With --verbose: each layer, and why its kernels were chosen"
 
 ROOMY: Final = 150
 """Columns of a terminal from which on each fact of a layer has a column of its own."""
 
 
 def print_layers(report: Report, *, moved: bool = False) -> None:
-    """Show the layers of a network, and what is to be said of all of them."""
-    if report:
+    """Show the layers of a network, and what is to be said of all of them: equal ones together, or each if verbose."""
+    if report and LOG.isEnabledFor(logging.INFO):
         console.print(layer_tables(report, moved=moved))
+    elif report:
+        alike = together(report)
+        console.print(stacked(layer_columns(alike, moved=moved)))
+        if any(layer.structure or layer.reason for layer in report):
+            console.print(MORE, highlight=False)
     for note in report_notes(report):
         console.print(note, highlight=False)
 

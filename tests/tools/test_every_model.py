@@ -130,7 +130,7 @@ def test_a_model_that_is_covered_in_part_is_tuned(
     run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
-    code, shown, _ = run("tune", model, "--seconds", 0.5)
+    code, shown, _ = run("tune", model, "--seconds", 3)
     assert code == 0
     assert "compact_walk" in shown or "narrow_blocks" in shown or "count_blocks" in shown
 

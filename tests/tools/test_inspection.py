@@ -51,7 +51,7 @@ def headers(errors: str) -> list[str]:
 def test_compile_fills_the_cache_and_shows_the_layers(run: Run, model: Path, tmp_path: Path) -> None:
     code, printed, errors = run("compile", model, "--threads", 2, "--skip-passes", "pebble-reorder-neurons")
     assert (code, errors) == (0, "")
-    assert all(f"/layers.{number}/Gemm" in printed for number in (0, 1))
+    assert "2 layers like /layers.0/Gemm" in " ".join(printed.split())
     (kept,) = (tmp_path / "cache" / "redpebble").glob("*.pebble")
     before = kept.stat().st_mtime_ns
     redpebble.compile(model, threads=2, skip_passes=("pebble-reorder-neurons",))

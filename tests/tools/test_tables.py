@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console, RenderableType
 
+from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.network_report import NetworkReport
 from redpebble.theory.partition.partition import LayerTraffic
 from redpebble.tools import tables
@@ -65,3 +66,18 @@ def test_no_number_of_another_table_is_broken(width: int, monkeypatch: pytest.Mo
     for what, numbers in tried:
         text = shown(what, width)
         assert all(number in text for number in numbers), text
+
+
+def test_equal_layers_are_shown_together_with_their_sums(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, other = StringIO(), replace(LAYER, name="another", outputs=31_073)
+    monkeypatch.setattr(tables, "console", Console(file=stream, width=80))
+    tables.print_layers(Report((LAYER, other, LAYER)))
+    text = " ".join(stream.getvalue().split())
+    assert f"2 layers like {NAME}: 40,768 -> 31,072, 253,344,230 connections" in text
+    assert "count_blocks at 64 182,468 24,778" in text
+    assert text.count("permute_lookup at 1 ") == 2
+    with caplog.at_level("INFO", "redpebble"):
+        tables.print_layers(Report((LAYER, LAYER)))
+    assert stream.getvalue().count("permute_lookup at 1 ") == 4

@@ -1,6 +1,7 @@
 """Columns, cells and notes on linear layers, the same on a terminal and on a page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -55,6 +56,36 @@ def layer_columns(layers: Sequence[LayerReport], *, moved: bool) -> Columns:
     }
     shown = {MOVED: moved, MEASURED: any(layer.measured_us for layer in layers)}
     return {header: cells for header, cells in columns.items() if shown.get(header, True)}
+
+
+def together(layers: Sequence[LayerReport]) -> list[LayerReport]:
+    """Return one line for all layers of the same sizes, format and kernels, with what they take together."""
+    alike = dict[tuple[object, ...], list[LayerReport]]()
+    for layer in layers:
+        key = (layer.inputs, layer.outputs, layer.format, *layer.families.items(), *layer.at_most)
+        alike.setdefault(key, []).append(layer)
+    return [_one_of(same) for same in alike.values()]
+
+
+def _one_of(same: Sequence[LayerReport]) -> LayerReport:
+    first, count = same[0], len(same)
+    if count == 1:
+        return first
+    return replace(
+        first,
+        name=f"{count} layers like {first.name}",
+        connections=sum(layer.connections for layer in same),
+        density=sum(layer.density for layer in same) / count,
+        predicted_us=_sums([layer.predicted_us for layer in same]),
+        measured_us=_sums([layer.measured_us for layer in same]),
+        predicted_bytes=_sums([layer.predicted_bytes for layer in same]),
+    )
+
+
+def _sums(numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sum for each width that all have."""
+    widths = [width for width in numbers[0] if all(width in one for one in numbers)]
+    return {width: sum(one[width] for one in numbers) for width in widths}
 
 
 def reason_columns(layers: Sequence[LayerReport]) -> Columns:
