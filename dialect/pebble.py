@@ -24,6 +24,7 @@ from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, P
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
@@ -77,6 +78,7 @@ Pebble = Dialect(
         EdgeListOp,
         SortEdgesOp,
         AggregateSortedOp,
+        AttendSortedOp,
         SampledProductOp,
         SumRowsOp,
         ReshapeOp,

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendsEdges
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
@@ -185,7 +185,7 @@ class _Translation:
                 raise NotCovered(NO_CONVOLUTION)
             self._expanded.add(name)
             return
-        over_edges = any(isinstance(op, AttendEdgesOp) for op in ops)
+        over_edges = any(isinstance(op, AttendsEdges) for op in ops)
         if not self._keep_moving or over_edges or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)

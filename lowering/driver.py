@@ -15,6 +15,7 @@ from redpebble.dialect.ops.elementwise import BinaryOp
 from redpebble.dialect.ops.foreign import INT64
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp, is_index_tensor
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -42,7 +43,7 @@ from redpebble.lowering.gradients.sampled_product import (
     sampled_tiles,
 )
 from redpebble.lowering.graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
-from redpebble.lowering.graphs.sorted_edges import SortedSumStep, SortStep, sorted_sum_rows, sorted_sum_tiles
+from redpebble.lowering.graphs.sorted_edges import SortedStep, SortStep, sorted_sum_rows, sorted_sum_tiles
 from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
@@ -166,8 +167,8 @@ class Lowering:
             if isinstance(op, SortEdgesOp):
                 SortStep(op, step).emit()
                 return
-            if isinstance(op, AggregateSortedOp):
-                SortedSumStep(op, step).emit(*rows)
+            if isinstance(op, OVER_SORTED):
+                SortedStep(op, step).emit(*rows)
                 return
             if isinstance(op, SumRowsOp):
                 emit_sum_rows(op, step)
@@ -199,7 +200,7 @@ class Lowering:
             case EdgeListOp():
                 self.scratch_bytes = max(self.scratch_bytes, FAILURE_BYTES)
                 return Step(symbol, None, may_fail=True)
-            case AggregateSortedOp():
+            case AggregateSortedOp() | AttendSortedOp():
                 return Step(symbol, sorted_sum_rows(self.shapes[op.result]), sorted_sum_tiles())
             case _:
                 return Step(symbol, None)

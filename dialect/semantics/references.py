@@ -11,7 +11,8 @@ from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentio
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
+from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
@@ -159,7 +160,7 @@ def _sum_rows(_: SumRowsOp, x: Floats) -> Floats:
     return x.sum(axis=0)
 
 
-def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
+def _attend_edges(op: AttendsEdges, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
     heads, activation, epsilon, from_zero = op.softmax
     edge_scores = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
     edge_scores = edge_scores if activation is None else activate(activation, edge_scores)
@@ -172,6 +173,13 @@ def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Floats, b
     result = np.einsum("sth,shc->thc", weights, x.reshape(len(x), heads, -1)).reshape(x.shape)
     result = result if bias is None else result + bias
     return result if op.activation is None else activate(op.activation, result)
+
+
+def _attend_sorted(op: AttendSortedOp, x: Floats, scores: Floats, *others: Array) -> Floats:
+    (begins, ends, sources, weights), bias = others[:4], others[4:]
+    graph = np.zeros((len(x), len(x)), x.dtype)
+    np.add.at(graph, (sources, np.repeat(np.arange(len(x)), ends - begins)), weights)
+    return _attend_edges(op, x, scores, graph, *bias)
 
 
 def _heads_first(x: Floats, heads: int) -> Floats:
@@ -240,6 +248,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         EdgeListOp: _edge_list,
         SortEdgesOp: _sort_edges,
         AggregateSortedOp: _aggregate_sorted,
+        AttendSortedOp: _attend_sorted,
         SampledProductOp: _sampled_product,
         SumRowsOp: _sum_rows,
         ReshapeOp: _reshape,

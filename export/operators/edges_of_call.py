@@ -11,8 +11,9 @@ from typing import NamedTuple
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
-from redpebble.export.operators.graphs import LOWEST, fill_of, with_bias_and_activation
+from redpebble.export.operators.graphs import LOWEST, Edges, attended, fill_of, with_bias_and_activation
 from redpebble.export.writing.node_builder import NodeBuilder
 
 
@@ -41,6 +42,17 @@ def emit_aggregate_sorted(op: AggregateSortedOp, builder: NodeBuilder) -> tuple[
     reduction = "add" if op.maximum is None else "max"
     sums = builder.node("ScatterElements", start, spread, messages, axis=0, reduction=reduction)
     return (with_bias_and_activation(op, sums, builder),)
+
+
+def emit_attend_sorted(op: AttendSortedOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """Attention as over a constant graph."""
+    given = edges_of(op.begins)
+    weights = None if given.factors is None else column(given.factors, builder)
+    sources, targets = (
+        builder.node("Reshape", builder.operand(numbers), builder.integers([-1]))
+        for numbers in (given.from_nodes, given.to_nodes)
+    )
+    return (attended(op, Edges(weights, sources, targets), builder),)
 
 
 class _Ends(NamedTuple):

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp, CombinesEdges
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder
@@ -24,7 +24,7 @@ def emit_aggregate(op: AggregateOp, builder: NodeBuilder) -> tuple[ir.Value]:
     return (with_bias_and_activation(op, value, builder),)
 
 
-def with_bias_and_activation(op: CombinesEdges | AttendEdgesOp, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+def with_bias_and_activation(op: CombinesEdges | AttendsEdges, value: ir.Value, builder: NodeBuilder) -> ir.Value:
     """Return what becomes of sums over edges."""
     if op.bias is not None:
         value = builder.node("Add", value, builder.bias(op.bias))
@@ -45,26 +45,27 @@ def _product(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     return builder.node("MatMul", graph, builder.operand(op.x))
 
 
-class _Edges(NamedTuple):
-    """Edges as nodes of ONNX: weights [edges, 1], sources and targets [edges]."""
+class Edges(NamedTuple):
+    """Edges as nodes of ONNX: weights [edges, 1], None for 1 everywhere, sources and targets [edges]."""
 
-    weights: ir.Value
+    weights: ir.Value | None
     sources: ir.Value
     targets: ir.Value
 
 
-def _edges(graph: SSAValue, builder: NodeBuilder) -> _Edges:
+def _edges(graph: SSAValue, builder: NodeBuilder) -> Edges:
     weights, gaps = builder.initializers.edges(graph)
     wide = builder.node("Cast", gaps, to=int(ir.DataType.INT64))
     positions = builder.node("CumSum", wide, builder.initializers.literal(np.array(0, np.int64)))
     count = builder.initializers.literal(np.array(shape_of(graph)[0], np.int64))
-    return _Edges(weights, *(builder.node(operator, positions, count) for operator in ("Mod", "Div")))
+    return Edges(weights, *(builder.node(operator, positions, count) for operator in ("Mod", "Div")))
 
 
 def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     *leading, targets, features = shape = shape_of(op.result)
     axis = len(shape) - 2
     weights, source, target = _edges(op.graph, builder)
+    assert weights is not None
     messages = builder.node("Gather", builder.operand(op.x), source, axis=axis)
     index = builder.node("Unsqueeze", target, builder.integers([1]))
     edges = len(op.edges.values)
@@ -84,19 +85,20 @@ def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value
     Raises:
         ValueError: the opset has no sums in ScatterElements.
     """
+    return (attended(op, _edges(op.graph, builder), builder),)
+
+
+def attended(op: AttendsEdges, edges: Edges, builder: NodeBuilder) -> ir.Value:
+    """Return what nodes get by attention over edges.
+
+    Raises:
+        ValueError: the opset has no sums in ScatterElements.
+    """
     # runtimes compare as soon as they add: torch writes maxima in opset 17
     if builder.opset < SUMS_SINCE:
         raise ValueError(f"{op.name} has no form in opset {builder.opset}")
-    (nodes, features), heads, edges = shape_of(op.x), op.softmax.heads, _edges(op.graph, builder)
-    of_edges, of_nodes = [len(op.edges.values), heads], [nodes, heads]
-    column = builder.node("Unsqueeze", edges.targets, builder.integers([1]))
-    spread = builder.node("Expand", column, builder.integers(of_edges))
-
-    def scattered(values: ir.Value, start: float, reduction: str) -> ir.Value:
-        filled = builder.node("ConstantOfShape", builder.integers(of_nodes), value=fill_of(start))
-        return builder.node("ScatterElements", filled, spread, values, axis=0, reduction=reduction)
-
-    scores = builder.operand(op.scores)
+    x, scores = (builder.operand(value) for value in op.operands[:2])
+    features, heads = shape_of(op.results[0])[1], op.softmax.heads
     bounds = builder.integers([heads]), builder.integers([2 * heads]), builder.integers([1])
     origin = builder.node("Slice", scores, builder.integers([0]), bounds[0], bounds[2])
     own = builder.node("Slice", scores, *bounds)
@@ -105,20 +107,27 @@ def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value
     )
     if op.softmax.activation is not None:
         logits = emit_activation(op.softmax.activation, logits, builder)
+    column = builder.node("Unsqueeze", edges.targets, builder.integers([1]))
+    spread = builder.node("Expand", column, builder.node("Shape", logits))
+    of_nodes = builder.node("Shape", origin)
+
+    def scattered(values: ir.Value, start: float, reduction: str) -> ir.Value:
+        filled = builder.node("ConstantOfShape", of_nodes, value=fill_of(start))
+        return builder.node("ScatterElements", filled, spread, values, axis=0, reduction=reduction)
+
     largest = scattered(logits, 0.0 if op.softmax.from_zero else LOWEST, "max")
     powers = builder.node("Exp", builder.node("Sub", logits, builder.node("Gather", largest, edges.targets, axis=0)))
-    powers = builder.node("Mul", edges.weights, powers)
+    powers = powers if edges.weights is None else builder.node("Mul", edges.weights, powers)
     totals = scattered(powers, op.softmax.epsilon, "add")
     shares = builder.node("Div", powers, builder.node("Gather", totals, edges.targets, axis=0))
-    shape = [nodes, heads, features // heads]
-    view = builder.node("Reshape", builder.operand(op.x), builder.integers(shape))
+    view = builder.node("Reshape", x, builder.integers([0, heads, features // heads]))
     messages = builder.node("Gather", view, edges.sources, axis=0)
     messages = builder.node("Mul", builder.node("Unsqueeze", shares, builder.integers([2])), messages)
     index = builder.node("Unsqueeze", edges.targets, builder.integers([1, 2]))
-    index = builder.node("Expand", index, builder.integers([of_edges[0], *shape[1:]]))
-    start = builder.node("ConstantOfShape", builder.integers(shape), value=fill_of(0.0))
+    index = builder.node("Expand", index, builder.node("Shape", messages))
+    start = builder.node("ConstantOfShape", builder.node("Shape", view), value=fill_of(0.0))
     sums = builder.node("ScatterElements", start, index, messages, axis=0, reduction="add")
-    return (with_bias_and_activation(op, builder.node("Reshape", sums, builder.integers([nodes, features])), builder),)
+    return with_bias_and_activation(op, builder.node("Reshape", sums, builder.integers([0, features])), builder)
 
 
 def fill_of(number: float) -> ir.TensorProtocol:

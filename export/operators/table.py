@@ -10,6 +10,7 @@ from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
+from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
@@ -25,7 +26,12 @@ from redpebble.dialect.ops.layers import (
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.export.operators.attention import emit_attention
-from redpebble.export.operators.edges_of_call import emit_aggregate_sorted, emit_edge_list, emit_sort_edges
+from redpebble.export.operators.edges_of_call import (
+    emit_aggregate_sorted,
+    emit_attend_sorted,
+    emit_edge_list,
+    emit_sort_edges,
+)
 from redpebble.export.operators.elementwise import emit_activate, emit_binary
 from redpebble.export.operators.graphs import emit_aggregate, emit_attend_edges
 from redpebble.export.operators.images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
@@ -73,6 +79,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         EdgeListOp: emit_edge_list,
         SortEdgesOp: emit_sort_edges,
         AggregateSortedOp: emit_aggregate_sorted,
+        AttendSortedOp: emit_attend_sorted,
         ReshapeOp: emit_reshape,
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,

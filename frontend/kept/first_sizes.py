@@ -33,7 +33,11 @@ def source_of_shape(node: onnx_ir.Node, operand: SSAValue, scope: ValueScope) ->
             # one size fewer than was stated
             node.outputs[0].shape = None
             return known
-    found = scope.argument_of_rows(operand) if is_f32_tensor(operand.type) and len(shape) == 2 else operand
+    fewer = len(shape) > 2 and _counts_from_front(node, scope)
+    has_rows = is_f32_tensor(operand.type) and (len(shape) == 2 or fewer)
+    found = scope.argument_of_rows(operand) if has_rows else operand
+    if fewer and found is not operand:
+        node.outputs[0].shape = None
     return scope.first_of_shape(operand) if found is operand else found
 
 

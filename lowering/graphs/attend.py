@@ -19,8 +19,16 @@ from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.graphs.attend_edges import EdgeSoftmax
-from redpebble.lowering.graphs.aggregate import LOWEST, MOST_LINES, SUMS, Edges, Piece, integer_at
-from redpebble.lowering.graphs.packing import AHEAD
+from redpebble.lowering.graphs.aggregate import (
+    LOWEST,
+    MOST_LINES,
+    SUMS,
+    Edges,
+    NodeValues,
+    Piece,
+    Range,
+    integer_at,
+)
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import (
     ALIGNMENT,
@@ -97,15 +105,37 @@ def attend_targets(code: Code, form: AttendForm) -> ir.Function:
     """Return `void (x, scores, bias, y, pointers, sources, counts, order, begin, end)`: targets from `begin` on."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, scores, bias, y, pointers, sources, counts, order, begin, end = args
+        x, scores, bias, y, pointers, sources, counts, order, *targets = args
         edges = Edges(pointers, sources, counts, None, order if form.walks else None)
-        with counted_loop(builder, builder.sub(end, begin)) as done:
-            target = builder.add(begin, done)
-            row = float_at(builder, y, builder.mul(edges.row_of(builder, target), i64(form.features)))
-            for block in head_blocks(form.features, form.softmax.heads, code.target.lanes):
-                _Means(code, builder, form, block, edges, x, scores).store(target, bias, row)
+        values = ScoredValues(NodeValues(x, bias, y), scores)
+        attend_rows(AttendKernel(code, builder, form), edges, values, Range(*targets))
 
     return code.function(form.key, [POINTER] * 8 + [I64] * 2, body)
+
+
+class ScoredValues(NamedTuple):
+    """Addresses of what nodes have, and of their scores."""
+
+    of_nodes: NodeValues
+    scores: ir.Value
+
+
+class AttendKernel(NamedTuple):
+    """A function of a form under construction."""
+
+    code: Code
+    builder: ir.IRBuilder
+    form: AttendForm
+
+
+def attend_rows(kernel: AttendKernel, edges: Edges, values: ScoredValues, targets: Range) -> None:
+    """Emit the means of some targets."""
+    (code, builder, form), (x, bias, y) = kernel, values.of_nodes
+    with counted_loop(builder, builder.sub(targets.end, targets.begin)) as done:
+        target = builder.add(targets.begin, done)
+        row = float_at(builder, y, builder.mul(edges.row_of(builder, target), i64(form.features)))
+        for block in head_blocks(form.features, form.softmax.heads, code.target.lanes):
+            _Means(code, builder, form, block, edges, x, values.scores).store(target, bias, row)
 
 
 @dataclass(frozen=True)
@@ -123,8 +153,7 @@ class _Means:
     def store(self, target: ir.Value, bias: ir.Value, row: ir.Value) -> None:
         """Write what becomes of the means."""
         builder, pieces = self.builder, self.block.pieces
-        ends = (integer_at(builder, self.edges.pointers, one, I64) for one in (target, builder.add(target, i64(1))))
-        first, end = ends
+        first, end = self.edges.of_target(builder, target)
         own = self.edges.row_of(builder, target)
         to = [self._score_of_target(own, number) for number in range(self.block.vectors)]
         sums, totals = self._walk(first, end, to, self._largest(first, end, to))
@@ -160,7 +189,7 @@ class _Means:
         def edge(index: ir.Value, known: Sequence[ir.Value]) -> list[ir.Value]:
             source = self._source(index)
             if self.form.fetches:
-                self._fetch(self._source(builder.add(index, i64(AHEAD))))
+                self._fetch(self._source(self.edges.ahead(builder, index)))
             count = heads.splat(builder.load(float_at(builder, self.edges.weights, index), typ=FLOAT))
             scores = self._scores(source, to)
             powers = [

@@ -1,4 +1,4 @@
-"""Edges that a call brings: a counting sort by their targets, and sums over what is sorted.
+"""Edges that a call brings: a counting sort by their targets, and sums and means over what is sorted.
 
 ```
 ends[t]   = edges of t                               a pass over the targets of all edges
@@ -15,7 +15,8 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
+from redpebble.dialect.ops.graphs.edges_of_call import SortEdgesOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.lowering.graphs.aggregate import (
@@ -28,6 +29,7 @@ from redpebble.lowering.graphs.aggregate import (
     aggregate_rows,
     integer_at,
 )
+from redpebble.lowering.graphs.attend import AttendForm, AttendKernel, ScoredValues, attend_rows
 from redpebble.lowering.graphs.step import FETCH_FROM
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, counted_loop, i64, reduce_loop
 from redpebble.lowering.llvm.vectors import FLOAT
@@ -90,30 +92,41 @@ class SortStep:
 
 
 @dataclass(frozen=True)
-class SortedSumStep:
-    """The code of sums over sorted edges, whose rows are targets."""
+class SortedStep:
+    """The code of an op over sorted edges, whose rows are targets."""
 
-    op: AggregateSortedOp
+    op: OVER_SORTED
     step: RowMajorStep
 
     def emit(self, begin: ir.Value, end: ir.Value) -> None:
-        """Emit the sums of the targets from `begin` to the one before `end`."""
+        """Emit what targets get, from `begin` to the one before `end`."""
         builder, op, pointers = self.step.builder, self.op, self.step.pointers
-        nodes, features = shape_of(op.x)
-        fetches = nodes == DYNAMIC or nodes * features * FLOAT_BYTES > FETCH_FROM
-        form = AggregateForm(features, op.activation, op.bias is not None, op.maximum is not None, fetches)
         bias = ir.Constant(POINTER, None) if op.bias is None else pointers[op.bias]
+        scores = pointers[op.scores] if isinstance(op, AttendSortedOp) else ir.Constant(POINTER, None)
         edges = self.step.value(self.step.sizes.shapes[op.sources][0])
+        tables = (pointers[value] for value in op.edges)
+        values = (pointers[op.x], bias, pointers[op.result], scores)
+        builder.call(self._function(), [*values, *tables, edges, begin, end])
+
+    def _function(self) -> ir.Function:
+        op, code = self.op, self.step.code
+        nodes, features = shape_of(op.x)
+        fetches, biased = nodes == DYNAMIC or nodes * features * FLOAT_BYTES > FETCH_FROM, op.bias is not None
+        if isinstance(op, AttendSortedOp):
+            form = AttendForm(features, op.softmax, op.activation, biased, fetches)
+        else:
+            form = AggregateForm(features, op.activation, biased, op.maximum is not None, fetches)
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            x, bias, y, begins, ends, sources, weights, edges, begin, end = args
-            last = LastEdge(ends, builder.sub(edges, i64(1)))
-            kernel, values = Kernel(self.step.code, builder, form), NodeValues(x, bias, y)
-            aggregate_rows(kernel, Edges(begins, sources, weights, last), values, Range(begin, end))
+            x, bias, y, scores, begins, ends, sources, weights, edges, begin, end = args
+            sorted_edges = Edges(begins, sources, weights, LastEdge(ends, builder.sub(edges, i64(1))))
+            values, targets = NodeValues(x, bias, y), Range(begin, end)
+            if isinstance(form, AttendForm):
+                attend_rows(AttendKernel(code, builder, form), sorted_edges, ScoredValues(values, scores), targets)
+            else:
+                aggregate_rows(Kernel(code, builder, form), sorted_edges, values, targets)
 
-        function = self.step.code.function(f"sorted_{form.key}", [POINTER] * 7 + [I64] * 3, body)
-        tables = (pointers[value] for value in (op.begins, op.ends, op.sources, op.weights))
-        builder.call(function, [pointers[op.x], bias, pointers[op.result], *tables, edges, begin, end])
+        return code.function(f"sorted_{form.key}", [POINTER] * 8 + [I64] * 3, body)
 
 
 def sorted_sum_tiles() -> TiledRows:

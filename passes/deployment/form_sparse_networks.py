@@ -40,7 +40,8 @@ from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
+from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
@@ -69,7 +70,7 @@ from redpebble.passes.images.image_layers import (
 from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
-LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES | AggregateSortedOp
+LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES | OVER_SORTED
 """Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
@@ -183,7 +184,7 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
     # a network sorts its edges itself: numbers of nodes do not leave it
     if isinstance(op, ForeignOp | SparseNetworkOp | EdgeListOp | SortEdgesOp) or not op.results:
         return None
-    if isinstance(op, AggregateSortedOp):
+    if isinstance(op, OVER_SORTED):
         return rows.count(op.x)
     if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
@@ -237,13 +238,13 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
 
 def _gains(op: Operation, rows: int) -> bool:
     # quantized layers that gain nothing were left to the runtime
-    always = isinstance(op, QuantizedLayersOp | OVER_EDGES | AggregateSortedOp)
+    always = isinstance(op, QuantizedLayersOp | OVER_EDGES | OVER_SORTED)
     return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
     apart = {value for op in ops if isinstance(op, Attention) for value in (op.mask, *op.past)}
-    apart |= {value for op in ops if isinstance(op, AggregateSortedOp) for value in op.edges}
+    apart |= {value for op in ops if isinstance(op, OVER_SORTED) for value in op.edges}
     return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in apart}) == 1
 
 
@@ -270,7 +271,7 @@ def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> S
 
 def _sorts_of(ops: Sequence[Operation]) -> list[Operation]:
     """Return the sorts of edges that ops read, and the edges, in an order of execution."""
-    sorts = dict.fromkeys(op.begins.owner for op in ops if isinstance(op, AggregateSortedOp))
+    sorts = dict.fromkeys(op.begins.owner for op in ops if isinstance(op, OVER_SORTED))
     lists = dict.fromkeys(op.sources.owner for op in sorts if isinstance(op, SortEdgesOp))
     return [op for op in (*lists, *sorts) if isinstance(op, Operation)]
 
@@ -292,7 +293,7 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp)]
     graphs = [op for op in ops if isinstance(op, OVER_EDGES)]
-    of_call = sum(isinstance(op, AggregateSortedOp) for op in ops)
+    of_call = sum(isinstance(op, OVER_SORTED) for op in ops)
     if of_call:
         return f"{len(graphs) + of_call} sums over edges, {len(linear)} layers"
     if graphs:

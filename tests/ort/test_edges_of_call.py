@@ -18,8 +18,8 @@ from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, feeds, model, 
 
 Feeds = Mapping[str, NDArray[np.generic]]
 
-BY_PROVIDER = [path for path in INPUTS if not path.name.startswith("sage.input.classic")]
-"""All but one: other nodes of that ask for sizes of values inside, and the provider changes no node."""
+BY_PROVIDER = [path for path in INPUTS if not path.name.startswith(("sage.input.classic", "gat."))]
+"""All but two: other nodes of those ask for sizes of values inside, and the provider changes no node."""
 
 SIZES = ((30, 70), (1, 3), (7, 1), (200, 3000), (5, 0))
 """Nodes and edges; some are there twice, some nodes have none."""
@@ -113,6 +113,23 @@ def test_nodes_are_compiled_from_what_a_model_file_holds(tmp_path: Path, monkeyp
         ends[3] = wrong
         with pytest.raises(Exception, match=f"index {wrong} of 9 nodes, accepted are -9 to 8$"):
             session.run(None, {**given._asdict(), "s": ends})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gat.fixed.dynamo", "gat.input.classic"])
+def test_attention_over_edges_is_compiled_from_what_a_model_file_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    proto = read(EXPORTS / f"{name}.onnx.gz")
+    written = redpebble.optimize(proto).proto.SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(get_library_path())
+    session = onnxruntime.InferenceSession(written, options, providers=["CPUExecutionProvider"])
+    nodes = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value or 30
+    x, ends = graph(nodes, 70)
+    given = dict(zip((value.name for value in proto.graph.input), (x, ends), strict=False))
+    np.testing.assert_allclose(session.run(None, given)[0], plain(proto).run(None, given)[0], rtol=1e-4, atol=1e-4)
 
 
 def test_ends_and_weights_of_other_names_must_be_as_many_as_edges() -> None:

@@ -3,7 +3,7 @@
 from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f64, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -34,8 +34,54 @@ class EdgeSoftmax(NamedTuple):
     from_zero: bool = False
 
 
+class AttendsEdges(IRDLOperation):
+    """An op that takes means over the edges of nodes, weighted by a softmax of scores in each head."""
+
+    bias = opt_operand_def(DENSE_TENSOR)
+    heads = prop_def(IntegerAttr.constr(i64))
+    score = opt_prop_def(ActivationAttr)
+    epsilon = opt_prop_def(FloatAttr.constr(f64))
+    from_zero = opt_prop_def(UnitAttr)
+    activation = opt_prop_def(ActivationAttr)
+
+    @property
+    def softmax(self) -> EdgeSoftmax:
+        """The steps from scores to weights."""
+        epsilon = 0.0 if self.epsilon is None else self.epsilon.value.data
+        return EdgeSoftmax(self.heads.value.data, self.score, epsilon, self.from_zero is not None)
+
+    def verify_softmax(self, shape: tuple[int, ...], scores: tuple[int, ...]) -> None:
+        """Check heads, scores and bias against the shape of the values.
+
+        Raises:
+            VerifyException: they do not fit.
+        """
+        heads = self.heads.value.data
+        if heads < 1 or shape[1] % heads:
+            raise VerifyException(f"{heads} heads of {shape[1]} features, expected a divisor")
+        if scores != (shape[0], 2 * heads):
+            raise VerifyException(f"scores {shape_text(scores)}, expected {shape_text((shape[0], 2 * heads))}")
+        if self.softmax.epsilon < 0:
+            raise VerifyException(f"epsilon {self.softmax.epsilon}, expected 0 or more")
+        verify_bias(self.bias, shape[1])
+        result = shape_of(self.results[0])
+        if result != shape:
+            raise VerifyException(f"result {shape_text(result)}, expected {shape_text(shape)}")
+
+
+def softmax_properties(softmax: EdgeSoftmax, after: AtTargets) -> dict[str, Attribute | None]:
+    """Return the properties of an op that takes such means."""
+    return {
+        "heads": IntegerAttr(softmax.heads, i64),
+        "score": softmax.activation,
+        "epsilon": FloatAttr(softmax.epsilon, f64) if softmax.epsilon else None,
+        "from_zero": UnitAttr() if softmax.from_zero else None,
+        "activation": after.activation,
+    }
+
+
 @irdl_op_definition
-class AttendEdgesOp(IRDLOperation):
+class AttendEdgesOp(AttendsEdges):
     """activation(mean over edges + bias): x [N, H C], scores [N, 2 H], graph [N, N], bias [H C], result [N, H C].
 
     An edge from s to t has the score e = `score`(scores[s, h] + scores[t, H + h]) in head h, and counts as often as the
@@ -55,12 +101,6 @@ class AttendEdgesOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     scores = operand_def(DENSE_TENSOR)
     graph = operand_def(F32_TENSOR)
-    bias = opt_operand_def(DENSE_TENSOR)
-    heads = prop_def(IntegerAttr.constr(i64))
-    score = opt_prop_def(ActivationAttr)
-    epsilon = opt_prop_def(FloatAttr.constr(f64))
-    from_zero = opt_prop_def(UnitAttr)
-    activation = opt_prop_def(ActivationAttr)
     target_walk = opt_prop_def(TargetWalkAttr)
     result = result_def(DENSE_TENSOR)
 
@@ -76,13 +116,7 @@ class AttendEdgesOp(IRDLOperation):
     ) -> None:
         super().__init__(
             operands=[x, scores, graph, after.bias],
-            properties={
-                "heads": IntegerAttr(softmax.heads, i64),
-                "score": softmax.activation,
-                "epsilon": FloatAttr(softmax.epsilon, f64) if softmax.epsilon else None,
-                "from_zero": UnitAttr() if softmax.from_zero else None,
-                "activation": after.activation,
-            },
+            properties=softmax_properties(softmax, after),
             result_types=[f32_tensor(shape_of(x))],
         )
 
@@ -95,28 +129,13 @@ class AttendEdgesOp(IRDLOperation):
         """
         return graph_of(self.graph)
 
-    @property
-    def softmax(self) -> EdgeSoftmax:
-        """The steps from scores to weights."""
-        epsilon = 0.0 if self.epsilon is None else self.epsilon.value.data
-        return EdgeSoftmax(self.heads.value.data, self.score, epsilon, self.from_zero is not None)
-
     def verify_(self) -> None:
         shape, scores, graph = (shape_of(value) for value in (self.x, self.scores, self.graph))
-        heads = self.heads.value.data
         if len(graph) != 2 or DYNAMIC in graph or graph[0] != graph[1]:
             raise VerifyException(f"graph {shape_text(graph)}, expected as many sources as targets")
         if len(shape) != 2 or shape[0] != graph[0] or shape[1] == DYNAMIC:
             raise VerifyException(f"input {shape_text(shape)}, expected {graph[0]} nodes and a known last axis")
-        if heads < 1 or shape[1] % heads:
-            raise VerifyException(f"{heads} heads of {shape[1]} features, expected a divisor")
-        if scores != (graph[0], 2 * heads):
-            raise VerifyException(f"scores {shape_text(scores)}, expected {shape_text((graph[0], 2 * heads))}")
-        if self.softmax.epsilon < 0:
-            raise VerifyException(f"epsilon {self.softmax.epsilon}, expected 0 or more")
-        verify_bias(self.bias, shape[1])
-        if shape_of(self.result) != shape:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(shape)}")
+        self.verify_softmax(shape, scores)
 
 
 OVER_EDGES = AggregateOp | AttendEdgesOp

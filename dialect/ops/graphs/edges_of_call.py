@@ -188,15 +188,24 @@ class AggregateSortedOp(CombinesEdges):
         return self.begins, self.ends, self.sources, self.weights
 
     def verify_(self) -> None:
-        shape = shape_of(self.x)
-        if len(shape) != 2 or shape[-1] == DYNAMIC:
-            raise VerifyException(f"input {shape_text(shape)}, expected nodes and a known last axis")
-        for of_nodes in (self.begins, self.ends):
-            if shape_of(of_nodes) != shape[:1]:
-                raise VerifyException(f"nodes {shape_text(shape_of(of_nodes))}, expected {shape_text(shape[:1])}")
-        if len(shape_of(self.sources)) != 1 or shape_of(self.sources) != shape_of(self.weights):
-            text = shape_text(shape_of(self.weights))
-            raise VerifyException(f"weights {text}, expected {shape_text(shape_of(self.sources))}")
+        shape = verify_sorted(self.x, self.edges)
         verify_bias(self.bias, shape[-1])
         if shape_of(self.result) != shape:
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(shape)}")
+
+
+def verify_sorted(x: SSAValue, edges: tuple[SSAValue, ...]) -> tuple[int, ...]:
+    """Return the shape of x [N, F] behind checks of the sorted edges beside it: begins, ends, sources and weights.
+
+    Raises:
+        VerifyException: they do not fit.
+    """
+    shape, (begins, ends, sources, weights) = shape_of(x), edges
+    if len(shape) != 2 or shape[-1] == DYNAMIC:
+        raise VerifyException(f"input {shape_text(shape)}, expected nodes and a known last axis")
+    for of_nodes in (begins, ends):
+        if shape_of(of_nodes) != shape[:1]:
+            raise VerifyException(f"nodes {shape_text(shape_of(of_nodes))}, expected {shape_text(shape[:1])}")
+    if len(shape_of(sources)) != 1 or shape_of(sources) != shape_of(weights):
+        raise VerifyException(f"weights {shape_text(shape_of(weights))}, expected {shape_text(shape_of(sources))}")
+    return shape

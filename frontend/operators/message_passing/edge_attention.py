@@ -10,7 +10,7 @@ y    = ScatterElements(zeros, targets, Unsqueeze(q, -1) * Gather(view, sources),
 ```
 
 The last node becomes `pebble.attend_edges` on h and on scores h a, a linear layer: `pebble-associate` lets it read what
-h is made of, where that takes less time.
+h is made of, where that takes less time. Edges that a call brings are sorted, for `pebble.attend_sorted`.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,16 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.ops.graphs.aggregate import SUMS_SINCE
 from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, EdgeSoftmax
+from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.message_passing.edge_lists import Indices, counted, digest
+from redpebble.frontend.operators.conversion import Conversion
+from redpebble.frontend.operators.message_passing.edge_lists import counted, digest
+from redpebble.frontend.operators.message_passing.edge_pattern import EdgePattern, Ends, NoPattern, same_ends
+from redpebble.frontend.operators.message_passing.edges_of_call import EdgesOfCall, sorted_edges
 from redpebble.sparse.edges import EdgeList
 
 DEFAULT_SLOPE = 0.01
@@ -35,24 +39,33 @@ DEFAULT_SLOPE = 0.01
 
 
 class _Scores(NamedTuple):
-    """Scores of nodes, as targets or as sources: the values and what these are multiplied by."""
+    """Scores of nodes, as targets or as sources, gathered along edges."""
 
-    view: onnx_ir.Value
-    factors: NDArray[np.float32]
-    """[H, C]."""
-    ends: Indices
+    values: onnx_ir.Value
+    """The values that they are computed from, or in which they lie side by side."""
+    ends: Ends
+    factors: NDArray[np.float32] | None = None
+    """Factors of the values, [H, C]; None for scores themselves."""
+    heads: tuple[int, int] = (0, 0)
+    """The first of the scores, and the one behind the last."""
+
+
+class _Edges(NamedTuple):
+    """Edges as nodes of ONNX have them."""
+
+    sources: Ends
+    targets: Ends
+    weights: onnx_ir.Value | None
 
 
 class _Softmax(NamedTuple):
     """A softmax over edges: what it reads, and the steps of its own."""
 
     logits: onnx_ir.Value
+    weights: onnx_ir.Value | None
+    """Count of each edge, [E, 1]; None for 1."""
     epsilon: float
     from_zero: bool
-
-
-class _NoAttention(NotCovered):
-    """The nodes are no attention over edges."""
 
 
 def convert_edge_attention(conversion: Conversion) -> Sequence[SSAValue] | None:
@@ -64,130 +77,185 @@ def convert_edge_attention(conversion: Conversion) -> Sequence[SSAValue] | None:
     found = _Pattern(conversion)
     try:
         return found.converted()
-    except _NoAttention:
+    except NoPattern:
         return None
 
 
-class _Pattern:
+class _Pattern(EdgePattern):
     """The nodes behind a ScatterElements, from there to the values of nodes."""
-
-    def __init__(self, conversion: Conversion) -> None:
-        self.conversion = conversion
-        self.nodes: list[onnx_ir.Node] = []
 
     def converted(self) -> list[SSAValue]:
         """Return the sums.
 
         Raises:
-            _NoAttention: the nodes are no attention over edges.
+            NoPattern: the nodes are no attention over edges.
             NotCovered: an edge is outside the nodes.
         """
         conversion = self.conversion
-        targets = self._ends(self._given(conversion.input(1)))
-        shares, messages = self._operands(self._operator(conversion.input(2), "Mul"), self._is_spread)
-        gathered = self._operator(messages, "Gather")
-        view, sources = self._given(gathered.inputs[0]), self._index(gathered)
+        targets = self.ends(self.given(conversion.input(1)))
+        shares, messages = self.operands(self.operator(conversion.input(2), "Mul"), self._is_spread)
+        gathered = self.operator(messages, "Gather")
+        view, sources = self.given(gathered.inputs[0]), self.index(gathered)
         softmax = self._softmax(self._input_of(shares), targets)
         activation, logits = self._activation(softmax.logits)
-        pair = [self._scores(value) for value in self._operator(logits, "Add").inputs]
+        pair = [self._scores(value) for value in self.operator(logits, "Add").inputs]
         origin, target = self._sorted(pair, sources, targets)
-        if not (origin.view is target.view is view) or origin.factors.shape != target.factors.shape:
-            raise _NoAttention
-        return self._emitted(view, origin, target, EdgeSoftmax(len(origin.factors), activation, *softmax[1:]))
+        sizes = self.sizes_of(conversion.input(0))
+        if origin.values is not target.values or not self.is_zero(conversion.input(0)) or sizes is None:
+            raise NoPattern
+        x = conversion.tensor_of(self.given(self.operator(view, "Reshape").inputs[0]))
+        count = conversion.sizes(x)[0]
+        if len(sizes) != 3 or not is_known(sizes[1]) or not is_known(sizes[2]) or sizes[0] != count:
+            raise NoPattern
+        heads, size = (int(one.coefficient) for one in sizes[1:])
+        if conversion.sizes(x) != (count, Size.known(heads * size)):
+            raise NoPattern
+        scores = self._scores_of_nodes(x, origin, target, (heads, size, origin.values is view))
+        steps = EdgeSoftmax(heads, activation, softmax.epsilon, softmax.from_zero)
+        result = self._attended(x, scores, _Edges(sources, targets, softmax.weights), steps)
+        conversion.replaces(self.nodes)
+        return [conversion.reshape(result, sizes)]
 
-    def _emitted(self, view: onnx_ir.Value, origin: _Scores, target: _Scores, softmax: EdgeSoftmax) -> list[SSAValue]:
-        conversion, (heads, size) = self.conversion, origin.factors.shape
-        reshaped = self._operator(view, "Reshape")
-        x = conversion.tensor_of(self._given(reshaped.inputs[0]))
-        sizes = conversion.sizes(x)
-        if len(sizes) != 2 or not is_known(sizes[0]) or sizes[1] != Size.known(heads * size):
-            raise _NoAttention
-        count = int(sizes[0].coefficient)
-        edges = EdgeList(counted(origin.ends, count), counted(target.ends, count))
-        counts = count, count
-        graph = conversion.emit_sparse(lambda: edges.matrix(counts), f"graph.{digest(edges)}", f"{counts}")
+    def _scores_of_nodes(self, x: SSAValue, origin: _Scores, target: _Scores, known: tuple[int, int, bool]) -> SSAValue:
+        """Return the scores of nodes as sources and as targets, [N, 2 H]: h a, or where they lie side by side."""
+        conversion, (heads, size, is_view) = self.conversion, known
+        if origin.factors is None or target.factors is None:
+            scores = conversion.tensor_of(origin.values)
+            sides = origin.heads == (0, heads) and target.heads == (heads, 2 * heads)
+            if not sides or conversion.sizes(scores) != (conversion.sizes(x)[0], Size.known(2 * heads)):
+                raise NoPattern
+            return scores
+        if not is_view or not origin.factors.shape == target.factors.shape == (heads, size):
+            raise NoPattern
         factors = np.zeros((heads, size, 2 * heads), np.float32)
         for head in range(heads):
             factors[head, :, head], factors[head, :, heads + head] = origin.factors[head], target.factors[head]
         weight = conversion.emit_constant(factors.reshape(heads * size, 2 * heads), "")
-        scores = conversion.emit(LinearOp(x, weight)).result
-        result = conversion.emit(AttendEdgesOp(x, scores, graph, softmax)).result
-        conversion.replaces(self.nodes)
-        return [conversion.reshape(result, (sizes[0], Size.known(heads), Size.known(size)))]
+        return conversion.emit(LinearOp(x, weight)).result
 
-    def _softmax(self, value: onnx_ir.Value, targets: Indices) -> _Softmax:
-        division = self._operator(value, "Div")
-        powers = self._operator(division.inputs[0], "Exp")
-        total = self._gathered(division.inputs[1], targets)
+    def _attended(self, x: SSAValue, scores: SSAValue, given: _Edges, softmax: EdgeSoftmax) -> SSAValue:
+        """Return what nodes get along edges that are constants, or those of the call.
+
+        Raises:
+            NoPattern: one end is a constant and the other is none, or the number of nodes is not known.
+            NotCovered: an edge is outside the nodes.
+        """
+        conversion, (sources, targets, weights) = self.conversion, given
+        nodes = conversion.sizes(x)[0]
+        if isinstance(sources, onnx_ir.Value) and isinstance(targets, onnx_ir.Value):
+            if not conversion.scope.takes_edges(SUMS_SINCE):
+                raise NoPattern
+            of_call = sorted_edges(conversion, x, EdgesOfCall(sources, targets, weights))
+            return conversion.emit(AttendSortedOp(x, scores, of_call, softmax)).result
+        factors = self.constant(weights)
+        is_weighted = factors is not None and factors.dtype == np.float32 and factors.shape[1:] == (1,)
+        if not is_known(nodes) or isinstance(sources, onnx_ir.Value) or isinstance(targets, onnx_ir.Value):
+            raise NoPattern
+        if weights is not None and not (is_weighted and factors is not None and len(factors) == len(targets)):
+            raise NoPattern
+        counts = int(nodes.coefficient), int(nodes.coefficient)
+        counts_of_edges = None if factors is None else factors.reshape(-1).astype(np.float32)
+        edges = EdgeList(counted(sources, counts[0]), counted(targets, counts[1]), counts_of_edges)
+        graph = conversion.emit_sparse(lambda: edges.matrix(counts), f"graph.{digest(edges)}", f"{counts}")
+        return conversion.emit(AttendEdgesOp(x, scores, graph, softmax)).result
+
+    def _softmax(self, value: onnx_ir.Value, targets: Ends) -> _Softmax:
+        division = self.operator(value, "Div")
+        shares = self.given(division.inputs[0])
+        weights, powers = self._weighted(shares)
+        total = self.gathered(division.inputs[1], targets)
         epsilon, total = self._added(total)
-        sums = self._operator(total, "ScatterElements")
-        difference = self._operator(powers.inputs[0], "Sub")
-        logits = self._given(difference.inputs[0])
-        largest = self._operator(self._gathered(difference.inputs[1], targets), "ScatterElements")
-        self._scattered(sums, targets, powers.outputs[0], "add")
-        self._scattered(largest, targets, logits, "max")
-        if not self._is_zero(sums.inputs[0]):
-            raise _NoAttention
-        return _Softmax(logits, epsilon, self._starts_from_zero(largest.inputs[0], targets, logits))
+        sums = self.operator(total, "ScatterElements")
+        difference = self.operator(powers.inputs[0], "Sub")
+        logits = self.given(difference.inputs[0])
+        largest = self.operator(self.gathered(difference.inputs[1], targets), "ScatterElements")
+        self.scattered(sums, targets, shares, "add")
+        self.scattered(largest, targets, logits, "max")
+        start = self.fill_of(self.given(sums.inputs[0]))
+        if start is None or start < 0:
+            raise NoPattern
+        return _Softmax(logits, weights, epsilon + start, self._starts_from_zero(largest.inputs[0], targets, logits))
 
-    def _starts_from_zero(self, start: onnx_ir.Value | None, targets: Indices, logits: onnx_ir.Value) -> bool:
+    def _weighted(self, value: onnx_ir.Value) -> tuple[onnx_ir.Value | None, onnx_ir.Node]:
+        """Return what edges count, and the node of the powers that it is a factor of."""
+        node = self.unsliced(value, 1).producer()
+        if node is None or (node.domain, node.op_type) != ("", "Mul"):
+            return None, self.operator(value, "Exp")
+        self.nodes.append(node)
+        weights, powers = self.operands(node, self.is_column)
+        return weights, self.operator(powers, "Exp")
+
+    def _starts_from_zero(self, start: onnx_ir.Value | None, targets: Ends, logits: onnx_ir.Value) -> bool:
         """Return whether the largest score is 0 at least; otherwise it starts from the lowest float."""
-        lowest, array = float(np.finfo(np.float32).min), self._constant(start)
+        lowest, array = float(np.finfo(np.float32).min), self.constant(start)
+        if start is not None and self.is_zero(start):
+            return True
         # nodes where no edge ends are not read
-        if (array is not None and array.ndim == 2 and (array[targets] == np.float32(lowest)).all()) or (
-            array is None and start is not None and self._is_filled(start, lowest)
+        read = array if array is None or isinstance(targets, onnx_ir.Value) else array[targets]
+        if (read is not None and read.ndim == 2 and (read == np.float32(lowest)).all()) or (
+            array is None and start is not None and self.is_filled(start, lowest)
         ):
             return False
-        node = self._operator(start, "ScatterElements")
-        before = self._given(node.inputs[2])
-        match self._text(node, "reduction"):
+        node = self.operator(start, "ScatterElements")
+        before = self.given(node.inputs[2])
+        match self.text(node, "reduction"):
             case "max":
                 # zeros, or the least score of all where that is larger: no score is less
                 for name in ("Expand", "Add", "ReduceMin"):
-                    maker = self._operator(before, name)
+                    maker = self.operator(before, name)
                     others = [value for value in maker.inputs if value is not None]
                     before = others[-1] if name == "Add" else others[0]
                 is_least = before is logits
                 from_zero = True
             case "min":
-                is_least, from_zero = self._is_filled(before, lowest), False
+                is_least, from_zero = self.is_filled(before, lowest), False
             case _:
-                raise _NoAttention
-        if not is_least or not self._is_zero(node.inputs[0]) or not self._same(self._given(node.inputs[1]), targets):
-            raise _NoAttention
+                raise NoPattern
+        if (
+            not is_least
+            or not self.is_zero(node.inputs[0])
+            or not same_ends(self.ends(self.given(node.inputs[1])), targets)
+        ):
+            raise NoPattern
         return from_zero
 
     def _scores(self, value: onnx_ir.Value | None) -> _Scores:
         """Return the scores of nodes that are gathered along edges."""
-        gathered = self._operator(value, "Gather")
-        summed = self._operator(gathered.inputs[0], "ReduceSum")
+        gathered = self.operator(value, "Gather")
+        of_nodes = self.unsliced(self.given(gathered.inputs[0]), 1)
+        node = of_nodes.producer()
+        if node is not None and node.op_type == "Slice":
+            self.nodes.append(node)
+            return _Scores(self.given(node.inputs[0]), self.index(gathered), heads=self._heads_of(node))
+        summed = self.operator(of_nodes, "ReduceSum")
         axes = summed.attributes.get("axes")
-        constant = None if len(summed.inputs) < 2 else self._constant(summed.inputs[1])
+        constant = None if len(summed.inputs) < 2 else self.constant(summed.inputs[1])
         known = list(axes.as_ints()) if axes is not None else [] if constant is None else constant.tolist()
         keeps = summed.attributes.get("keepdims")
         if known not in ([-1], [2]) or keeps is None or keeps.as_int():
-            raise _NoAttention
-        factor, view = self._operands(self._operator(summed.inputs[0], "Mul"), self._is_factor)
-        array = self._constant(factor)
+            raise NoPattern
+        factor, view = self.operands(self.operator(summed.inputs[0], "Mul"), self._is_factor)
+        array = self.constant(factor)
         if array is None:
-            raise _NoAttention
-        return _Scores(view, array.reshape(array.shape[-2:]).astype(np.float32), self._index(gathered))
+            raise NoPattern
+        return _Scores(view, self.index(gathered), array.reshape(array.shape[-2:]).astype(np.float32))
 
-    def _sorted(self, pair: Sequence[_Scores], sources: Indices, targets: Indices) -> tuple[_Scores, _Scores]:
+    def _heads_of(self, node: onnx_ir.Node) -> tuple[int, int]:
+        """Return the first column that a Slice takes, and the one behind the last."""
+        bounds = [self.constant(value) for value in node.inputs[1:]]
+        if len(bounds) < 3 or any(bound is None or bound.size != 1 for bound in bounds):
+            raise NoPattern
+        first, end, axis, *step = (int(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
+        if axis not in (1, -1) or step not in ([], [1]):
+            raise NoPattern
+        return first, end
+
+    def _sorted(self, pair: Sequence[_Scores], sources: Ends, targets: Ends) -> tuple[_Scores, _Scores]:
         """Return the scores of sources, and those of targets."""
         for origin, target in (pair, pair[::-1]):
-            if np.array_equal(origin.ends, sources) and np.array_equal(target.ends, targets):
+            if same_ends(origin.ends, sources) and same_ends(target.ends, targets):
                 return origin, target
-        raise _NoAttention
-
-    def _operands(self, node: onnx_ir.Node, is_first: object) -> tuple[onnx_ir.Value, onnx_ir.Value]:
-        assert callable(is_first)
-        left, right = (self._given(value) for value in node.inputs)
-        if is_first(left):
-            return left, right
-        if is_first(right):
-            return right, left
-        raise _NoAttention
+        raise NoPattern
 
     def _is_spread(self, value: onnx_ir.Value) -> bool:
         """Return whether a value is that of edges and heads with an axis of size 1 behind these."""
@@ -195,18 +263,18 @@ class _Pattern:
         if node is None or node.op_type != "Unsqueeze" or node.domain != "":
             return False
         axes = node.attributes.get("axes")
-        constant = None if len(node.inputs) < 2 else self._constant(node.inputs[1])
+        constant = None if len(node.inputs) < 2 else self.constant(node.inputs[1])
         known = list(axes.as_ints()) if axes is not None else [] if constant is None else constant.tolist()
         self.nodes.append(node)
         return known in ([-1], [2])
 
     def _is_factor(self, value: onnx_ir.Value) -> bool:
-        array = self._constant(value)
+        array = self.constant(value)
         return array is not None and array.dtype == np.float32 and array.ndim == 3 and array.shape[0] == 1
 
     def _input_of(self, value: onnx_ir.Value) -> onnx_ir.Value:
         node = value.producer()
-        return self._given(node.inputs[0] if node is not None else None)
+        return self.given(node.inputs[0] if node is not None else None)
 
     def _activation(self, value: onnx_ir.Value) -> tuple[ActivationAttr | None, onnx_ir.Value]:
         node = value.producer()
@@ -224,96 +292,8 @@ class _Pattern:
         if node is None or node.op_type != "Add":
             return 0.0, value
         for first, second in (node.inputs, node.inputs[::-1]):
-            array = None if second is None else self._constant(second)
+            array = None if second is None else self.constant(second)
             if array is not None and array.size == 1 and float(array.reshape(-1)[0]) >= 0:
                 self.nodes.append(node)
-                return float(array.reshape(-1)[0]), self._given(first)
-        raise _NoAttention
-
-    def _gathered(self, value: onnx_ir.Value | None, ends: Indices) -> onnx_ir.Value:
-        node = self._operator(value, "Gather")
-        if not np.array_equal(self._index(node), ends):
-            raise _NoAttention
-        return self._given(node.inputs[0])
-
-    def _scattered(self, node: onnx_ir.Node, ends: Indices, wanted: onnx_ir.Value, reduction: str) -> None:
-        updates = self._unsliced(self._given(node.inputs[2]), len(ends))
-        same = self._same(self._given(node.inputs[1]), ends) and self._text(node, "reduction") == reduction
-        if updates is not wanted or not same:
-            raise _NoAttention
-
-    def _operator(self, value: onnx_ir.Value | None, name: str) -> onnx_ir.Node:
-        """Return the node that yields a value, behind what leaves it as it is."""
-        node = self._unsliced(self._given(value), 1).producer()
-        if node is None or (node.domain, node.op_type) != ("", name):
-            raise _NoAttention
-        axis = node.attributes.get("axis")
-        if name in ("Gather", "ScatterElements") and axis is not None and axis.as_int() != 0:
-            raise _NoAttention
-        self.nodes.append(node)
-        return node
-
-    def _unsliced(self, value: onnx_ir.Value, count: int) -> onnx_ir.Value:
-        """Return a value before an Identity, or a Slice that leaves nothing out: updates are cut to their index."""
-        node = value.producer()
-        if node is None or node.op_type not in ("Identity", "Slice"):
-            return value
-        if node.op_type == "Slice":
-            starts, ends = (None if len(node.inputs) < 3 else self._constant(one) for one in node.inputs[1:3])
-            whole = starts is not None and ends is not None and not starts.any() and ends[0] >= count
-            # the updates have as many edges as the index, and as many features as the start: onnxruntime checks that
-            if not whole or len(node.inputs) > 3:
-                raise _NoAttention
-        self.nodes.append(node)
-        return self._unsliced(self._given(node.inputs[0]), count)
-
-    def _index(self, node: onnx_ir.Node) -> Indices:
-        array = self._constant(self._given(node.inputs[1]))
-        if array is None or array.ndim != 1 or array.dtype.kind != "i":
-            raise _NoAttention
-        return array.astype(np.int64)
-
-    def _ends(self, value: onnx_ir.Value) -> Indices:
-        """Return the node of each row of an index that all features share."""
-        node = value.producer()
-        if node is not None and node.op_type == "Expand":
-            self.nodes.append(node)
-            value = self._given(node.inputs[0])
-        array = self._constant(value)
-        if array is None or array.ndim < 2 or array.dtype.kind != "i" or not array.size:
-            raise _NoAttention
-        rows = array.reshape(len(array), -1)
-        if not (rows == rows[:, :1]).all():
-            raise _NoAttention
-        return rows[:, 0].astype(np.int64)
-
-    def _same(self, index: onnx_ir.Value, ends: Indices) -> bool:
-        return np.array_equal(self._ends(index), ends)
-
-    def _is_zero(self, value: onnx_ir.Value | None) -> bool:
-        return value is not None and self._is_filled(value, 0.0)
-
-    def _is_filled(self, value: onnx_ir.Value, number: float) -> bool:
-        sparse, array = self.conversion.scope.sparse_matrix_of(value), self._constant(value)
-        if sparse is not None:
-            return number == 0.0 and not len(sparse.entries().values)
-        if array is not None:
-            return bool((array == np.float32(number)).all())
-        node = value.producer()
-        if node is None or node.op_type != "ConstantOfShape":
-            return False
-        self.nodes.append(node)
-        fill = node.attributes.get("value")
-        return number == (0.0 if fill is None else float(fill.as_tensor().numpy().reshape(-1)[0]))
-
-    def _constant(self, value: onnx_ir.Value | None) -> NDArray[np.generic] | None:
-        return None if value is None else self.conversion.scope.constant_of(value)
-
-    def _text(self, node: onnx_ir.Node, name: str) -> str:
-        attribute = node.attributes.get(name)
-        return "none" if attribute is None else attribute.as_string()
-
-    def _given(self, value: onnx_ir.Value | None) -> onnx_ir.Value:
-        if value is None:
-            raise _NoAttention
-        return value
+                return float(array.reshape(-1)[0]), self.given(first)
+        raise NoPattern

@@ -70,20 +70,30 @@ def aggregated_in_call(conversion: Conversion, *, maximum: bool) -> SSAValue:
         raise NotCovered("what edges are added to is not known, accepted are zeros for each node and feature")
     if maximum and messages.weights is not None:
         raise NotCovered("a maximum of weighted edges, accepted are edges without weights")
-    edges = _sorted_edges(conversion, x, messages, targets)
+    edges = sorted_edges(conversion, x, EdgesOfCall(messages.sources, targets, messages.weights))
     conversion.replaces(messages.nodes)
     return conversion.emit(AggregateSortedOp(x, edges, maximum=maximum)).result
 
 
-def _sorted_edges(conversion: Conversion, x: SSAValue, messages: _Messages, targets: onnx_ir.Value) -> SortEdgesOp:
-    """Return the edges sorted by their targets, as an earlier layer has them where it has."""
+class EdgesOfCall(NamedTuple):
+    """Edges of a call: the numbers of both ends of each, and its weight."""
+
+    sources: onnx_ir.Value
+    targets: onnx_ir.Value
+    weights: onnx_ir.Value | None = None
+
+
+def sorted_edges(conversion: Conversion, x: SSAValue, given: EdgesOfCall) -> SortEdgesOp:
+    """Return the edges between the nodes of x sorted by their targets, as an earlier layer has them where it has.
+
+    Raises:
+        NotCovered: a layer computes them.
+    """
     scope, nodes = conversion.scope, conversion.scope.argument_of_rows(x)
-    assert messages.sources is not None
-    ends = [scope.value_of(_unshaped(conversion, value)) for value in (messages.sources, targets)]
+    ends = [scope.value_of(unshaped(conversion, value)) for value in (given.sources, given.targets)]
     if ends[0] is None or ends[1] is None:
         raise NotCovered("the ends of edges are not known before the layers")
-    factors = messages.weights if messages.weights is None else _unshaped(conversion, messages.weights)
-    weights = None if factors is None else conversion.tensor_of(factors)
+    weights = None if given.weights is None else conversion.tensor_of(unshaped(conversion, given.weights))
     operands = [nodes, ends[0], ends[1], *([] if weights is None else [weights])]
     for use in nodes.uses:
         known = use.operation
@@ -92,16 +102,16 @@ def _sorted_edges(conversion: Conversion, x: SSAValue, messages: _Messages, targ
             if isinstance(found, SortEdgesOp):
                 return found
     edges = EdgeListOp(nodes, ends[0], ends[1], weights)
-    name = f"edges.{value_name(ends[0]) or messages.sources.name}"
+    name = f"edges.{value_name(ends[0]) or given.sources.name}"
     edges.attributes[DIMS] = described_by([(Size.symbol(name),)] * 3)
     return conversion.emit(SortEdgesOp(nodes, conversion.emit(edges)))
 
 
-def _unshaped(conversion: Conversion, value: onnx_ir.Value) -> onnx_ir.Value:
-    """Return what an entry of each edge is before its shape was made [edges] or [edges, 1]."""
+def unshaped(conversion: Conversion, value: onnx_ir.Value) -> onnx_ir.Value:
+    """Return what each edge has one entry of before it became [edges], [edges, 1] or [edges, 1, 1]."""
     while (node := value.producer()) is not None and node.domain == "" and node.op_type in SHAPING and node.inputs[0]:
         shape = conversion.scope.inferred_shape(node.inputs[0])
-        if shape is None or len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+        if shape is None or len(shape) not in (1, 2, 3) or any(size != 1 for size in list(shape)[1:]):
             return value
         conversion.replaces([node])
         value = node.inputs[0]
@@ -125,7 +135,8 @@ def _targets(conversion: Conversion) -> onnx_ir.Value | None:
     """Return the target of each edge [edges, 1] before it is spread over all features."""
     value = conversion.input(1)
     node = None if value is None else value.producer()
-    if node is not None and (node.domain, node.op_type) == ("", "Expand"):
+    # the rows of ScatterND's index are whole places: spread, they would be others
+    if node is not None and (node.domain, node.op_type) == ("", "Expand") and conversion.node.op_type != "ScatterND":
         conversion.replaces([node])
         value = node.inputs[0]
     return value if value is not None and _is_column(conversion, value) else None

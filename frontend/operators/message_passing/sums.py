@@ -136,6 +136,8 @@ def convert_scatter_nd(conversion: Conversion) -> Sequence[SSAValue]:
     reduction, index = conversion.text("reduction", "none"), conversion.any_constant(1)
     if reduction != "add":
         raise NotCovered(f"attribute reduction={reduction}, accepted is add")
+    if index is None and conversion.scope.takes_edges(SUMS_SINCE):
+        return [aggregated_in_call(conversion, maximum=False)]
     if index is None or index.ndim != 2 or index.shape[1] != 1:
         raise NotCovered("the index is no constant [edges, 1], accepted is a target for each edge")
     return [_aggregated(conversion, index.reshape(-1).astype(np.int64), 0, maximum=False)]

@@ -77,3 +77,27 @@ func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: t
   %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x9xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x6xf32>, %b: tensor<4xi32>, %e: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: 3 heads of 8 features, expected a divisor
+  %y = pebble.attend_sorted %x, %s, %b, %e, %i, %w heads 3 : (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x5xf32>, %b: tensor<4xi32>, %e: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: scores 4x5, expected 4x4
+  %y = pebble.attend_sorted %x, %s, %b, %e, %i, %w heads 2 : (tensor<4x8xf32>, tensor<4x5xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x4xf32>, %b: tensor<4xi32>, %e: tensor<5xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+  // CHECK: nodes 5, expected 4
+  %y = pebble.attend_sorted %x, %s, %b, %e, %i, %w heads 2 : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>, tensor<5xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
+  func.return
+}

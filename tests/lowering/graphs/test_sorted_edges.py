@@ -3,6 +3,7 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
@@ -22,6 +23,22 @@ MAXIMUM = """n = Identity (w) m = Gather <axis = 0> (x, s) u = Unsqueeze (t, one
     v = ScatterElements <axis = 0, reduction = "min"> (z, i, l)
     y = ScatterElements <axis = 0, reduction = "max"> (v, i, m)"""
 
+BY_ROWS = """g = Gather <axis = 0> (x, s) m = Mul (w, g) u = Unsqueeze (t, one) xs = Shape (x) z = ConstantOfShape (xs)
+    a = ScatterND <reduction = "add"> (z, u, m) b = Add (a, bias) y = Relu (b)"""
+
+HEADS, SIZE = 3, 5
+ATTENTION = """view = Reshape (x, heads) l = Mul (view, from) f = ReduceSum <keepdims = 0> (l, last) r = Mul (view, to)
+    k = ReduceSum <keepdims = 0> (r, last) fs = Gather <axis = 0> (f, s) kt = Gather <axis = 0> (k, t)
+    sum = Add (fs, kt) e = LeakyRelu <alpha = 0.2> (sum) u = Unsqueeze (t, one) of = Shape (e) i = Expand (u, of)
+    nodes = Shape (f) low = ConstantOfShape <value = float[1] {-3.4028234663852886e38}> (nodes)
+    top = ScatterElements <axis = 0, reduction = "max"> (low, i, e) tt = Gather <axis = 0> (top, t)
+    d = Sub (e, tt) exp = Exp (d) p = Mul (w, exp) none = ConstantOfShape (nodes)
+    total = ScatterElements <axis = 0, reduction = "add"> (none, i, p) tiny = Add (total, epsilon)
+    q = Gather <axis = 0> (tiny, t) share = Div (p, q) g = Gather <axis = 0> (view, s) wide = Unsqueeze (share, last)
+    m = Mul (wide, g) v = Unsqueeze (t, ones) mo = Shape (m) j = Expand (v, mo) vs = Shape (view)
+    z = ConstantOfShape (vs) a = ScatterElements <axis = 0, reduction = "add"> (z, j, m) flat = Reshape (a, rows)
+    b = Add (flat, bias) y = Relu (b)"""
+
 Indices = NDArray[np.int64]
 
 
@@ -30,7 +47,12 @@ def model(features: int, nodes: str = SUM) -> onnx.ModelProto:
     ports = f"({of_nodes} x, {of_edges}) => ({of_nodes} y)"
     graph = onnx.parser.parse_graph(f"g {ports} {{ {nodes} }}")
     bias = np.linspace(-1, 1, features, dtype=np.float32)
-    graph.initializer.extend([numpy_helper.from_array(np.array([1]), "one"), numpy_helper.from_array(bias, "bias")])
+    constants: dict[str, NDArray[np.generic]] = {"one": np.array([1]), "bias": bias}
+    if nodes == ATTENTION:
+        first, last = np.random.default_rng(8).standard_normal((2, 1, HEADS, SIZE), np.float32)
+        constants |= {"from": first, "to": last, "heads": np.array([0, HEADS, SIZE]), "rows": np.array([0, features])}
+        constants |= {"last": np.array([-1]), "ones": np.array([1, 2]), "epsilon": np.array(1e-6, np.float32)}
+    graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -71,6 +93,25 @@ def test_sums_over_edges_of_a_call_are_a_sparse_product(target: CpuTarget, featu
         given = feeds(nodes, edges, features)
         (y,) = network(target, features).run(None, given._asdict())
         np.testing.assert_allclose(y, sums(given), rtol=1e-4, atol=1e-4)
+
+
+def agrees_with_onnxruntime(target: CpuTarget, features: int, nodes: str, threads: int = 2) -> None:
+    proto, found = model(features, nodes), network(target, features, nodes, threads)
+    reference = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for count, edges in ((23, 90), (1, 4), (5, 0), (600, 3000)):
+        given = feeds(count, edges, features)._replace(w=np.abs(feeds(count, edges, features).w))._asdict()
+        np.testing.assert_allclose(found.run(None, given)[0], reference.run(None, given)[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r"index 23 of 23 nodes, accepted are -23 to 22$"):
+        found.run(None, {**feeds(23, 2, features)._asdict(), "t": np.array([0, 23])})
+
+
+def test_sums_by_rows_over_edges_of_a_call_agree_with_onnxruntime() -> None:
+    agrees_with_onnxruntime(next(iter(HERE.values())), 7, BY_ROWS)
+
+
+@each_target
+def test_attention_over_edges_of_a_call_agrees_with_onnxruntime(target: CpuTarget) -> None:
+    agrees_with_onnxruntime(target, HEADS * SIZE, ATTENTION)
 
 
 @pytest.mark.slow
