@@ -151,6 +151,7 @@ def _emit_parallel(code: WordCode, *, linux: bool) -> None:
         cpu = builder.sext(body.call("sched_getcpu"), I64) if linux else i64(-1)
         body.swap(pool, Pool.WakerCpu, cpu)
         body.call("wake", pool)
+        body.call("sched_yield")
     body.run_function(function, [memory, i64(0)])
     others = builder.sub(body.number(pool, Pool.Threads), i64(1))
     body.wait_until(lambda: builder.icmp_signed("==", body.current(pool, Pool.Finished), others))
