@@ -80,6 +80,15 @@ def times_of_rows(time_of_width: Mapping[int, float], counts: Iterable[int]) -> 
     return times
 
 
+def measured_rows(time_of_width: Mapping[int, float], measured: Mapping[int, float], rows: int) -> float | None:
+    """Return the measured microseconds of the same tiles; None where one of them was not measured."""
+    tiles = tiles_of(least_rows(time_of_width), rows)
+    if any(one.width not in measured for one in tiles):
+        return None
+    total = sum(one.number * measured[one.width] for one in tiles)
+    return (MIXED if len(tiles) > 1 else 1.0) * total
+
+
 def widths_in_use(time_of_width: Mapping[int, float]) -> set[int]:
     """Return the widths that save time for some number of rows, and are used for it."""
     kept: dict[int, float] = {}

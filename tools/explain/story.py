@@ -12,7 +12,7 @@ from redpebble.dialect.reports.layer_report import LayerReport
 from redpebble.kernels.formats import dense_outputs
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import predicted_us
-from redpebble.kernels.tile_widths import time_of_rows
+from redpebble.kernels.tile_widths import measured_rows, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.placement import Placement
 from redpebble.sparse.csr import CONNECTION_BYTES
@@ -114,7 +114,7 @@ def _time_of(layer: LayerReport, name: str, rows: int) -> LayerTime:
         layer.connections,
         rows,
         time_of_rows(predicted, rows) if predicted else 0.0,
-        time_of_rows(measured, rows) if measured and measured.keys() == predicted.keys() else None,
+        measured_rows(predicted, measured, rows) if measured else None,
     )
 
 
@@ -140,7 +140,11 @@ def short_names(names: Sequence[str]) -> list[str]:
         return list(names)
     first = _alike([one[:-1] for one in parts])
     last = _alike([one[:first:-1] for one in parts])
-    return ["".join(one[first : len(one) - last]).rstrip("/.") or name for one, name in zip(parts, names, strict=True)]
+    for begin in (first, 0):
+        short = ["".join(one[begin : len(one) - last]).strip("/.") for one in parts]
+        if all(re.search("[^0-9]", one) for one in short):  # numbers alone name nothing
+            return short
+    return list(names)
 
 
 def _alike(sequences: Sequence[Sequence[str]]) -> int:

@@ -1,5 +1,7 @@
 """The story of a model: layers that are alike are one line of many, and names lose what all of them have."""
 
+from dataclasses import replace
+
 from redpebble.dialect.reports.layer_report import LayerReport
 from redpebble.kernels.machine import Machine
 from redpebble.tools.explain.story import dense_gflops, layer_times, short_names
@@ -56,10 +58,16 @@ def test_many_layers_that_differ_by_a_number_in_their_name_are_one_line() -> Non
 
 def test_names_lose_the_parts_that_all_of_them_begin_and_end_with() -> None:
     assert short_names(["/net/a/b/MatMul", "/net/c/MatMul"]) == ["a/b", "c"]
-    assert short_names(["/layers.0/Gemm", "/layers.1/Gemm"]) == ["0", "1"]
+    assert short_names(["/layers.0/Gemm", "/layers.1/Gemm"]) == ["layers.0", "layers.1"]
+    assert short_names(["/0/Gemm", "/1/Gemm"]) == ["/0/Gemm", "/1/Gemm"]
     assert short_names(["fc", "fc"]) == ["fc", "fc"]
     assert short_names(["/only/one"]) == ["/only/one"]
 
 
 def test_the_roof_of_dense_kernels_is_higher_with_wider_vectors() -> None:
     assert 0 < dense_gflops(Machine(lanes=4)) < dense_gflops(Machine(lanes=16))
+
+
+def test_tiles_that_were_measured_say_what_rows_take() -> None:
+    one = replace(layer("a"), predicted_us={"1": 1.0, "2": 1.5, "64": 9.0}, measured_us={"1": 2.0, "64": 11.0})
+    assert [layer_times([one], [rows])[0].measured_us for rows in (1, 2, 128)] == [2.0, None, 22.0]
