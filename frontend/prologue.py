@@ -99,6 +99,7 @@ class _Cut:
         self.constants: dict[str, Array] = {}
         self.names: dict[SSAValue, str] = {}
         self.reasons = imported.reasons
+        self.opsets = imported.model.opset_imports
 
     def prologue(self) -> Prologue:
         """Return the prologue, and cut it off."""
@@ -143,7 +144,11 @@ class _Cut:
         behind = f" behind node {name!r}" if name and foreign is not op else ""
         if reason in ("", "is not covered"):
             reason = "no native code, a session leaves it to onnxruntime"
-        return UnsupportedModelError(f"node {node_identity(node)!r}: operator {node.op_type}{behind}: {reason}")
+        return UnsupportedModelError(f"{self._label(node)}{behind}: {reason}")
+
+    def _label(self, node: onnx_ir.Node) -> str:
+        version = self.opsets.get(node.domain, 1)
+        return f"node {node_identity(node)!r}: operator {node.op_type} ({node.domain or 'ai.onnx'} {version})"
 
     def _steps(self, op: Operation) -> Iterator[PrologueStep]:
         """Yield what an op is in the prologue.

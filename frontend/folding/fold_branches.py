@@ -12,13 +12,21 @@ def fold_branches(model: onnx_ir.Model) -> bool:
     """Replace, in place, each If of a known condition by its branch; return whether there were any."""
     folded = False
     for node in list(model.graph):
-        if (node.domain, node.op_type) != ("", "If") or any(value.is_graph_output() for value in node.outputs):
+        if (node.domain, node.op_type) != ("", "If") or any(map(_is_needed, node.outputs)):
             continue
         condition = None if node.inputs[0] is None else constant_array(node.inputs[0], model.ir_version)
         if condition is not None and condition.size == 1:
             name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
             folded |= _replace(model.graph, node, node.attributes[name].as_graph())
     return folded
+
+
+def _is_needed(value: onnx_ir.Value) -> bool:
+    """Return whether the value has to be that of an If.
+
+    A Range takes the one element of a vector in a call, where onnxruntime refuses a vector that it knows beforehand.
+    """
+    return value.is_graph_output() or any(use.node.op_type == "Range" for use in value.uses())
 
 
 def _replace(graph: onnx_ir.Graph, node: onnx_ir.Node, branch: onnx_ir.Graph) -> bool:

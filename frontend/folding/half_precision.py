@@ -7,6 +7,7 @@ A CPU has no float16 arithmetic of its own: onnxruntime puts such casts around e
 precise, and an overflow beyond 65504 does not happen.
 """
 
+from collections.abc import Iterator
 from copy import copy
 from typing import Final
 
@@ -23,7 +24,7 @@ def widen(model: onnx_ir.Model) -> bool:
     """Let the model compute in float32, in place; inputs and outputs keep their types. Return whether it changed."""
     graphs = [*model.graphs()]
     bodies = [*graphs, *(function.graph for function in model.functions.values())]
-    if not any(_holds_halves(graph) for graph in bodies):
+    if not any(_holds_halves(graph) for graph in bodies) or _is_wide(model):
         return False
     edges = (*model.graph.inputs, *model.graph.outputs)
     kept = {value: value.dtype for value in edges if value.dtype is not None and value.dtype in HALVES}
@@ -38,13 +39,48 @@ def widen(model: onnx_ir.Model) -> bool:
 
 
 def _holds_halves(graph: onnx_ir.Graph) -> bool:
-    values = (*graph.inputs, *graph.initializers.values(), *(output for node in graph for output in node.outputs))
-    return any(value.dtype in HALVES for value in values) or any(
+    return any(value.dtype in HALVES for value in _values(graph)) or _has_half_attributes(graph)
+
+
+def _has_half_attributes(graph: onnx_ir.Graph) -> bool:
+    return any(
         attribute.type == onnx_ir.AttributeType.TENSOR and attribute.as_tensor().dtype in HALVES
         for node in graph
         for attribute in node.attributes.values()
         if not attribute.is_ref()
     )
+
+
+def _is_wide(model: onnx_ir.Model) -> bool:
+    """Return whether halves are at the edges of the model only, where casts read and yield them."""
+    graph, casts = model.graph, set[onnx_ir.Value | None]()
+    for node in graph:
+        if (node.domain, node.op_type) == ("", "Cast"):
+            casts.update(node.inputs[:1], node.outputs)
+    apart = [one for one in (*model.graphs(), *(body.graph for body in model.functions.values())) if one is not graph]
+    edges = {*graph.inputs, *graph.outputs}
+    inside = (value for value in _values(graph) if value.dtype in HALVES)
+    return not (_has_half_attributes(graph) or any(_holds_halves(one) for one in apart)) and all(
+        value in edges
+        and value in casts
+        and not value.is_initializer()
+        and all(use.node.op_type == "Cast" and use.node.domain == "" for use in value.uses())
+        for value in inside
+    )
+
+
+def _values(graph: onnx_ir.Graph) -> Iterator[onnx_ir.Value]:
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    yield from (output for node in graph for output in node.outputs)
+
+
+def _unused(graph: onnx_ir.Graph, name: str) -> str:
+    """Return a name, longer where one of the graph's values has it."""
+    names = {value.name for value in _values(graph)}
+    while name in names:
+        name += "_"
+    return name
 
 
 def _widen_value(value: onnx_ir.Value) -> None:
@@ -78,7 +114,7 @@ def _cast_inputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataTyp
     for value in graph.inputs:
         if value not in kept or value.is_initializer():
             continue
-        cast = _cast(value, onnx_ir.DataType.FLOAT, f"{value.name}_as_float")
+        cast = _cast(value, onnx_ir.DataType.FLOAT, _unused(graph, f"{value.name}_as_float"))
         value.replace_all_uses_with(cast.outputs[0])
         cast.replace_input_with(0, value)
         graph.insert_before(graph[0], cast) if len(graph) else graph.append(cast)
@@ -91,7 +127,7 @@ def _cast_outputs(graph: onnx_ir.Graph, kept: dict[onnx_ir.Value, onnx_ir.DataTy
         kind = kept.get(value)
         if kind is None or value.is_graph_input():
             continue
-        name, value.name = value.name, f"{value.name}_as_float"
+        name, value.name = value.name, _unused(graph, f"{value.name}_as_float")
         cast = _cast(value, kind, name or "")
         graph.append(cast)
         graph.outputs[index] = cast.outputs[0]

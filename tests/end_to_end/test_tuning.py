@@ -26,7 +26,7 @@ from tests.end_to_end.agreement import assert_close
 from tests.support.command_line import exit_code
 from tests.support.lowering_modules import each_target
 
-SPEC = "ffnn(depth=2, width=96, density=0.1)"
+SPEC = "ffnn(depth=2, width=384, density=0.1)"
 
 
 def tuned(model: onnx_ir.Model, folder: Path, seconds: float = 0.01) -> tuple[LayerReport, ...]:
@@ -135,7 +135,7 @@ def test_without_tuning_nothing_is_measured_and_what_was_measured_does_not_count
 
 
 def test_layers_that_were_never_measured_are_predicted_where_nothing_may_be_measured(folder: Path) -> None:
-    other = zoo.build("ffnn(depth=2, width=80, density=0.1)")
+    other = zoo.build("ffnn(depth=2, width=400, density=0.1)")
     tuning = Tuning.recalled(host_target(), folder)
     assert all(not layer.measured_us for layer in layer_reports(build_module(other, Options(tuning=tuning))))
 
@@ -162,7 +162,7 @@ def test_tuned_and_predicted_code_are_kept_apart(folder: Path, tmp_path: Path) -
 @pytest.mark.slow
 def test_a_model_whose_layers_were_measured_now_is_not_compiled_again(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    zoo.save(zoo.build("ffnn(depth=1, width=40, density=0.1)"), path)
+    zoo.save(zoo.build("ffnn(depth=1, width=384, density=0.1)"), path)
     (tmp_path / file_of(folder, "machine").name).write_text(file_of(folder, "machine").read_text())
     for _ in range(2):
         redpebble.compile(path, tune=True, cache=tmp_path)

@@ -45,3 +45,10 @@ def test_an_if_of_an_input_stays() -> None:
     kept = model(None)
     assert not fold_branches(kept)
     assert [node.op_type for node in kept.graph] == ["If", "Relu"]
+
+
+def test_an_if_that_gives_a_range_its_bounds_stays() -> None:
+    kept = model(condition=True)
+    bound = next(iter(kept.graph)).outputs[0]
+    kept.graph.append(onnx_ir.node("Range", [bound, bound, bound]))
+    assert not fold_branches(kept)

@@ -89,8 +89,24 @@ def test_a_model_without_layers_that_gain_stays_in_half_precision() -> None:
 
 def test_a_copy_is_widened_and_its_source_is_not() -> None:
     source = onnx_ir.from_onnx_text(
-        '<ir_version: 9, opset_import: ["": 19]> g (float[3] x) => (float16[3] y) { y = Cast<to=10>(x) }'
+        '<ir_version: 9, opset_import: ["": 19]> g (float16[3] x) => (float16[3] y) { y = Relu(x) }'
     )
     before = onnx_ir.to_proto(source).SerializeToString()
     assert widen(source.clone())
     assert onnx_ir.to_proto(source).SerializeToString() == before
+
+
+def test_what_is_widened_stays_as_it_is() -> None:
+    model = onnx_ir.from_proto(two_layers("float16"))
+    assert widen(model)
+    assert not widen(model)
+
+
+def test_casts_get_names_that_no_other_value_has() -> None:
+    model = onnx_ir.from_onnx_text(
+        '<ir_version: 9, opset_import: ["": 19]> g (float16[3] x) => (float16[3] y)'
+        "{ x_as_float = Neg(x) y = Relu(x_as_float) }"
+    )
+    assert widen(model)
+    names = [value.name for node in model.graph for value in node.outputs]
+    assert len({*names}) == len(names)
