@@ -2,7 +2,9 @@
 
 ```
 trainable_model   values of initializers are followed into packed weights     trainable_model.py
+packed_values     their places there                                         packed_values.py
 native_step       outputs and gradients of a batch as native code            native_step.py
+steps             what the loop needs of a step                              steps.py
 samples           batches of what is there, and what is wanted of them       samples.py
 optimizers        from gradients to other values                             optimizers.py
 ```
@@ -27,11 +29,12 @@ from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.passes.training.losses import LossName
 from redpebble.training.loss_values import hits, mean_loss
-from redpebble.training.native_step import Batch, NativeStep, StepOptions
+from redpebble.training.native_step import NativeStep, StepOptions
 from redpebble.training.optimizers import OPTIMIZERS, OptimizerName, VotedLion
 from redpebble.training.options import FinetuneOptions, Schedule
 from redpebble.training.replicas import Alone, Replicas
 from redpebble.training.samples import Samples, Teacher, batches_in_order, shuffled_batches
+from redpebble.training.steps import Batch, Step
 
 Floats = NDArray[np.float32]
 Watch = Callable[[str, int, int], None]
@@ -175,17 +178,40 @@ def finetuned(
         with reading():
             model = read_model(source)
         all_replicas = replicas or Alone()
-        options = replace(options, batch=max(1, min(options.batch, samples.count)))
-        if options.batch % all_replicas.size:
-            raise ValueError(
-                f"a batch of {options.batch} samples for {all_replicas.size} replicas, accepted is a multiple"
-            )
-        rows = options.batch // all_replicas.size
+        options, rows = fitted(options, samples, all_replicas)
         step = NativeStep(model, StepOptions(options.loss, rows, options.threads))
-        *tensors, target = step.network.program.inputs
-        for each in (samples, validation or samples):
-            each.check(tuple(tensors), target)
-        return _Training(step, samples, validation or samples, options, watch or _unwatched, all_replicas).run()
+        values, report = trained(step, samples, options, validation, watch, all_replicas)
+        return Finetuned(step.trained(values), report)
+
+
+def fitted(options: FinetuneOptions, samples: Samples, replicas: Replicas) -> tuple[FinetuneOptions, int]:
+    """Return options whose batch is no larger than the data, and the rows of it that a replica takes.
+
+    Raises:
+        ValueError: replicas cannot take as many each.
+    """
+    options = replace(options, batch=max(1, min(options.batch, samples.count)))
+    if options.batch % replicas.size:
+        raise ValueError(f"a batch of {options.batch} samples for {replicas.size} replicas, accepted is a multiple")
+    return options, options.batch // replicas.size
+
+
+def trained(
+    step: Step,
+    samples: Samples,
+    options: FinetuneOptions,
+    validation: Samples | None = None,
+    watch: Watch | None = None,
+    replicas: Replicas | None = None,
+) -> tuple[Floats, FinetuneReport]:
+    """Return the best values of a step that is trained, and how it went; options are `fitted`.
+
+    Raises:
+        ValueError: the data does not fit, or the loss is no number.
+    """
+    for each in (samples, validation or samples):
+        each.check(tuple(step.tensors), step.target)
+    return _Training(step, samples, validation or samples, options, watch or _unwatched, replicas or Alone()).run()
 
 
 def _unwatched(*_: object) -> None:
@@ -197,7 +223,7 @@ class _Training:
 
     def __init__(
         self,
-        step: NativeStep,
+        step: Step,
         samples: Samples,
         validation: Samples,
         options: FinetuneOptions,
@@ -206,12 +232,11 @@ class _Training:
     ) -> None:
         self.step, self.samples, self.validation, self.options, self.watch = step, samples, validation, options, watch
         self.replicas = replicas
-        *tensors, target = step.network.program.inputs
         self.rows = options.batch // replicas.size
         self.feeds = {
-            tensor.name: np.empty((self.rows, tensor.shape[-1].constant or 0), np.float32) for tensor in tensors
+            tensor.name: np.empty((self.rows, tensor.shape[-1].constant or 0), np.float32) for tensor in step.tensors
         }
-        self.target = np.empty((self.rows, target.shape[-1].constant or 0), np.float32)
+        self.target = np.empty((self.rows, step.target.shape[-1].constant or 0), np.float32)
         self.batch: Batch = step.bind(self.feeds, self.target)
         count = len(step.values)
         self.votes = options.exchange == "signs"
@@ -219,8 +244,8 @@ class _Training:
             VotedLion(count, replicas, options.sync) if self.votes else OPTIMIZERS[options.optimizer](count)
         )
 
-    def run(self) -> Finetuned:
-        """Train, and return the best model."""
+    def run(self) -> tuple[Floats, FinetuneReport]:
+        """Train; return the best values, and how it went."""
         options, step = self.options, self.step
         rng, begun = np.random.default_rng(options.seed), time.perf_counter()
         start, share = self._validated()
@@ -238,9 +263,8 @@ class _Training:
                     break
         except KeyboardInterrupt:
             interrupted = True
-        names = tuple(parameter.name for parameter in step.parameters)
-        report = FinetuneReport(options, before, tuple(epochs), best, len(values), names, interrupted)
-        return Finetuned(step.trained(values), report)
+        names = tuple(step.initializers)
+        return values, FinetuneReport(options, before, tuple(epochs), best, len(values), names, interrupted)
 
     def _epoch(self, number: int, rng: np.random.Generator) -> float:
         """Take all samples once; return the mean loss.

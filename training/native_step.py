@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation
@@ -38,15 +37,15 @@ from redpebble.passes.training.losses import LossName
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
 from redpebble.runtime.store.cache import default_folder
+from redpebble.training.packed_values import PackedValues, packed_places
+from redpebble.training.steps import Batch
 from redpebble.training.trainable_model import (
     Floats,
-    Indices,
     NumberedModel,
     Parameter,
     array_of,
     candidates_of,
     numbered,
-    packed_places,
     parameter_of,
 )
 from redpebble.tuning.machines import machine_for
@@ -56,18 +55,6 @@ class _Built(NamedTuple):
     module: ModuleOp
     parameters: list[Parameter]
     ends_in_softmax: bool
-
-
-class _Packed(NamedTuple):
-    """A packed array, places in it, and what is there: values that are trained, by their number from 0 on.
-
-    parts are what a place holds of its value, None where all hold it whole.
-    """
-
-    array: Floats
-    places: Indices
-    values: Indices
-    parts: Floats | None
 
 
 @dataclass(frozen=True)
@@ -111,20 +98,12 @@ class NativeStep:
         program = replace(one.program, constants=tuple(array.copy() for array in one.program.constants))
         self.network = Network(program, one.image, options.threads)
         self.ends_in_softmax = built.ends_in_softmax
+        *self.tensors, self.target = self.network.program.inputs
         self._order(built.parameters, first.total)
-        arrays = self.network.program.constants
-        places = packed_places(one.program.constants, two.program.constants, first.total)
-        self._packed = [
-            _Packed(
-                _flat(arrays[one.array]),
-                one.places,
-                self._ranks[one.numbers - 1],
-                None if np.all(one.parts == 1) else one.parts,
-            )
-            for one in places
-        ]
-        packed = np.unique(np.concatenate([np.arange(0), *(each.values for each in self._packed)]))
+        places = list(packed_places(one.program.constants, two.program.constants, first.total))
+        packed = np.unique(np.concatenate([np.arange(0), *(each.numbers for each in places)]))
         assert len(packed) == first.total, "a value is packed in a way that hides it"
+        self._packed = PackedValues(self.network.program.constants, places, self._ranks)
         self.put()
 
     def _order(self, parameters: Sequence[Parameter], count: int) -> None:
@@ -145,17 +124,16 @@ class NativeStep:
         ends = np.cumsum([len(parameter.values) for parameter in self.parameters]).tolist()
         slices = [self.gradient[start:end] for start, end in pairwise([0, *ends])]
         call = self.network.bind({**feeds, inputs[-1]: target}, dict(zip(outputs[1:], slices, strict=True)))
-        return Batch(self, call.run, call.outputs[0])
+        return Batch(call.run, call.outputs[0])
 
     def put(self) -> None:
         """Write the values into the packed weights."""
-        for packed in self._packed:
-            if len(packed.places) == len(packed.array):
-                np.take(self.values, packed.values, out=packed.array, mode="clip")
-            else:
-                packed.array[packed.places] = self.values[packed.values]
-            if packed.parts is not None:
-                packed.array[packed.places] *= packed.parts
+        self._packed.put(self.values)
+
+    @property
+    def initializers(self) -> tuple[str, ...]:
+        """The names of what is trained."""
+        return tuple(parameter.name for parameter in self.parameters)
 
     def trained(self, values: Floats) -> onnx_ir.Model:
         """Return the model with these values."""
@@ -165,14 +143,6 @@ class NativeStep:
             array.ravel()[parameter.places] = values[parameter.values]
             result.graph.initializers[parameter.name].const_value = onnx_ir.tensor(array, name=parameter.name)
         return result
-
-
-class Batch(NamedTuple):
-    """A step on arrays of a batch: `run` finds the outputs [rows, features] and the gradient, sums over rows."""
-
-    step: NativeStep
-    run: Callable[[], object]
-    outputs: Floats
 
 
 def check_trainable(model: onnx_ir.Model, loss: LossName) -> None:
@@ -216,11 +186,11 @@ def _built(source: NumberedModel, model: onnx_ir.Model, options: StepOptions) ->
     last = end.arguments[0].owner if isinstance(end, ReturnOp) and len(end.arguments) == 1 else None
     trained = _differentiated(module, options.loss, lambda constant: constant in found)
     erase_unused(module.body)
-    _make_native(module, options)
+    make_native(module, options)
     return _Built(module, [found[constant] for constant in trained], isinstance(last, SoftmaxOp | LogSoftmaxOp))
 
 
-def _make_native(module: ModuleOp, options: StepOptions) -> None:
+def make_native(module: ModuleOp, options: StepOptions) -> None:
     """Run the passes from the choice of kernels on, for the rows of a batch alone: weights are packed once."""
     machine = machine_for(host_target(), default_folder())
     run_passes(context(), module, [ChooseKernels.on(machine)])
@@ -241,10 +211,7 @@ BEFORE: Final[tuple[ModulePass, ...]] = (
     FuseLayers(),
     FoldBatchNorm(into_layers=False),
     CanonicalizePass(),
-    Sparsify(),
+    # one zero is enough: a weight that is stored dense has no place that is to stay zero
+    Sparsify(threshold=1.0),
 )
 """Passes that leave values of initializers what they are, before gradients are derived."""
-
-
-def _flat(array: NDArray[np.generic]) -> Floats:
-    return array.view(np.float32).reshape(-1)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.lowering.program import Tensor
+from redpebble.training.options import FinetuneOptions
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -80,6 +81,14 @@ class Samples:
             target[np.arange(len(chosen)), self.labels[chosen]] = 1
         else:
             target[...] = self.labels[chosen].reshape(target.shape)
+
+
+class Task(NamedTuple):
+    """Samples to train on and to validate with, and the options."""
+
+    samples: Samples
+    validation: Samples | None
+    options: FinetuneOptions
 
 
 def shuffled_batches(count: int, rows: int, rng: np.random.Generator) -> Iterator[Indices]:

@@ -6,7 +6,7 @@ where a scale is multiplied into a weight, is no such number, and is not trained
 so that no constant of the model is taken for one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -108,35 +108,3 @@ def parameter_of(constant: Constant, source: NumberedModel, arrays: Mapping[str,
         if start == values.min() and np.array_equal(np.sort(values), np.arange(start, start + len(places))):
             return Parameter(name, places[values - start], values)
     return None
-
-
-class PackedPlaces(NamedTuple):
-    """Places of floats in a packed `array`, by its index: the number of each, and the part of the value there."""
-
-    array: int
-    places: Indices
-    numbers: Indices
-    parts: Floats
-
-
-def packed_places(
-    first: Sequence[NDArray[np.generic]], second: Sequence[NDArray[np.generic]], count: int
-) -> Iterator[PackedPlaces]:
-    """Yield the places of each packed array that holds values to be trained.
-
-    `first` and `second` are packed from the same model with numbers in the two orders. Some families store a value in
-    parts, its half and twice its quarter: the parts are powers of two, so each is a number times one of them.
-    """
-    for index, (one, other) in enumerate(zip(first, second, strict=True)):
-        if one.dtype != np.float32 or not one.size:
-            continue
-        numbers, following = (array.ravel().astype(np.float64) for array in (one, other))
-        # the number behind the last one is 1, so there the part itself stands in the second order
-        parts = np.where(following > numbers, following - numbers, following)
-        is_number = (parts > 0) & (parts <= 1) & (np.frexp(parts)[0] == 0.5)
-        numbers = np.divide(numbers, parts, out=np.zeros_like(numbers), where=is_number)
-        is_number &= (numbers >= 1) & (numbers <= count) & (numbers == np.floor(numbers))
-        is_number &= following == (numbers % count + 1) * parts
-        places = np.flatnonzero(is_number)
-        if len(places):
-            yield PackedPlaces(index, places, numbers[places].astype(np.int64), parts[places].astype(np.float32))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from io import StringIO
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,15 @@ from redpebble.sparse.csr import CscMatrix
 
 Array = NDArray[np.generic]
 
-CONSTANT = "pebble.constant"
-"""The attribute of an argument that stands for a constant: the number of its (first) array."""
+CONSTANT: Final = "pebble.constant"
+"""The attribute of an argument that stands for a constant: the number of its (first) array; of the constant itself:
+the number of the array of its values."""
+
+TRAINED: Final = "pebble.trained"
+"""The attribute of a constant that training changes: `OWN`, or a number that it has on every rank which holds it."""
+
+OWN: Final = -1
+"""Values that no other rank holds."""
 
 
 def take_constants(module: ModuleOp) -> list[Array]:
@@ -30,7 +38,8 @@ def take_constants(module: ModuleOp) -> list[Array]:
         block = func.body.block
         attributes = _attributes(func)
         for op in [op for op in block.ops if isinstance(op, ConstantOp | SparseConstantOp)]:
-            attributes.append(DictionaryAttr({CONSTANT: IntAttr(len(arrays))}))
+            trained = {TRAINED: op.attributes[TRAINED]} if TRAINED in op.attributes else {}
+            attributes.append(DictionaryAttr({CONSTANT: IntAttr(len(arrays)), **trained}))
             if isinstance(op, SparseConstantOp):
                 weight = op.weight
                 arrays += [weight.pointers, weight.rows, weight.values]
@@ -54,6 +63,7 @@ def put_constants(module: ModuleOp, arrays: Sequence[Array]) -> None:
             if not isa(number, IntAttr):
                 continue
             op = _constant(arrays, number.data, shape_of(argument), sparse=_is_sparse(argument))
+            op.attributes |= entry.data | {CONSTANT: IntAttr(number.data + 2 * isinstance(op, SparseConstantOp))}
             assert first is not None
             block.insert_op_before(op, first)
             first = op

@@ -6,14 +6,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
-from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, RmsNormOp
 from redpebble.dialect.ops.movement import SplitOp
 from redpebble.distributed.graph.ownership import Ownership, operands_of, weight_for
 from redpebble.distributed.graph.row_graph import features_of
+from redpebble.distributed.parts.module_text import OWN, TRAINED
 from redpebble.distributed.parts.rank_functions import Computation, Exchange, FunctionEnd, Key, View
 from redpebble.distributed.parts.steps import Indices
 from redpebble.distributed.parts.sub_weights import nothing, permutation, sub_weight, uses
@@ -40,11 +42,14 @@ class _Neurons:
     weight: Weight
     bias: NDArray[np.float32] | None
     activation: ActivationAttr | None
+    trained: bool = True
 
     def emit(self, read: Sequence[SSAValue]) -> Emitted:
         """Return the layer on the one value read, with its constants."""
         constant = constant_for(self.weight)
         bias = [ConstantOp(self.bias)] if self.bias is not None else []
+        for one in (constant, *bias) if self.trained else ():
+            one.attributes[TRAINED] = IntAttr(OWN)
         linear = LinearOp(read[0], constant.result, bias[0].result if bias else None, self.activation)
         return [constant, *bias, linear], [linear.result]
 
@@ -189,7 +194,7 @@ class RankSchedule:
         if self.ownership.is_cut(value) and value not in self._gathered:
             self._wait(value)
             rows = np.concatenate((self.own_order(value), self._received(value)))
-            neurons = _Neurons(permutation(rows, features_of(value)), None, None)
+            neurons = _Neurons(permutation(rows, features_of(value)), None, None, trained=False)
             key = self._rows_of(value, "near" if len(self._received(value)) else "own")
             self._add((key,), (whole,), neurons.emit)
             self._gathered.add(value)
@@ -205,6 +210,11 @@ class RankSchedule:
             known = dict(zip(operands, read, strict=True))
             constants = {operand: operand.owner for operand in op.operands if is_constant(operand)}
             copies = {value: owner.clone() for value, owner in constants.items() if isinstance(owner, Operation)}
+            for place, operand in enumerate(op.operands[1:] if isinstance(op, LayerNormOp | RmsNormOp) else ()):
+                if operand in copies:
+                    # every rank that computes the op has them
+                    number = 2 * self.graph.ops.index(op) + place
+                    copies[operand].attributes[TRAINED] = IntAttr(number)
             values = [
                 copies[operand].results[0] if operand in copies else known[self.graph.source(operand)]
                 for operand in op.operands

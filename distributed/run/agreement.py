@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from redpebble.distributed.errors import PartError
+from redpebble.foundation.errors import RedpebbleError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -20,6 +21,34 @@ def agree(comm: "Intracomm", error: str | None) -> None:
     errors = [entry for entry in comm.allgather(error) if entry is not None]
     if errors:
         raise PartError(errors[0])
+
+
+def agreed(comm: "Intracomm", work: Callable[[], Result]) -> Result:
+    """Return what `work` returns on this rank, after it was done without an error on all of them.
+
+    Raises:
+        PartError: it was not; the message is that of the first such rank.
+    """
+    results, message = list[Result](), None
+    try:
+        results.append(work())
+    except (RedpebbleError, OSError, ValueError) as error:
+        message = " ".join(str(error).split())
+    agree(comm, message)
+    return results[0]
+
+
+def world(what: str) -> "Intracomm":
+    """Return the ranks that mpiexec started.
+
+    Raises:
+        ValueError: there is no MPI, which `what` needs.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise ValueError(f"{what} needs MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})") from error
+    return MPI.COMM_WORLD
 
 
 def agree_on(comm: "Intracomm", value: object, what: str) -> None:

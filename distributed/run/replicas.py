@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.distributed.run.agreement import world
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
@@ -33,12 +35,7 @@ class MpiReplicas:
         Raises:
             ValueError: there is no MPI.
         """
-        try:
-            from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
-            needs = f"replicas need MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})"
-            raise ValueError(needs) from error
-        return MpiReplicas(MPI.COMM_WORLD)
+        return MpiReplicas(world("--replicas"))
 
     def add(self, values: Floats) -> None:
         """Add up the values of all, in place; counted as a ring sends them."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.run.agreement import agree, agree_on
+from redpebble.distributed.run.agreement import agree_on, agreed, world
 from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
 from redpebble.distributed.run.liveness import EXIT_CODE, START_FACTOR, started_within, watched
 from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 Floats = NDArray[np.float32]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def run_parts(request: RunRequest) -> int:
     """
     with ExitStack() as stack:
         with started_within(START_FACTOR * request.patience):
-            comm = _world()
+            comm = world("run")
             run = _Run(comm, request)
             stack.enter_context(watched(comm, request.patience, run.clean_up))
         try:
@@ -69,14 +68,6 @@ def run_parts(request: RunRequest) -> int:
                 print(f"error: {error}", file=sys.stderr)
             return EXIT_CODE
     return 0
-
-
-def _world() -> "Intracomm":
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        raise ValueError(f"run needs MPI: pip install 'redpebble[mpi]' ({' '.join(str(error).split())})") from error
-    return MPI.COMM_WORLD
 
 
 class _Run:
@@ -99,12 +90,12 @@ class _Run:
         """
         network = PartitionedNetwork(self.comm, self.request.parts, self.request.options)
         started = time.perf_counter()
-        inputs = self._agreed(lambda: self._open_inputs(network))
-        symbols = self._agreed(lambda: sizes_of(network.plan.inputs, inputs))
+        inputs = agreed(self.comm, lambda: self._open_inputs(network))
+        symbols = agreed(self.comm, lambda: sizes_of(network.plan.inputs, inputs))
         agree_on(self.comm, symbols, "the sizes of the inputs")
         samples = self._samples(next(iter(inputs.values())).shape[0])
         token: str = self.comm.bcast(secrets.token_hex(8))
-        self.outputs = self._agreed(lambda: self._create_outputs(network, symbols, token))
+        self.outputs = agreed(self.comm, lambda: self._create_outputs(network, symbols, token))
         slices = [read_slice(inputs[entry.port.name], entry, samples) for entry in network.inputs]
         read = time.perf_counter()
         results = network.run(*slices)
@@ -114,7 +105,7 @@ class _Run:
         ):
             output.write(entry, values, samples.start)
         self.comm.Barrier()
-        self._agreed(self._finish)
+        agreed(self.comm, self._finish)
         network.report.seconds |= {"reading": read - started, "writing": time.perf_counter() - ran}
         self._report(network)
 
@@ -144,16 +135,6 @@ class _Run:
         if self.comm.rank == 0:
             for output in self.outputs:
                 output.finish()
-
-    def _agreed(self, work: Callable[[], Result]) -> Result:
-        """Return what `work` returns on this rank, after it was done without an error on all of them."""
-        results, message = list[Result](), None
-        try:
-            results.append(work())
-        except (PartError, OSError, ValueError) as error:
-            message = " ".join(str(error).split())
-        agree(self.comm, message)
-        return results[0]
 
     def _report(self, network: PartitionedNetwork) -> None:
         reports = self.comm.gather(network.report.as_json())

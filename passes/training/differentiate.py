@@ -18,7 +18,7 @@ Gradients are sums over rows of what a row loses. A weight is trained on its con
 A layer whose activation has no derivative from its result gives it up to an op of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,6 +100,40 @@ def differentiate(func: FuncOp, loss_name: str, chosen: Callable[[Constant], boo
     Rewriter.erase_op(end)
     _describe(func, [f"gradient of {value_name(op.results[0]) or index}" for index, op in enumerate(trained)])
     return trained
+
+
+def pull_back(func: FuncOp, arguments: Sequence[int], chosen: Callable[[Constant], bool]) -> list[Constant]:
+    """Let a function return, from gradients of its results, those of some arguments and of its chosen constants.
+
+    It gets its arguments, what its results were (so that nothing is computed twice), and the gradients of these; it
+    returns the gradients of `arguments`, by their number, then those of constants. Return these constants, in order.
+
+    Raises:
+        ValueError: something has no derivative.
+    """
+    block, end = func.body.block, func.body.block.last_op
+    assert isinstance(end, ReturnOp)
+    for layer in [op for op in block.ops if isinstance(op, LinearOp)]:
+        _part_activation(layer)
+    given, forward, results = list(block.args), [op for op in block.ops if op is not end], list(end.arguments)
+    known = [block.insert_arg(value.type, len(block.args)) for value in results]
+    tape, gradients = Tape(block, end), dict[SSAValue, SSAValue]()
+    for value in results:
+        gradient = block.insert_arg(value.type, len(block.args))
+        gradients[value] = tape.add(gradients[value], gradient) if value in gradients else gradient
+    for op in reversed(forward):
+        _pass_back(op, tape, gradients)
+    constants = [op for op in forward if isinstance(op, ConstantOp | SparseConstantOp)]
+    found = [op for op in constants if op.results[0] in gradients and chosen(op)]
+    wanted = [given[number] for number in arguments]
+    none = {value: tape.times(value, 0.0) for value in wanted if value not in gradients}
+    tape.write(ReturnOp(*((gradients | none)[value] for value in wanted), *(gradients[op.results[0]] for op in found)))
+    Rewriter.erase_op(end)
+    for value, saved in zip(results, known, strict=True):
+        if isinstance(value.owner, Operation):
+            value.replace_all_uses_with(saved)
+    func.update_function_type()
+    return found
 
 
 def _pass_back(op: Operation, tape: Tape, gradients: dict[SSAValue, SSAValue]) -> None:

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.training.native_step import NativeStep, StepOptions
-from redpebble.training.trainable_model import packed_places
+from redpebble.training.packed_values import packed_places
 
 Floats = NDArray[np.float32]
 
@@ -87,6 +87,20 @@ def test_gradients_are_in_the_order_of_the_values() -> None:
 def test_a_weight_that_a_pass_computes_with_is_not_trained() -> None:
     step = NativeStep(read_model(network(scaled=True)), StepOptions("mse", ROWS))
     assert {parameter.name for parameter in step.parameters} == {"w2", "b2"}
+
+
+def test_a_weight_with_few_zeros_is_trained_and_they_stay() -> None:
+    model = read_model(network())
+    w1 = model.graph.initializers["w1"]
+    assert w1.const_value is not None
+    full = np.ones(w1.const_value.shape.numpy(), np.float32)
+    full[3, 5] = 0
+    w1.const_value = onnx_ir.tensor(full, name="w1")
+    step = NativeStep(model, StepOptions("mse", ROWS))
+    assert {parameter.name for parameter in step.parameters} == {"w1", "b1", "w2", "b2"}
+    trained = step.trained(step.values + 1).graph.initializers["w1"].const_value
+    assert trained is not None
+    assert np.array_equal(trained.numpy(), 2 * full)
 
 
 def test_a_model_without_weights_is_refused() -> None:

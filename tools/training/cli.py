@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from redpebble.tools.cli_options import ModelPath, Seed, new_model, new_report
+from redpebble.tools.cli_options import Seed, new_model, new_report
 
 Loss = Literal["mse", "cross-entropy", "crps", "distill"]
 Optimizer = Literal["sgd", "adam", "lion"]
@@ -14,9 +14,9 @@ Exchange = Literal["f32", "signs"]
 
 
 def finetune(
-    model: ModelPath,
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model, or a folder of its parts.")],
     output: Annotated[
-        Path, typer.Argument(metavar="OUT.onnx", help="Where the trained model goes.", callback=new_model)
+        Path, typer.Argument(metavar="OUT.onnx", help="Where the trained model goes, or the folder of its parts.")
     ],
     data: Annotated[
         Path,
@@ -62,9 +62,16 @@ def finetune(
     is kept; an interrupt ends training, and writes the best one so far.
 
     mpiexec -n P redpebble finetune ... --replicas trains on P shares of each batch, on as many ranks.
+
+    mpiexec -n P redpebble finetune PARTS OUT ... trains P parts where they lie; 2P ranks, two replicas of each.
     """
     from redpebble.tools.training.command import FinetuneFiles, Rates, finetune_and_print
 
     rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads, exchange, sync)
     files = FinetuneFiles(model, data, output, validate, teacher, labels, report)
+    if model.is_dir():
+        from redpebble.tools.training.parts_command import finetune_parts_and_print
+
+        raise typer.Exit(finetune_parts_and_print(files, loss, rates))
+    new_model(output)
     finetune_and_print(files, loss, rates, replicated=replicas)

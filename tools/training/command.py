@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from redpebble.training.finetune import FinetuneReport, finetuned, teacher_of
 from redpebble.training.optimizers import OptimizerName
 from redpebble.training.options import Exchange, FinetuneOptions, Schedule
 from redpebble.training.replicas import Alone, Replicas
-from redpebble.training.samples import Samples
+from redpebble.training.samples import Samples, Task
 from redpebble.verification.input_choice import arrays_of
 
 Arrays = dict[str, NDArray[Any]]
@@ -74,7 +75,14 @@ def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, *, 
         raise SystemExit(2) from None
 
 
-def _finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, replicas: Replicas) -> None:
+def task_of(files: FinetuneFiles, loss: str | None, rates: Rates) -> Task:
+    """Return what files and options say.
+
+    Raises:
+        ModelError: the teacher is unreadable, or something in it is not covered.
+        ValueError: the data or the options do not fit.
+        OSError: a file cannot be read.
+    """
     if bool(files.labels) == (files.teacher is not None):
         raise ValueError("accepted is one of --labels and --teacher")
     arrays = mapped_arrays(files.data)
@@ -86,21 +94,35 @@ def _finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, re
         held_out = mapped_arrays(files.validate)
         wanted = _labels_of(held_out, files.labels, files.validate)
         validation = Samples(held_out, wanted, teacher)
+    return Task(Samples(arrays, labels, teacher), validation, options)
+
+
+def _finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, replicas: Replicas) -> None:
+    task = task_of(files, loss, rates)
     with progress_bar() as watch:
-        result = finetuned(files.model, Samples(arrays, labels, teacher), options, validation, watch, replicas)
+        result = finetuned(files.model, task.samples, task.options, task.validation, watch, replicas)
     if replicas.rank:
         return
     result.save(files.output)
-    report = result.report
+    sent = f"{replicas.size} replicas, {replicas.bytes_sent:,} bytes sent by each" if replicas.size > 1 else ""
+    counts = {"replicas": replicas.size, "bytes_sent": replicas.bytes_sent}
+    show_training(files, result.report, sent, counts)
+
+
+def show_training(files: FinetuneFiles, report: FinetuneReport, sent: str, counts: Mapping[str, object]) -> None:
+    """Show how training went, what was sent for it, and write the report.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     console.print(str(report), highlight=False)
     console.print(_table(report))
-    if replicas.size > 1:
-        console.print(f"{replicas.size} replicas, {replicas.bytes_sent:,} bytes sent by each", highlight=False)
+    if sent:
+        console.print(sent, highlight=False)
     if files.report is not None and files.report.suffix == ".html":
         write_text(files.report, finetune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
-        content = _content(report) | {"replicas": replicas.size, "bytes_sent": replicas.bytes_sent}
-        write_report(files.report, "finetune", content)
+        write_report(files.report, "finetune", _content(report) | dict(counts))
 
 
 def _replicas() -> Replicas:

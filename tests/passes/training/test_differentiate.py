@@ -8,7 +8,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
@@ -23,7 +23,7 @@ from redpebble.lowering.driver import function_of
 from redpebble.options import Options
 from redpebble.passes.runner import context, run_passes
 from redpebble.passes.training.activation_slopes import SLOPES_AT_INPUT, SLOPES_AT_RESULT
-from redpebble.passes.training.differentiate import Differentiate
+from redpebble.passes.training.differentiate import Differentiate, pull_back
 from redpebble.pipeline import build, run_stages
 from tests.support.lowering_modules import HERE, native
 
@@ -247,3 +247,21 @@ def test_values_of_another_rank_are_refused() -> None:
     source.graph.node[2].CopyFrom(helper.make_node("MatMul", ["r", "w2"], ["y"]))
     with pytest.raises(PassFailedException, match=r"one output \[rows, features\]"):
         differentiated(source, "mse")
+
+
+def test_gradients_that_are_pulled_back_through_a_function_are_those_of_a_loss() -> None:
+    source = chain("Gelu")
+    x, target = feeds_for(source, "mse", 9).values()
+    output, *expected = interpret(differentiated(source, "mse"), {"x": x, "target": target})
+    module = build(source, Options(), until="simplify")
+    func = function_of(module)
+    found = pull_back(func, [0], lambda _: True)
+    module.verify()
+    names = [f"in{number}" for number in range(3)]
+    func.arg_attrs = ArrayAttr([DictionaryAttr({NAME: StringAttr(name)}) for name in names])
+    gradient = 2 * (output - target) / output.shape[1]
+    by_x, *by_constants = interpret(module, dict(zip(names, (x, output, gradient), strict=True)))
+    assert len(by_constants) == len(found) == len(expected)
+    for one, other in zip(by_constants, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert by_x.shape == x.shape

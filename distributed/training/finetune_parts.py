@@ -1,0 +1,95 @@
+"""Training of parts on the ranks that hold them: `mpiexec -n P redpebble finetune PARTS/ OUT/ --data D.npz`.
+
+So many times as many ranks as there are parts train as many replicas of all of them, each on its share of a batch.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from redpebble.distributed.errors import PartError
+from redpebble.distributed.parts.part_file import Part, write_part
+from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, read_plan, write_plan
+from redpebble.distributed.run.agreement import agree
+from redpebble.distributed.run.load_part import load_part
+from redpebble.distributed.run.replicas import MpiReplicas
+from redpebble.distributed.training.messages import BytesSent
+from redpebble.distributed.training.part_step import PartStep
+from redpebble.foundation.atomic_files import replacing_folder
+from redpebble.training.finetune import FinetuneReport, Watch, fitted, trained
+from redpebble.training.native_step import StepOptions
+from redpebble.training.samples import Task
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+TRAINABLE = ("rows", "layers")
+"""Plans of which every rank holds some neurons."""
+
+
+@dataclass(frozen=True)
+class PartsTrained:
+    """The outcome of a training: its report, the numbers of parts and of replicas, and bytes that all ranks sent."""
+
+    report: FinetuneReport
+    parts: int
+    replicas: int
+    sent: BytesSent
+    between_replicas: int
+
+
+def finetune_parts(
+    comm: "Intracomm",
+    folders: tuple[Path, Path],
+    task: Task,
+    watch: Watch | None = None,
+) -> PartsTrained:
+    """Train the parts of a folder, and write those of another one; all ranks of `comm` call it.
+
+    Samples are those of the whole network, the same on all ranks, as is the seed.
+
+    Raises:
+        PartError: on all ranks, when parts cannot be trained, or not by so many ranks.
+        ValueError: the data does not fit.
+        OSError: on rank 0, when the folder cannot be written.
+    """
+    source, target = folders
+    plan, _ = read_plan(source)
+    if plan.kind not in TRAINABLE:
+        raise PartError(
+            f"{source} holds parts of the plan {plan.kind}, accepted are {' and '.join(TRAINABLE)}; a model "
+            "itself is trained on shares of a batch by --replicas"
+        )
+    if comm.size % plan.part_count:
+        raise PartError(f"{comm.size} ranks for {plan.part_count} parts, accepted is a multiple")
+    replica, part = divmod(comm.rank, plan.part_count)
+    own = cast("Intracomm", comm.Split(replica, part))
+    others = MpiReplicas(cast("Intracomm", comm.Split(part, replica)))
+    options, rows = fitted(task.options, task.samples, others)
+    step = PartStep(own, load_part(own, source), StepOptions(options.loss, rows, options.threads))
+    values, report = trained(step, task.samples, options, task.validation, watch, others)
+    _write(comm, target, replace(plan, model=""), None if replica else step.trained(values))
+    counts: list[dict[str, int]] = comm.allgather(vars(step.wire.bytes_sent))
+    sent = BytesSent(**{name: sum(count[name] for count in counts) for name in counts[0]})
+    held = own.allreduce(len(step.values))
+    return PartsTrained(
+        replace(report, values=held), plan.part_count, others.size, sent, comm.allreduce(others.bytes_sent)
+    )
+
+
+def _write(comm: "Intracomm", folder: Path, plan: PlanFile, part: Part | None) -> None:
+    """Write a folder of parts, each by the rank that has it; all ranks call it."""
+    with replacing_folder(folder) if not comm.rank else nullcontext(folder) as opened:
+        unfinished: Path = comm.bcast(opened)
+        written, error = None, None
+        try:
+            if part is not None:
+                name = f"part-{part.rank:04}.pebble"
+                written = PartEntry(name, write_part(unfinished / name, part))
+        except OSError as problem:
+            error = " ".join(str(problem).split())
+        agree(comm, error)
+        entries = comm.gather(written)
+        if entries is not None:
+            write_plan(unfinished, replace(plan, parts=tuple(entry for entry in entries if entry is not None)))

@@ -1,0 +1,139 @@
+"""The code of one rank for a step of training: its functions, their gradients, and the values that it holds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.layers import LogSoftmaxOp, SoftmaxOp
+from redpebble.dialect.ops.movement import SplitOp
+from redpebble.dialect.symbolic_sizes import Size
+from redpebble.distributed.parts.check_calls import check_calls
+from redpebble.distributed.parts.module_text import OWN, module_of, put_constants
+from redpebble.distributed.parts.part_file import Part
+from redpebble.distributed.parts.steps import Call, Receive
+from redpebble.distributed.run.agreement import agree
+from redpebble.distributed.run.load_part import LoadedPart
+from redpebble.distributed.training.loss_gradient import Ending, loss_gradient
+from redpebble.distributed.training.messages import Wire
+from redpebble.distributed.training.pieces import Piece, Pieces
+from redpebble.distributed.training.trained_function import TrainedFunction
+from redpebble.frontend.errors import ModelError
+from redpebble.lowering.program import Tensor
+from redpebble.passes.runner import context
+from redpebble.passes.training.losses import LOSSES
+from redpebble.training.native_step import StepOptions
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+Floats = NDArray[np.float32]
+Do = Callable[[], object]
+
+
+class PartCode:
+    """The code of one rank; all ranks of `comm` make theirs together.
+
+    `values` are those that this rank holds: of the columns of weights that are its own, and of constants that several
+    ranks have, which stay alike.
+    """
+
+    def __init__(self, comm: "Intracomm", loaded: LoadedPart, options: StepOptions) -> None:
+        """Make the code of all functions.
+
+        Raises:
+            PartError: on all ranks, when the part of one has something without a derivative, or nothing to train.
+        """
+        self.part, self.comm, self._options = loaded.part, comm, options
+        self.wire = Wire(comm)
+        self.input_count = len(loaded.plan.inputs)
+        error = None
+        try:
+            self._make(loaded)
+        except (ValueError, ModelError) as problem:
+            error = " ".join(str(problem).split())
+        agree(comm, error)
+        endings = [ending for ending in comm.allgather(self._ending) if ending]
+        self.ends_in_softmax = bool(endings)
+        self.loss = loss_gradient(options, self.features, endings[0] if endings else "")
+
+    def _make(self, loaded: LoadedPart) -> None:
+        """Make the code.
+
+        Raises:
+            ValueError: something has no derivative, or the network is none that is trained.
+        """
+        if len(loaded.plan.outputs) != 1 or len(loaded.plan.outputs[0].shape) != 2:
+            raise ValueError("accepted are networks with one output [rows, features]")
+        if any(len(port.shape) != 2 for port in loaded.plan.inputs):
+            raise ValueError("accepted are networks whose inputs are [rows, features]")
+        (output,) = loaded.plan.outputs
+        self.features = output.shape[-1].constant or 0
+        self.tensors = tuple(Tensor(port.name, port.shape) for port in loaded.plan.inputs)
+        rows, _ = output.shape
+        self.target = Tensor("target", (rows, Size.known(LOSSES[self._options.loss].target_features(self.features))))
+        module = module_of(self.part.text, context())
+        put_constants(module, self.part.constants)
+        check_calls(self.part, module)
+        self.pieces = Pieces(self.part, module)
+        self.active = set[Piece]()
+        """Pieces whose gradients are of use: weights, or others' weights, were multiplied into them."""
+        self._ending: Ending = ""
+        self.functions: dict[str, TrainedFunction] = {}
+        for step in self.part.steps:
+            if isinstance(step, Call):
+                call = self.pieces.of_call(step)
+                function = TrainedFunction(call, self.active.__contains__, self._options)
+                self.functions[step.function] = function
+                if function.backward is not None:
+                    self.active |= {*function.writes}
+                if any(self.part.buffers[piece.buffer].kind == "output" for piece in function.writes):
+                    self._ending = _ending(call.tile.yielded)
+            elif isinstance(step, Receive) and step.tag >= self.input_count:
+                self.active |= {
+                    one.piece for route in step.routes for one in self.pieces.columns(step.buffer, route.rows)
+                }
+        self.constants = [constant for function in self.functions.values() for constant in function.constants]
+        ends = np.cumsum([0, *(len(constant.values) for constant in self.constants)])
+        self.slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
+        self.values = np.concatenate([np.zeros(0, np.float32), *(constant.values for constant in self.constants)])
+        self.gradient = np.zeros(len(self.values), np.float32)
+        self.put()
+
+    @property
+    def initializers(self) -> tuple[str, ...]:
+        """The names of what is trained, which parts do not know."""
+        return ()
+
+    def put(self) -> None:
+        """Write the values into the packed weights."""
+        start = 0
+        for function in self.functions.values():
+            count = sum(len(constant.values) for constant in function.constants)
+            function.put(self.values[start : start + count])
+            start += count
+
+    def trained(self, values: Floats) -> Part:
+        """Return the part with these values."""
+        constants = list(self.part.constants)
+        for constant, own in zip(self.constants, self.slices, strict=True):
+            constants[constant.array] = constant.stored(constants[constant.array], values[own])
+        return replace(self.part, constants=tuple(constants))
+
+    def shared(self) -> list[tuple[int, slice]]:
+        """Return the constants that other ranks hold, too, by their numbers, and their places among the values."""
+        pairs = zip(self.constants, self.slices, strict=True)
+        return [(constant.replica, own) for constant, own in pairs if constant.replica != OWN]
+
+
+def _ending(yielded: Sequence[SSAValue]) -> Ending:
+    """Return what the outputs of a part's last function come from."""
+    for value in yielded:
+        owner = value.owner.x.owner if isinstance(value.owner, SplitOp) else value.owner
+        if isinstance(owner, SoftmaxOp | LogSoftmaxOp):
+            return "softmax" if isinstance(owner, SoftmaxOp) else "log_softmax"
+    return ""

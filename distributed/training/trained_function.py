@@ -1,0 +1,218 @@
+"""A function of a part as native code for a batch: its results, and the gradients of what it reads and holds.
+
+Both work with the same values, which are written to their places in the packed weights of either.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.utils.hints import isa
+
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.regions import YieldOp
+from redpebble.dialect.ops.training.gradients import SampledProductOp
+from redpebble.dialect.symbolic_sizes import DIMS, NAME
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.distributed.parts.module_text import CONSTANT, TRAINED
+from redpebble.distributed.training.pieces import CallPieces, Piece
+from redpebble.lowering.driver import lower
+from redpebble.passes.rewriting.erase_unused import erase_unused
+from redpebble.passes.training.differentiate import Constant, pull_back
+from redpebble.runtime.jit import emit_object, host_target
+from redpebble.runtime.network import Network
+from redpebble.sparse.csr import CscMatrix
+from redpebble.training.native_step import StepOptions, make_native
+from redpebble.training.packed_values import PackedValues, packed_places
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TrainedConstant:
+    """A constant that is trained: the number of its array in the part, its kind, and its values as they come."""
+
+    array: int
+    replica: int
+    """`OWN`, or the number that it has on all ranks."""
+    values: Floats
+
+    def stored(self, array: NDArray[np.generic], values: Floats) -> NDArray[np.float32]:
+        """Return the array of the part with other values; zeros of a matrix stay zeros."""
+        found = np.array(array.view(np.float32).T, order="C")
+        if found.size == len(values):
+            found.reshape(-1)[:] = values
+        else:
+            found[found != 0] = values
+        return np.ascontiguousarray(found.T)
+
+
+class TrainedFunction:
+    """Native code of a call; `wanted` are the pieces whose gradients it finds, in the order of its arguments."""
+
+    def __init__(self, call: CallPieces, is_wanted: Callable[[Piece], bool], options: StepOptions) -> None:
+        """Make the code.
+
+        Raises:
+            ValueError: something has no derivative, or no code.
+        """
+        self.reads = [piece for pieces in call.reads for piece in pieces]
+        self.writes = [piece for pieces in call.writes for piece in pieces]
+        func = _flat(call)
+        numbers = [number for number, piece in enumerate(self.reads) if is_wanted(piece)]
+        self.wanted = [self.reads[number] for number in numbers]
+        self._places = _trained_places(func, numbers)
+        self.constants = [_described(op) for op in _chosen(func, self._places)]
+        self._count = sum(len(constant.values) for constant in self.constants)
+        self._options = options
+        self.forward, self._forward_values = self._code(func, None)
+        self.backward: Network | None = None
+        if self.constants or self.wanted:
+            self.backward, self._backward_values = self._code(func, numbers)
+
+    def put(self, values: Floats) -> None:
+        """Compute with other values [values], those of one constant after the other."""
+        self._forward_values.put(values)
+        if self.backward is not None:
+            self._backward_values.put(values)
+
+    def _code(self, func: FuncOp, wanted: Sequence[int] | None) -> tuple[Network, PackedValues]:
+        """Return the code of a function, or that of its gradients; and the places of values in it."""
+        modules: list[ModuleOp] = []
+        for turn in (0, 1):
+            copy = func.clone()
+            numbers = ((np.arange(self._count) + turn) % max(1, self._count) + 1).astype(np.float32)
+            ends = np.cumsum([len(constant.values) for constant in self.constants])
+            parts = np.split(numbers, ends[:-1]) if len(ends) else []
+            chosen = {_with_values(op, part) for op, part in zip(_chosen(copy, self._places), parts, strict=True)}
+            if wanted is not None:
+                pull_back(copy, wanted, chosen.__contains__)
+            name_values(copy)
+            modules.append(ModuleOp([copy]))
+            erase_unused(modules[-1].body)
+        there = packed_places(_arrays(modules[0]), _arrays(modules[1]), self._count)
+        expected = {number for one in there for number in one.numbers.tolist()}
+        target = host_target()
+        for module in modules:
+            make_native(module, self._options)
+        one, two = (lower(module, target) for module in modules)
+        program = replace(one, constants=tuple(array.copy() for array in one.constants))
+        network = Network(program, emit_object(one.llvm_ir, target), self._options.threads)
+        places = list(packed_places(one.constants, two.constants, self._count))
+        found = {number for one in places for number in one.numbers.tolist()}
+        assert found == expected, "a value is packed in a way that hides it"
+        return network, PackedValues(network.program.constants, places, np.arange(self._count))
+
+
+def _flat(call: CallPieces) -> FuncOp:
+    """Return a function of pieces: its ops without a tile, weights with zeros stored by their connections."""
+    widths = [piece.features for pieces in call.reads for piece in pieces]
+    block = Block(arg_types=[f32_tensor((DYNAMIC, width)) for width in widths])
+    mapped: dict[SSAValue, SSAValue] = {}
+    for op in call.func.body.block.ops:
+        if isinstance(op, ConstantOp | SparseConstantOp):
+            copy = _sparse_where_zeros(op)
+            block.add_op(copy)
+            mapped[op.results[0]] = copy.results[0]
+    arguments = iter(block.args)
+    for argument, pieces in zip(call.func.args, call.reads, strict=True):
+        parts = [next(arguments) for _ in pieces]
+        joined = ConcatOp(parts, 1) if len(parts) > 1 else None
+        block.add_ops([] if joined is None else [joined])
+        mapped[argument] = parts[0] if joined is None else joined.result
+    for inner, outer in zip(call.tile.body.block.args, call.tile.inputs, strict=True):
+        mapped[inner] = mapped[outer]
+    for op in call.tile.body.block.ops:
+        if not isinstance(op, YieldOp):
+            block.add_op(op.clone(mapped))
+    results: list[SSAValue] = []
+    for value, pieces in zip(call.tile.yielded, call.writes, strict=True):
+        if len(pieces) == 1:
+            results.append(mapped[value])
+            continue
+        split = SplitOp(mapped[value], 1, [piece.features for piece in pieces])
+        block.add_op(split)
+        results += split.results
+    block.add_op(ReturnOp(*results))
+    return FuncOp("main", ([value.type for value in block.args], [value.type for value in results]), Region(block))
+
+
+def _sparse_where_zeros(op: Constant) -> Constant:
+    """Return a copy of a constant; what is trained of a matrix is what it stores."""
+    if TRAINED not in op.attributes or isinstance(op, SparseConstantOp) or op.array.ndim != 2 or op.array.all():
+        return op.clone()
+    copy = SparseConstantOp(CscMatrix.from_dense(op.array))
+    copy.attributes |= op.attributes
+    return copy
+
+
+def _constants(func: FuncOp) -> list[Constant]:
+    return [op for op in func.body.block.ops if isinstance(op, ConstantOp | SparseConstantOp)]
+
+
+def _chosen(func: FuncOp, places: Sequence[int]) -> list[Constant]:
+    constants = _constants(func)
+    return [constants[place] for place in places]
+
+
+def _trained_places(func: FuncOp, wanted: Sequence[int]) -> list[int]:
+    """Return which constants of a function have gradients and are to be trained, by their place among all."""
+    copy = func.clone()
+    before = _constants(copy)
+    trained = pull_back(copy, wanted, lambda op: TRAINED in op.attributes and len(_values(op)) > 0)
+    return [before.index(op) for op in trained]
+
+
+def _described(op: Constant) -> TrainedConstant:
+    number, replica = op.attributes[CONSTANT], op.attributes[TRAINED]
+    assert isa(number, IntAttr)
+    assert isa(replica, IntAttr)
+    return TrainedConstant(number.data, replica.data, _values(op).copy())
+
+
+def _values(op: Constant) -> Floats:
+    """Return the values of a constant in the order of its gradient: connections output by output."""
+    return op.weight.values if isinstance(op, SparseConstantOp) else op.array.T.ravel()
+
+
+def _with_values(op: Constant, values: Floats) -> Constant:
+    """Put a constant with other values in the place of one."""
+    if isinstance(op, SparseConstantOp):
+        other: Constant = SparseConstantOp(op.weight._replace(values=values))
+    else:
+        other = ConstantOp(np.ascontiguousarray(values.reshape(op.array.T.shape).T))
+    block = op.parent
+    assert block is not None
+    block.insert_op_before(other, op)
+    op.results[0].replace_all_uses_with(other.results[0])
+    block.erase_op(op)
+    return other
+
+
+def _arrays(module: ModuleOp) -> list[Floats]:
+    """Return the values that something multiplies or adds; a sampled product reads where they are, not what."""
+    return [
+        op.weight.values if isinstance(op, SparseConstantOp) else op.array
+        for op in module.walk()
+        if isinstance(op, ConstantOp | SparseConstantOp)
+        and any(not isinstance(use.operation, SampledProductOp) for use in op.results[0].uses)
+    ]
+
+
+def name_values(func: FuncOp) -> None:
+    """Name arguments and results, which all have the same rows."""
+    end = func.body.block.last_op
+    assert isinstance(end, Operation)
+    dims = ArrayAttr([StringAttr("rows"), StringAttr("")])
+    func.update_function_type()
+    func.arg_attrs = ArrayAttr(
+        [DictionaryAttr({NAME: StringAttr(f"in{number}"), DIMS: dims}) for number in range(len(func.args))]
+    )
+    func.res_attrs = ArrayAttr(
+        [DictionaryAttr({NAME: StringAttr(f"out{number}")}) for number in range(len(end.operands))]
+    )

@@ -1,0 +1,147 @@
+"""Networks that are trained on their parts are the networks that one machine trains."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import redpebble
+from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.models import zoo
+from redpebble.pipeline import build
+from redpebble.training.finetune import finetuned
+from redpebble.training.options import FinetuneOptions
+from redpebble.training.samples import Samples
+from tests.distributed.launching import REDPEBBLE, mpiexec, partition_for
+
+PROGRAM = Path(__file__).with_name("trained_program.py")
+SPEC = "ffnn(depth=3,width=24,density=0.3)"
+OPTIONS = FinetuneOptions(optimizer="sgd", epochs=2, batch=32, rate=1e-2)
+
+
+def normed(*, activation: str = "Relu", end: str | None = None) -> onnx.ModelProto:
+    """Three layers with a norm between the first two, which every rank computes, a sum, and an end on request."""
+    rng = np.random.default_rng(0)
+    shapes = {
+        "w1": (20, 32),
+        "w2": (32, 32),
+        "w3": (32, 6),
+        "b1": (32,),
+        "b2": (32,),
+        "b3": (6,),
+        "s": (32,),
+        "t": (32,),
+    }
+    arrays = {name: (0.5 * rng.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
+    for name in ("w1", "w2", "w3"):
+        arrays[name][rng.random(arrays[name].shape) < {"w1": 0.7, "w2": 0.2, "w3": 0.0}[name]] = 0
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h1"]),
+        helper.make_node("LayerNormalization", ["h1", "s", "t"], ["n"]),
+        helper.make_node("Gemm", ["n", "w2", "b2"], ["h2"]),
+        helper.make_node(activation, ["h2"], ["r"]),
+        helper.make_node("Add", ["r", "n"], ["sum"]),
+        helper.make_node("Gemm", ["sum", "w3", "b3"], ["y" if end is None else "z"]),
+    ]
+    if end is not None:
+        nodes.append(helper.make_node(end, ["z"], ["y"]))
+    x, y = (helper.make_tensor_value_info(*port) for port in (("x", 1, ["rows", 20]), ("y", 1, ["rows", 6])))
+    tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "graph", [x], [y], tensors)
+    assert TensorProto.FLOAT == 1
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def write_case(
+    folder: Path, source: onnx.ModelProto | str, options: FinetuneOptions = OPTIONS, kind: str = "rows", parts: int = 2
+) -> None:
+    """Write parts, samples, and what a network that was trained in one piece makes of them."""
+    model = read_model(zoo.build(source) if isinstance(source, str) else source)
+    module = build(model)
+    folder.mkdir(parents=True)
+    partition = partition_for(RowGraph.of(module), kind, parts)
+    write_parts(module, PartsRequest(kind, parts, partition), folder / "parts")
+    rng = np.random.default_rng(0)
+    (port,), (output,) = model.graph.inputs, model.graph.outputs
+    assert port.shape is not None
+    assert output.shape is not None
+    x = rng.standard_normal((128, int(str(port.shape[1]))), dtype=np.float32)
+    y: NDArray[np.generic] = rng.standard_normal((128, int(str(output.shape[1]))), dtype=np.float32)
+    if options.loss == "cross-entropy":
+        y = y.argmax(axis=1)
+    if options.loss == "crps":
+        y = y[:, : y.shape[1] // 2]
+    trained = finetuned(model, Samples({"x": x}, y), options).model
+    (expected,) = redpebble.compile(trained).run(None, {"x": x})
+    np.savez(folder / "data.npz", x=x, y=y, expected=expected)
+    (folder / "options.json").write_text(json.dumps(asdict(options)))
+
+
+def assert_trained_alike(folder: Path, ranks: int) -> None:
+    done = mpiexec(ranks, sys.executable, PROGRAM, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_two_ranks_train_what_one_machine_trains(tmp_path: Path) -> None:
+    write_case(tmp_path / "rows", "ffnn(depth=2,width=24,density=0.3)")
+    assert_trained_alike(tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_two_ranks_train_every_kind_of_network(tmp_path: Path) -> None:
+    classes = FinetuneOptions("cross-entropy", "adam", epochs=2, batch=32, rate=1e-3)
+    write_case(tmp_path / "a norm", normed(activation="Gelu"))
+    write_case(tmp_path / "softmax", normed(end="Softmax"), classes)
+    write_case(tmp_path / "log softmax", normed(end="LogSoftmax"), classes)
+    write_case(tmp_path / "crps", normed(end="Softplus"), FinetuneOptions("crps", "sgd", epochs=2, batch=32, rate=1e-3))
+    write_case(tmp_path / "layers", SPEC, kind="layers")
+    write_case(tmp_path / "skip", "ffnn(depth=3,width=33,density=0.1,skip=True)")
+    write_case(tmp_path / "nearly dense", "ffnn(depth=2,width=20,density=0.8)")
+    assert_trained_alike(tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_three_ranks_train_what_one_machine_trains(tmp_path: Path) -> None:
+    write_case(tmp_path / "a norm", normed(), parts=3)
+    assert_trained_alike(tmp_path, 3)
+
+
+@pytest.mark.slow
+def test_replicas_of_parts_train_what_one_machine_trains(tmp_path: Path) -> None:
+    write_case(tmp_path / "a norm", normed())
+    assert_trained_alike(tmp_path, 4)
+
+
+@pytest.mark.slow
+def test_the_command_line_trains_parts_and_refuses_what_it_cannot(tmp_path: Path) -> None:
+    write_case(tmp_path / "case", SPEC)
+    write_case(tmp_path / "batch", SPEC, kind="batch")
+    case = tmp_path / "case"
+    words = ("--data", case / "data.npz", "--labels", "y")
+    data = dict(np.load(case / "data.npz"))
+    del data["expected"]
+    np.savez(case / "data.npz", **data)
+    done = mpiexec(2, REDPEBBLE, "finetune", case / "parts", case / "out", *words, "--epochs", "2", "--json")
+    report = json.loads(done.stdout)
+    assert report["parts"] == 2
+    assert report["bytes_sent"]["forward"] == report["bytes_sent"]["backward"] > 0
+    assert report["best"] == 2
+    for ranks, parts, further, message in (
+        (3, case / "parts", (), "3 ranks for 2 parts, accepted is a multiple"),
+        (2, tmp_path / "batch" / "parts", (), "holds parts of the plan batch, accepted are rows and layers"),
+        (2, case / "parts", ("--teacher", "t.onnx"), "one of --labels and"),
+    ):
+        done = mpiexec(ranks, REDPEBBLE, "finetune", parts, case / "other", *words, *further)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert not (case / "other").exists()
