@@ -43,7 +43,7 @@ from redpebble.lowering.gradients.sampled_product import (
     sampled_tiles,
 )
 from redpebble.lowering.graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
-from redpebble.lowering.graphs.sorted_edges import SortedStep, SortStep, sorted_sum_rows, sorted_sum_tiles
+from redpebble.lowering.graphs.sorted_edges import SortedStep, SortStep, sort_tiles, sorted_sum_rows, sorted_sum_tiles
 from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
@@ -200,6 +200,8 @@ class Lowering:
             case EdgeListOp():
                 self.scratch_bytes = max(self.scratch_bytes, FAILURE_BYTES)
                 return Step(symbol, None, may_fail=True)
+            case SortEdgesOp():
+                return Step(symbol, self.shapes[op.sources][0], sort_tiles(self._emit_shared_sort(index, op)))
             case AggregateSortedOp() | AttendSortedOp():
                 return Step(symbol, sorted_sum_rows(self.shapes[op.result]), sorted_sum_tiles())
             case _:
@@ -212,6 +214,18 @@ class Lowering:
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             self._emit_tiles(builder, args, op)
+
+        symbol = f"shared{index}"
+        self.code.function(symbol, SHARED_ARGUMENTS, body, exported=True)
+        return symbol
+
+    def _emit_shared_sort(self, index: int, op: SortEdgesOp) -> str:
+        """Emit the function in which threads sort edges together."""
+
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            buffers, constants, sizes, _, _, _, *shared = args
+            pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
+            SortStep(op, RowMajorStep(self.code, builder, self.sizes, sizes, pointers)).emit_shared(Sharing(*shared))
 
         symbol = f"shared{index}"
         self.code.function(symbol, SHARED_ARGUMENTS, body, exported=True)

@@ -234,6 +234,9 @@ def _edge_list(
 
 
 def _node_numbers(index: Array, count: int) -> Array:
+    # negative numbers are large ones without a sign: one pass checks both bounds
+    if index.dtype == np.int64 and (not len(index) or index.view(np.uint64).max() < count):
+        return index.astype(np.int32)
     if len(index) and not -count <= index.min() <= index.max() < count:
         wrong = index.max() if index.max() >= count else index.min()
         raise ValueError(f"index {wrong} of {count} nodes, accepted are {-count} to {count - 1}")

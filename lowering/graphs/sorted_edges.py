@@ -7,6 +7,9 @@ place     = --begins[t]; sources[place] = s          a pass over the edges from 
 ```
 
 The last pass leaves the first edge of each node in `begins`, and edges of one node in their order.
+
+Two threads take half of the edges each, and meet between the passes: `begins` counts the first half, and then leads
+through it from its end; `ends` does the same for the second half, and is made of `begins` again in the end.
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,7 @@ from llvmlite import ir
 
 from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import SortEdgesOp
+from redpebble.dialect.semantics.array_operators import MOST_INDICES
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.lowering.graphs.aggregate import (
@@ -35,12 +39,16 @@ from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, coun
 from redpebble.lowering.llvm.vectors import FLOAT
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.tiles.row_major import RowMajorStep
+from redpebble.lowering.tiles.tile_loop import Sharing, emit_barrier
 
 TARGETS: Final = 64
 """Nodes that a thread takes at once."""
 
 TARGETS_US: Final = 40.0
 """Microseconds of these, about."""
+
+EDGE_US: Final = 0.004
+"""Microseconds in which one thread sorts an edge."""
 
 ONE: Final = ir.Constant(I32, 1)
 
@@ -53,16 +61,10 @@ class SortStep:
     step: RowMajorStep
 
     def emit(self) -> None:
-        """Emit the passes."""
-        builder, op = self.step.builder, self.op
-        shapes = self.step.sizes.shapes
-        nodes, edges = self.step.value(shapes[op.begins][0]), self.step.value(shapes[op.sources][0])
-        begins, ends, targets = (self.step.pointers[value] for value in (op.begins, op.ends, op.targets))
-        with counted_loop(builder, nodes) as node:
-            builder.store(ir.Constant(I32, 0), _place(builder, ends, node))
-        with counted_loop(builder, edges) as edge:
-            place = _place(builder, ends, _node(builder, targets, edge))
-            builder.store(builder.add(builder.load(place, typ=I32), ONE), place)
+        """Emit the passes for one thread."""
+        builder = self.step.builder
+        nodes, edges, begins, ends = self._places()
+        self._count(ends, Range(i64(0), edges))
 
         def summed(node: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
             end = builder.add(sums[0], integer_at(builder, ends, node, I32))
@@ -71,15 +73,66 @@ class SortStep:
             return [end]
 
         reduce_loop(builder, nodes, [ir.Constant(I32, 0)], summed)
-        self._spread(edges, begins, targets)
+        self._spread(begins, Range(i64(0), edges))
 
-    def _spread(self, edges: ir.Value, begins: ir.Value, targets: ir.Value) -> None:
+    def emit_shared(self, sharing: Sharing) -> None:
+        """Emit the passes for threads that do them together; those behind the second one wait."""
+        builder = self.step.builder
+        nodes, edges, begins, ends = self._places()
+        is_first = builder.icmp_signed("==", sharing.number, i64(0))
+        works = builder.icmp_signed("<", sharing.number, i64(2))
+        middle = builder.udiv(edges, i64(2))
+        half = Range(builder.select(is_first, i64(0), middle), builder.select(is_first, middle, edges))
+        table = builder.select(is_first, begins, ends)
+        with builder.if_then(works):
+            self._count(table, half)
+        emit_barrier(builder, sharing.barrier, sharing.team)
+
+        def summed(node: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            end = sums[0]
+            for counts in (begins, ends):
+                place = _place(builder, counts, node)
+                end = builder.add(end, builder.load(place, typ=I32))
+                builder.store(end, place)
+            return [end]
+
+        with builder.if_then(is_first):
+            reduce_loop(builder, nodes, [ir.Constant(I32, 0)], summed)
+        emit_barrier(builder, sharing.barrier, sharing.team)
+        with builder.if_then(works):
+            self._spread(table, half)
+        emit_barrier(builder, sharing.barrier, sharing.team)
+        with builder.if_then(builder.and_(is_first, builder.icmp_signed(">", nodes, i64(0)))):
+            last = builder.sub(nodes, i64(1))
+            with counted_loop(builder, last) as node:
+                following = integer_at(builder, begins, builder.add(node, i64(1)), I32)
+                builder.store(following, _place(builder, ends, node))
+            builder.store(builder.trunc(edges, I32), _place(builder, ends, last))
+
+    def _places(self) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """Return the numbers of nodes and edges, and the addresses of both results for nodes."""
+        op, shapes = self.op, self.step.sizes.shapes
+        counts = (self.step.value(shapes[value][0]) for value in (op.begins, op.sources))
+        nodes, edges = counts
+        return nodes, edges, self.step.pointers[op.begins], self.step.pointers[op.ends]
+
+    def _count(self, table: ir.Value, edges: Range) -> None:
+        """Emit the counts of targets among some edges."""
+        builder, targets = self.step.builder, self.step.pointers[self.op.targets]
+        with counted_loop(builder, self._places()[0]) as node:
+            builder.store(ir.Constant(I32, 0), _place(builder, table, node))
+        with counted_loop(builder, builder.sub(edges.end, edges.begin)) as done:
+            edge = builder.add(edges.begin, done)
+            place = _place(builder, table, _node(builder, targets, edge))
+            builder.store(builder.add(builder.load(place, typ=I32), ONE), place)
+
+    def _spread(self, cursors: ir.Value, edges: Range) -> None:
         """Emit the pass that puts edges into their places."""
         builder, op = self.step.builder, self.op
-        last = builder.sub(edges, i64(1))
-        with counted_loop(builder, edges) as done:
+        last, targets = builder.sub(edges.end, i64(1)), self.step.pointers[op.targets]
+        with counted_loop(builder, builder.sub(edges.end, edges.begin)) as done:
             edge = builder.sub(last, done)
-            cursor = _place(builder, begins, _node(builder, targets, edge))
+            cursor = _place(builder, cursors, _node(builder, targets, edge))
             place = builder.sub(builder.load(cursor, typ=I32), ONE)
             builder.store(place, cursor)
             index = builder.zext(place, I64)
@@ -127,6 +180,12 @@ class SortedStep:
                 aggregate_rows(Kernel(code, builder, form), sorted_edges, values, targets)
 
         return code.function(f"sorted_{form.key}", [POINTER] * 8 + [I64] * 3, body)
+
+
+def sort_tiles(shared: str) -> TiledRows:
+    """Return how threads may share a sort, whose rows are edges: no range of them is one by itself."""
+    times = TileTime(1, 1, EDGE_US, EDGE_US / 2), TileTime(MOST_INDICES, MOST_INDICES, EDGE_US, EDGE_US)
+    return TiledRows(times, MOST_INDICES + 1, shared)
 
 
 def sorted_sum_tiles() -> TiledRows:

@@ -95,6 +95,17 @@ def test_sums_over_edges_of_a_call_are_a_sparse_product(target: CpuTarget, featu
         np.testing.assert_allclose(y, sums(given), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:threads is 3")
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_that_share_a_sort_change_no_bit(threads: int) -> None:
+    target = next(iter(HERE.values()))
+    for nodes, edges in ((700, 40_001), (1, 30_000)):
+        given = feeds(nodes, edges, 7)._asdict()
+        (alone,), (together,) = (network(target, 7, SUM, count).run(None, given) for count in (1, threads))
+        np.testing.assert_array_equal(together, alone)
+    np.testing.assert_allclose(alone, sums(feeds(nodes, edges, 7)), rtol=1e-3, atol=1e-2)
+
+
 def agrees_with_onnxruntime(target: CpuTarget, features: int, nodes: str, threads: int = 2) -> None:
     proto, found = model(features, nodes), network(target, features, nodes, threads)
     reference = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
