@@ -16,7 +16,6 @@ from redpebble.bench.engines.float_twin import float_session
 from redpebble.bench.engines.peers import PEERS, Peer
 from redpebble.bench.measure.measuring import Call
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.import_model import import_model
 from redpebble.verification.oracle import Oracle, session_options
 
 Feeds = Mapping[str, NDArray[Any]]
@@ -56,7 +55,7 @@ class Redpebble:
             NotCoveredError: For a model of which a part would stay with onnxruntime.
         """
         try:
-            import_model(model, foreign="refuse")
+            redpebble.compile(model, threads=1)
         except UnsupportedModelError as error:
             raise NotCoveredError(f"{str(error).partition(', accepted are ')[0]}; redpebble.session runs it") from error
 

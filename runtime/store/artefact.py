@@ -78,7 +78,7 @@ def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> N
 def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
     """Return the parts of a file of native code, which follow each other."""
     prologue = artefact.program.prologue
-    tables = [] if prologue is None else [np.ascontiguousarray(table) for table in prologue.constants.values()]
+    tables = [] if prologue is None else [np.asarray(table, order="C") for table in prologue.constants.values()]
     sections = [np.frombuffer(artefact.image, dtype=np.uint8), *tables, *artefact.program.constants]
     header = json.dumps(_header(artefact, sections) | {"attachment": len(attachment)}).encode()
     header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)

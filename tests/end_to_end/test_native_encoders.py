@@ -133,11 +133,12 @@ def test_it_comes_from_the_cache(tmp_path: Path) -> None:
 
 
 def small() -> bytes:
-    """A table of 5 rows, a shift, and a layer."""
+    """A table of 5 rows, of which the last id of each sample is looked up, a shift, and a layer."""
     rng = np.random.default_rng(0)
     table, weight = rng.random((5, 8), np.float32), rng.random((8, 4), np.float32)
     nodes = [
-        helper.make_node("Gather", ["table", "ids"], ["rows"], name="lookup"),
+        helper.make_node("Gather", ["ids", "place"], ["last"], axis=1),
+        helper.make_node("Gather", ["table", "last"], ["rows"], name="lookup"),
         helper.make_node("Add", ["rows", "shift"], ["shifted"]),
         helper.make_node("MatMul", ["shifted", "weight"], ["y"]),
     ]
@@ -148,11 +149,12 @@ def small() -> bytes:
             helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", 2]),
             helper.make_tensor_value_info("shift", TensorProto.FLOAT, []),
         ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
         [
             helper.make_tensor(name, TensorProto.FLOAT, a.shape, a.tobytes(), raw=True)
             for name, a in (("table", table), ("weight", weight))
-        ],
+        ]
+        + [helper.make_tensor("place", TensorProto.INT64, [], [1])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 9
