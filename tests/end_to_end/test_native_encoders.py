@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_said() -> None:
     net = redpebble.compile(small(), cache=False)
     shift = np.zeros((), np.float32)
     with pytest.raises(ValueError, match="node 'lookup': operator Gather: index 5 is out of bounds"):
-        net.run(None, {"ids": np.array([[5, 0]], np.int64), "shift": shift})
+        net.run(None, {"ids": np.array([[0, 5]], np.int64), "shift": shift})
     with pytest.raises(ValueError, match="input 'ids' has dtype int32, expected int64"):
         net.run(None, {"ids": np.array([[1, 0]], np.int32), "shift": shift})
     with pytest.raises(ValueError, match="input 'ids' has size 3 along axis 1, expected 2"):
