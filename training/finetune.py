@@ -32,6 +32,7 @@ from redpebble.training.loss_values import hits, mean_loss
 from redpebble.training.native_step import NativeStep, StepOptions
 from redpebble.training.optimizers import OPTIMIZERS, OptimizerName, VotedLion
 from redpebble.training.options import FinetuneOptions, Schedule
+from redpebble.training.quantized_sums import QuantizedSums
 from redpebble.training.replicas import Alone, Replicas
 from redpebble.training.samples import Samples, Teacher, batches_in_order, shuffled_batches
 from redpebble.training.steps import Batch, Step
@@ -239,6 +240,8 @@ class _Training:
         self.target = np.empty((self.rows, step.target.shape[-1].constant or 0), np.float32)
         self.batch: Batch = step.bind(self.feeds, self.target)
         count = len(step.values)
+        quantized = options.exchange == "bits"
+        self.add = QuantizedSums(replicas, count, options.bits, options.seed).add if quantized else replicas.add
         self.votes = options.exchange == "signs"
         self.optimizer = (
             VotedLion(count, replicas, options.sync) if self.votes else OPTIMIZERS[options.optimizer](count)
@@ -286,7 +289,7 @@ class _Training:
                 )
             rate = options.rate_at(number * steps + index, options.epochs * steps)
             if not self.votes:
-                self.replicas.add(step.gradient)
+                self.add(step.gradient)
             self.optimizer.update(step.values, step.gradient, rate, 1 / (self.rows if self.votes else options.batch))
             step.put()
             self.watch("training", number * steps + index + 1, options.epochs * steps)

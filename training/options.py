@@ -7,10 +7,11 @@ from typing import Final, Literal, get_args
 from redpebble.passes.training.losses import LOSSES, LossName
 from redpebble.runtime.threads import checked_threads
 from redpebble.training.optimizers import OPTIMIZERS, OptimizerName
+from redpebble.training.quantized_sums import MOST_BITS
 
 Schedule = Literal["constant", "cosine"]
 
-Exchange = Literal["f32", "signs"]
+Exchange = Literal["f32", "bits", "signs"]
 
 EXCHANGES: Final[tuple[Exchange, ...]] = get_args(Exchange)
 
@@ -36,9 +37,11 @@ class FinetuneOptions:
     seed: int = 0
     threads: int = 1
     exchange: Exchange = "f32"
-    """Numbers that replicas send each other: gradients, or the signs of Lion's steps."""
+    """Numbers that replicas send each other: gradients, these in a few bits, or the signs of Lion's steps."""
     sync: int = 0
     """Steps after which replicas that exchange signs average their momentum; 0: never."""
+    bits: int = 4
+    """Bits of a value of a gradient, 1 to 8, where these are exchanged."""
 
     def __post_init__(self) -> None:
         checked_threads(self.threads)
@@ -56,6 +59,8 @@ class FinetuneOptions:
         ):
             if number < least:
                 raise ValueError(f"{what} is {number}, accepted is {least} or more")
+        if not 1 <= self.bits <= MOST_BITS:
+            raise ValueError(f"bits is {self.bits}, accepted is 1 to {MOST_BITS}")
         if self.exchange == "signs" and self.optimizer != "lion":
             raise ValueError(f"signs are exchanged of {self.optimizer}, accepted is lion")
         if not 0 < self.rate < float("inf"):

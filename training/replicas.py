@@ -25,6 +25,14 @@ class Replicas(Protocol):
         """Return the bits that most have, as `np.packbits` packs them; where as many differ, what was voted before."""
         ...
 
+    def scatter(self, blocks: Bytes) -> Bytes:
+        """Return what all have for this one, of blocks [size * share, bytes] for each in their order."""
+        ...
+
+    def gather(self, blocks: Bytes) -> Bytes:
+        """Return the blocks [share, bytes] of all, [size * share, bytes]."""
+        ...
+
     def total(self, value: float) -> float:
         """Return the sum over all."""
         ...
@@ -43,6 +51,14 @@ class Alone:
     def vote(self, bits: Bytes) -> Bytes:
         """Return the bits."""
         return bits
+
+    def scatter(self, blocks: Bytes) -> Bytes:
+        """Return the blocks."""
+        return blocks
+
+    def gather(self, blocks: Bytes) -> Bytes:
+        """Return the blocks."""
+        return blocks
 
     def total(self, value: float) -> float:
         """Return the value."""

@@ -2,7 +2,8 @@
 
 A vote is a reduction of bits as a sum is one of floats (Lion Cub, Ishikawa et al. 2024): every rank gets the bits of
 its shard from all others (Alltoall), counts, and sends what most have to all others (Allgather). A value costs two bits
-a step, where a sum of float32 costs two floats.
+a step, where a sum of float32 costs two floats. Sums in a few bits go the same way, see
+`redpebble.training.quantized_sums`.
 """
 
 from typing import TYPE_CHECKING
@@ -49,16 +50,25 @@ class MpiReplicas:
         shard = -(-len(bits) // self.size)
         sent = np.zeros((self.size, shard), np.uint8)
         sent.ravel()[: len(bits)] = bits
-        received = np.empty_like(sent)
-        self._comm.Alltoall(sent, received)
-        counts = np.unpackbits(received, axis=1).sum(axis=0, dtype=np.int32)
+        counts = np.unpackbits(self.scatter(sent), axis=1).sum(axis=0, dtype=np.int32)
         before = np.zeros(shard, np.uint8) if self._voted is None else self._voted
         majority = np.where(2 * counts == self.size, np.unpackbits(before), 2 * counts > self.size)
         self._voted = np.packbits(majority)
-        gathered = np.empty_like(sent)
-        self._comm.Allgather(self._voted, gathered)
-        self.bytes_sent += 2 * (self.size - 1) * shard
-        return gathered.ravel()[: len(bits)]
+        return self.gather(self._voted[None]).ravel()[: len(bits)]
+
+    def scatter(self, blocks: Bytes) -> Bytes:
+        """Return what all have for this one, of blocks [size * share, bytes] for each in their order."""
+        received = np.empty_like(blocks)
+        self._comm.Alltoall(np.ascontiguousarray(blocks), received)
+        self.bytes_sent += (self.size - 1) * blocks.nbytes // self.size
+        return received
+
+    def gather(self, blocks: Bytes) -> Bytes:
+        """Return the blocks [share, bytes] of all, [size * share, bytes]."""
+        gathered = np.empty((self.size * len(blocks), blocks.shape[1]), np.uint8)
+        self._comm.Allgather(np.ascontiguousarray(blocks), gathered)
+        self.bytes_sent += (self.size - 1) * blocks.nbytes
+        return gathered
 
     def total(self, value: float) -> float:
         """Return the sum over all."""

@@ -10,7 +10,7 @@ from redpebble.tools.cli_options import Seed, new_model, new_report
 Loss = Literal["mse", "cross-entropy", "crps", "distill"]
 Optimizer = Literal["sgd", "adam", "lion"]
 Schedule = Literal["constant", "cosine"]
-Exchange = Literal["f32", "signs"]
+Exchange = Literal["f32", "bits", "signs"]
 
 
 def finetune(
@@ -44,11 +44,13 @@ def finetune(
         bool, typer.Option("--replicas", help="Train a replica on each rank of mpiexec, on its share of each batch.")
     ] = False,
     exchange: Annotated[
-        Exchange, typer.Option(help="What replicas send: gradients, or the signs of Lion's steps, a bit a value.")
+        Exchange,
+        typer.Option(help="What replicas send: gradients, these in --bits, or signs of Lion's steps."),
     ] = "f32",
     sync: Annotated[
         int, typer.Option(metavar="STEPS", help="Steps after which replicas average momentum; 0: never.")
     ] = 0,
+    bits: Annotated[int, typer.Option(help="Bits of a value of a gradient with --exchange bits.")] = 4,
     seed: Seed = 0,
     report: Annotated[
         Path | None,
@@ -67,7 +69,7 @@ def finetune(
     """
     from redpebble.tools.training.command import FinetuneFiles, Rates, finetune_and_print
 
-    rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads, exchange, sync)
+    rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads, exchange, sync, bits)
     files = FinetuneFiles(model, data, output, validate, teacher, labels, report)
     if model.is_dir():
         from redpebble.tools.training.parts_command import finetune_parts_and_print

@@ -53,6 +53,7 @@ class Rates(NamedTuple):
     threads: int
     exchange: Exchange
     sync: int
+    bits: int
 
 
 def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, *, replicated: bool = False) -> None:

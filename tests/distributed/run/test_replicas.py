@@ -1,4 +1,4 @@
-"""Replicas that are trained together: sums are those of one, votes need a thirty-second of the bytes."""
+"""Replicas that are trained together: sums are those of one, votes and few bits need less."""
 
 import json
 import sys
@@ -56,12 +56,16 @@ def test_replicas_train_what_one_trains_and_votes_send_little(tmp_path: Path) ->
             mpiexec(1, REDPEBBLE, *words),
             mpiexec(2, REDPEBBLE, *words, "--replicas"),
             mpiexec(2, REDPEBBLE, *words, "--replicas", "--exchange", "signs", "--sync", "8"),
+            mpiexec(2, REDPEBBLE, *words, "--replicas", "--exchange", "bits", "--bits", "4"),
         )
     ]
-    one, two, votes = ([epoch["validation"] for epoch in report["epochs"]] for report in reports)
+    one, two, votes, bits = ([epoch["validation"] for epoch in report["epochs"]] for report in reports)
     assert two == pytest.approx(one, rel=0.05)
     assert votes[-1] < 0.9 * reports[2]["before"]["validation"]
-    assert [report["replicas"] for report in reports] == [1, 2, 2]
+    assert bits == pytest.approx(one, rel=0.05)
+    assert [report["replicas"] for report in reports] == [1, 2, 2, 2]
+    # 15 steps, both ways, a block of 512 values and its scale
+    assert reports[3]["bytes_sent"] == 15 * 2 * (4 * 512 // 8 + 4)
     assert 0 < 14 * votes_bytes(reports[2], reports[1]) < reports[1]["bytes_sent"]
 
 
