@@ -38,7 +38,7 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TargetShapeAttr, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.regions import YieldOp
@@ -85,6 +85,7 @@ Pebble = Dialect(
         TransposeOp,
         ConcatOp,
         SplitOp,
+        TakeOp,
         NetworkOp,
         TileOp,
         ImageNetworkOp,

@@ -18,7 +18,7 @@ from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
 from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp, is_index_tensor
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.movement import ReshapeOp
+from redpebble.dialect.ops.movement import ReshapeOp, TakeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
@@ -48,7 +48,7 @@ from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
 from redpebble.lowering.images.step import ImageStep, image_tiles
 from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
 from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
-from redpebble.lowering.program import EqualSizes, Program, Step, Temporary, Tensor, TiledRows
+from redpebble.lowering.program import EqualSizes, LeastSize, Program, Step, Temporary, Tensor, TiledRows
 from redpebble.lowering.quantized.step import (
     QuantizedStep,
     quantized_rows,
@@ -128,6 +128,11 @@ class Lowering:
             temporaries=tuple(temporaries),
             sizes=tuple(self.sizes.entries),
             equal=tuple(self._assumed_equal()),
+            least=tuple(
+                LeastSize(self.shapes[op.x][op.axis.value.data], op.least_size)
+                for op in self.func.body.block.ops
+                if isinstance(op, TakeOp)
+            ),
             constants=tuple(self.constants.arrays),
             scratch_bytes=self.scratch_bytes,
             steps=tuple(steps),

@@ -14,7 +14,7 @@ from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape, parts_of_sum
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -45,6 +45,13 @@ class EqualSizes(NamedTuple):
     or_one: bool = False
     plus: Size = Size.known(0)
     """A size that the second one is counted with: sums of sizes have no name."""
+
+
+class LeastSize(NamedTuple):
+    """A size of which the code reads a place, and how large it has to be for that."""
+
+    size: Size
+    least: int
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,8 @@ class Program:
     """Outputs whose memory has to hold zeros before a call: rows that come to nothing are not written."""
     prologue: Prologue | None = None
     """The steps from the inputs of the model to `inputs`; None where these are the same."""
+    least: tuple[LeastSize, ...] = ()
+    """Sizes that have to be so large at least; a call in which one is smaller is refused."""
     output_codes: tuple[OutputCodes | None, ...] = ()
     """The codes that each output of the model is in, None for floats; empty where all are floats."""
 
@@ -125,5 +134,6 @@ class Program:
         sizes = [*self.sizes, *(one.size for one in self.temporaries), *chain(*(one.shape for one in self.outputs))]
         sizes += [step.rows for step in self.steps if step.rows is not None]
         sizes += [size for pair in self.equal for size in (pair.first, pair.second, pair.plus)]
+        sizes += [size for size, _ in self.least]
         names = dict.fromkeys(name for size in sizes for name, _ in size.powers)
         return tuple(name for name in names if parts_of_sum(name))

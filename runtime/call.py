@@ -86,6 +86,10 @@ def _problem(program: Program, symbols: Mapping[str, int]) -> str:
             one = " or 1 for the former" if or_one else ""
             both = f"{second} + {plus}" if plus.constant != 0 else f"{second}"
             return f"size {first} is {left} and size {both} is {right}, expected the same{one}"
+    for size, least in program.least:
+        found = size.evaluate(symbols)
+        if found < least:
+            return f"size {size} is {found}, accepted is {least} or more: the network reads place {least - 1} of it"
     sizes = [*program.sizes, *(one.size for one in program.temporaries), *(step.rows for step in program.steps)]
     for size in sizes:
         if size is not None:

@@ -1,4 +1,4 @@
-"""Ops that move values without changing them: reshape, transpose, concat, split."""
+"""Ops that move values without changing them: reshape, transpose, concat, split, take."""
 
 from collections.abc import Sequence
 from math import prod
@@ -144,6 +144,14 @@ class _TransposeAxes(HasAxisMap):
         assert isinstance(op, TransposeOp)
         axes = own_axes(op.x, "x")
         return AxisMap((axes,), (tuple(axes[axis] for axis in op.order),))
+
+
+class _TakenAxes(HasAxisMap):
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        assert isinstance(op, TakeOp)
+        axes, along = own_axes(op.x, "x"), op.axis.value.data
+        return AxisMap((axes,), ((*axes[:along], *axes[along + 1 :]),), fixed=frozenset({axes[along]}))
 
 
 class _JoinAxes(HasAxisMap):
@@ -317,3 +325,52 @@ class SplitOp(IRDLOperation):
             raise VerifyException(f"a part of unknown size along axis {axis}")
         if not compatible(shape, joined):
             raise VerifyException(f"parts make {shape_text(joined)}, expected {shape_text(shape)}")
+
+
+@irdl_op_definition
+class TakeOp(IRDLOperation):
+    """The values at one place of an axis, which is gone; places below 0 count from the end.
+
+    A call in which the axis has no such place is refused.
+
+    ```mlir
+    %y = pebble.take %x axis 1 at 0 : (tensor<?x?x6xf32>) -> tensor<?x6xf32>
+    ```
+    """
+
+    name = "pebble.take"
+
+    x = operand_def(DENSE_TENSOR)
+    axis = prop_def(IntegerAttr.constr(i64))
+    place = prop_def(IntegerAttr.constr(i64))
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), _TakenAxes(), RowMajor())
+    assembly_format: ClassVar = "$x `axis` $axis `at` $place attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, axis: int, place: int) -> None:
+        shape = shape_of(x)
+        super().__init__(
+            operands=[x],
+            properties={"axis": IntegerAttr(axis, i64), "place": IntegerAttr(place, i64)},
+            result_types=[f32_tensor((*shape[:axis], *shape[axis + 1 :]))],
+        )
+
+    @property
+    def least_size(self) -> int:
+        """The size of the axis below which there is no such place."""
+        place = self.place.value.data
+        return place + 1 if place >= 0 else -place
+
+    def verify_(self) -> None:
+        shape, axis = shape_of(self.x), self.axis.value.data
+        if not 0 <= axis < len(shape):
+            raise VerifyException(f"axis {axis}, expected 0 to {len(shape) - 1}")
+        if shape[axis] != DYNAMIC and shape[axis] < self.least_size:
+            place, size = self.place.value.data, shape[axis]
+            raise VerifyException(
+                f"place {place} of axis {axis} of {shape_text(shape)}, expected {-size} to {size - 1}"
+            )
+        expected = (*shape[:axis], *shape[axis + 1 :])
+        if not compatible(shape_of(self.result), expected):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")

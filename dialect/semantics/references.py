@@ -25,7 +25,7 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
@@ -205,6 +205,10 @@ def _split(op: SplitOp, x: Floats) -> Sequence[Floats]:
     return np.split(x, ends[:-1], axis)
 
 
+def _take(op: TakeOp, x: Floats) -> Floats:
+    return np.take(x, [op.place.value.data], op.axis.value.data).squeeze(op.axis.value.data)
+
+
 def _network(op: NetworkOp, *inputs: Floats) -> Sequence[Floats]:
     ends = np.cumsum([shape_of(output)[-1] for output in op.outputs])
     return np.split(run_network(op.weighted_graph, inputs), ends[:-1], -1)
@@ -255,6 +259,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         TransposeOp: _transpose,
         ConcatOp: _concat,
         SplitOp: _split,
+        TakeOp: _take,
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
         QuantizedLayersOp: run_quantized_layers,

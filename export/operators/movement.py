@@ -1,10 +1,10 @@
-"""Ops that move values: transpose, concat, split and reshape."""
+"""Ops that move values: transpose, concat, split, take and reshape."""
 
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TransposeOp, copied
+from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp, copied
 from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
 from redpebble.export.writing.node_builder import NodeBuilder
 
@@ -41,6 +41,12 @@ def emit_split(op: SplitOp, builder: NodeBuilder) -> tuple[ir.Value, ...]:
     if builder.opset >= SPLIT_SIZES_AS_INPUT:
         return tuple(builder.parts("Split", [x, builder.integers(sizes)], count, axis=axis))
     return tuple(builder.parts("Split", [x], count, axis=axis, split=sizes))
+
+
+def emit_take(op: TakeOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """Gather with one number, whose axis is gone."""
+    place = builder.integer(op.place.value.data)
+    return (builder.node("Gather", builder.operand(op.x), place, axis=op.axis.value.data),)
 
 
 def _slice(x: ir.Value, axis: int, start: int, size: int, builder: NodeBuilder) -> ir.Value:

@@ -23,7 +23,7 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.export.operators.attention import emit_attention
 from redpebble.export.operators.edges_of_call import (
@@ -36,7 +36,7 @@ from redpebble.export.operators.elementwise import emit_activate, emit_binary
 from redpebble.export.operators.graphs import emit_aggregate, emit_attend_edges
 from redpebble.export.operators.images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
 from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
-from redpebble.export.operators.movement import emit_concat, emit_reshape, emit_split, emit_transpose
+from redpebble.export.operators.movement import emit_concat, emit_reshape, emit_split, emit_take, emit_transpose
 from redpebble.export.operators.normalization import (
     emit_batch_norm,
     emit_layer_norm,
@@ -84,6 +84,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,
         SplitOp: emit_split,
+        TakeOp: emit_take,
     }
 )
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TakeOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
@@ -84,7 +84,9 @@ def _convert_gather(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered("the indices are computed or several, accepted is one that is known")
     axis = conversion.axis(conversion.integer("axis", 0), len(sizes))
     if not is_known(sizes[axis]):
-        raise NotCovered(f"axis {axis} of {shape_words(sizes)} is indexed, accepted is a known size there")
+        if several:
+            raise NotCovered(f"axis {axis} of {shape_words(sizes)} is indexed, accepted is a known size there")
+        return [conversion.emit(TakeOp(x, axis, single[0])).result]
     extent = int(sizes[axis].coefficient)
     places = _places(single, extent, f"axis {axis} of {shape_words(sizes)}")
     if several:

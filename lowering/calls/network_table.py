@@ -125,6 +125,8 @@ class _TableBuilder:
         first_equal = len(self.expressions)
         for first, second, or_one, plus in program.equal:
             self.expressions += [first, second, plus, Size.known(1 if or_one else NO_SIZE)]
+        for size, least in program.least:
+            self.expressions += [size, Size.known(least)]
         output_shapes = [
             word
             for tensor in program.outputs
@@ -140,6 +142,7 @@ class _TableBuilder:
             Header.Expressions: len(self.expressions),
             Header.Equals: len(program.equal),
             Header.FirstEqual: first_equal,
+            Header.Leasts: len(program.least),
             Header.Steps: len(program.steps),
             Header.Temporaries: len(program.temporaries),
             Header.Areas: len(areas),

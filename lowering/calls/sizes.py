@@ -14,7 +14,7 @@ def emit_sizes(code: WordCode) -> None:
 
 
 def _emit_evaluate(code: WordCode) -> None:
-    """Emit `evaluate (frame)`: the values of all expressions, and that those are equal which must be."""
+    """Emit `evaluate (frame)`: the values of all expressions, checked where they must be equal or large enough."""
     body = code.body("evaluate", POINTER, [POINTER])
     builder, (frame,) = body.builder, body.args
     header, values = body.pointer(frame, Frame.Header), body.pointer(frame, Frame.Values)
@@ -45,6 +45,11 @@ def _emit_evaluate(code: WordCode) -> None:
         differs, unlike_other = (builder.icmp_signed("!=", left, accepted) for accepted in (right, other))
         with body.when(builder.and_(differs, unlike_other)):
             builder.ret(body.call("report", frame, i64(Problem.Unequal), left, right))
+    behind = body.at(first, builder.mul(body.number(header, Header.Equals), i64(4)))
+    with body.each(body.number(header, Header.Leasts)) as pair:
+        size, least = (body.number(body.at(behind, builder.mul(pair, i64(2))), index) for index in range(2))
+        with body.when(builder.icmp_signed("<", size, least)):
+            builder.ret(body.call("report", frame, i64(Problem.TooSmall), size, least))
     builder.ret(NULL)
 
 

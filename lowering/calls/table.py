@@ -48,6 +48,8 @@ class Header(IntEnum):
     """For each input which one of the node it is."""
     InputTypes = 22
     """For each input the number of its element type in ONNX."""
+    Leasts = 23
+    """Number of pairs behind the equal ones: a size, and the least that it may be."""
 
 
 class Step(IntEnum):
@@ -130,6 +132,8 @@ class Problem(IntEnum):
     NoNode = 4
     """The left number is none of as many nodes as the right one says, from the front or from the back."""
     TooManyEdges = 5
+    TooSmall = 6
+    """The left size is below the right number."""
     """More edges, or nodes, than 32 bits number."""
 
 

@@ -1,4 +1,4 @@
-"""Ops outside tiles on row-major buffers: transpose, concat, split, broadcasting arithmetic, activations, copies."""
+"""Ops outside tiles on row-major buffers: movement, broadcasting arithmetic, activations, copies."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TransposeOp
+from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TakeOp, TransposeOp
 from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.lowering.kernels.elementwise import ARITHMETIC
@@ -93,6 +93,17 @@ def emit_split(op: SplitOp, step: RowMajorStep) -> None:
         step.emit_map(sizes, outside, [inside], copy_values)
 
 
+def emit_take(op: TakeOp, step: RowMajorStep) -> None:
+    """Emit the copy of what stands at the place; calls have seen to it that there is one."""
+    shape, axis, place = step.sizes.shapes[op.x], op.axis.value.data, i64(op.place.value.data)
+    inner = product(shape[axis + 1 :])
+    line = step.value(inner)
+    index = place if op.place.value.data >= 0 else step.builder.add(step.value(shape[axis]), place)
+    first = float_at(step.builder, step.pointers[op.x], step.builder.mul(index, line))
+    source = Strided(first, (step.value(product(shape[axis:])), 1))
+    step.emit_map([product(shape[:axis]), inner], Strided(step.pointers[op.result], (line, 1)), [source], copy_values)
+
+
 def _parts(parts: Sequence[SSAValue], whole: SSAValue, axis: int, step: RowMajorStep) -> Iterator[PartCopy]:
     """Yield the copies between `parts` and `whole`, in which they lie one after the other along `axis`."""
     shape = step.sizes.shapes[whole]
@@ -159,6 +170,7 @@ ROW_MAJOR_EMITTERS: Final = ExtensibleTable[type[Operation], RowMajorEmitter](
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,
         SplitOp: emit_split,
+        TakeOp: emit_take,
         AddOp: emit_binary,
         SubOp: emit_binary,
         MulOp: emit_binary,

@@ -61,6 +61,7 @@ def _emit_report(code: OrtCode) -> None:
         Problem.TooLarge: ("the sizes of the inputs are too large",),
         Problem.NoMultiple: ("size ", left, " is no multiple of ", right),
         Problem.NoNode: ("index ", left, " of ", right, " nodes, accepted are ", least, " to ", most),
+        Problem.TooSmall: ("size ", left, " of the inputs, accepted is ", right, " or more"),
         Problem.TooManyEdges: (left, " edges between ", right, " nodes, accepted are less than 2147483648"),
     }.items():
         body.fail_when(body.builder.icmp_signed("==", problem, i64(known)), api, *parts)

@@ -31,6 +31,7 @@ from redpebble.lowering.llvm.builder import ALIGNMENT
 from redpebble.lowering.program import (
     FORMAT_VERSION,
     EqualSizes,
+    LeastSize,
     Program,
     Size,
     Step,
@@ -212,6 +213,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
             [_size_json(pair.first), _size_json(pair.second), pair.or_one, _size_json(pair.plus)]
             for pair in program.equal
         ],
+        "least": [[_size_json(one.size), one.least] for one in program.least],
         "scratch_bytes": program.scratch_bytes,
         "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
@@ -256,6 +258,7 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
             EqualSizes(_size(first), _size(second), or_one, _size(plus))
             for first, second, or_one, plus in header["equal"]
         ),
+        least=tuple(LeastSize(_size(size), least) for size, least in header["least"]),
         constants=tuple(constants),
         scratch_bytes=header["scratch_bytes"],
         steps=tuple(map(_step, header["steps"])),

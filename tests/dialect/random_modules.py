@@ -25,7 +25,16 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from redpebble.dialect.ops.movement import (
+    INFERRED,
+    ConcatOp,
+    ReshapeOp,
+    SplitOp,
+    TakeOp,
+    TargetShapeAttr,
+    TransposeOp,
+    copied,
+)
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import set_provenance
@@ -159,7 +168,9 @@ def _reshape(growing: Growing, x: SSAValue) -> Operation:
 def _move(growing: Growing, x: SSAValue) -> Operation:
     shape = shape_of(x)
     axis = growing.draw(st.integers(0, len(shape) - 1))
-    match growing.draw(st.integers(0, 2)):
+    match growing.draw(st.integers(0, 3)):
+        case 3 if len(shape) > 1 and shape[axis] > 0:
+            return TakeOp(x, axis, growing.draw(st.integers(-shape[axis], shape[axis] - 1)))
         case 0:
             return TransposeOp(x, growing.draw(st.permutations(range(len(shape)))))
         case 1:

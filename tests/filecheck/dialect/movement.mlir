@@ -8,6 +8,7 @@ func.func @main(%x: tensor<?x4x6xf32>, %y: tensor<?x4x2xf32>) {
   %swapped = pebble.transpose %x axes [0, 2, 1] : (tensor<?x4x6xf32>) -> tensor<?x6x4xf32>
   %both = pebble.concat %x, %y axis 2 : (tensor<?x4x6xf32>, tensor<?x4x2xf32>) -> tensor<?x4x8xf32>
   %a, %b = pebble.split %both axis 2 : (tensor<?x4x8xf32>) -> (tensor<?x4x6xf32>, tensor<?x4x2xf32>)
+  %first = pebble.take %y axis 0 at -1 : (tensor<?x4x2xf32>) -> tensor<4x2xf32>
   func.return
 }
 
@@ -17,6 +18,7 @@ func.func @main(%x: tensor<?x4x6xf32>, %y: tensor<?x4x2xf32>) {
 // CHECK-NEXT: %swapped = pebble.transpose %x axes [0, 2, 1] : (tensor<?x4x6xf32>) -> tensor<?x6x4xf32>
 // CHECK-NEXT: %both = pebble.concat %x, %y axis 2 : (tensor<?x4x6xf32>, tensor<?x4x2xf32>) -> tensor<?x4x8xf32>
 // CHECK-NEXT: %a, %b = pebble.split %both axis 2 : (tensor<?x4x8xf32>) -> (tensor<?x4x6xf32>, tensor<?x4x2xf32>)
+// CHECK-NEXT: %first = pebble.take %y axis 0 at -1 : (tensor<?x4x2xf32>) -> tensor<4x2xf32>
 
 // GENERIC: %flat = "pebble.reshape"(%x) <{target = #pebble.target_shape<[d0, 24]>}> : (tensor<?x4x6xf32>) -> tensor<?x24xf32>
 // GENERIC: %swapped = "pebble.transpose"(%x) <{axes = array<i64: 0, 2, 1>}> : (tensor<?x4x6xf32>) -> tensor<?x6x4xf32>

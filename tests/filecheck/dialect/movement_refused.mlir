@@ -109,3 +109,27 @@ func.func @main(%x: tensor<?x4xf32>) {
   %a, %b = pebble.split %x axis 1 : (tensor<?x4xf32>) -> (tensor<?x2xf32>, tensor<?x3xf32>)
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>) {
+  // CHECK: axis 2, expected 0 to 1
+  %a = pebble.take %x axis 2 at 0 : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>) {
+  // CHECK: place -5 of axis 1 of ?x4, expected -4 to 3
+  %a = pebble.take %x axis 1 at -5 : (tensor<?x4xf32>) -> tensor<?xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>) {
+  // CHECK: result 5, expected 4
+  %a = pebble.take %x axis 0 at 0 : (tensor<?x4xf32>) -> tensor<5xf32>
+  func.return
+}

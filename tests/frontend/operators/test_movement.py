@@ -68,6 +68,8 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
         {"one": np.array([1]), "two": np.array([2]), "zero": np.array([0])},
     ),
     "Gather, one": (13, "(float[n,5,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, last)", {"last": np.array(-1)}),
+    "Gather, unknown": (13, "(float[n,m,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, z)", {"z": np.array(0)}),
+    "Gather, unknown end": (13, "(float[n,m,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, z)", {"z": np.array(-1)}),
     "Gather, several": (
         13,
         "(float[n,5,2] x) => (float[n,4,2] y)",
@@ -232,7 +234,7 @@ def test_a_shape_computed_from_shapes_becomes_a_target(name: str) -> None:
         ("Slice(x, first, first, one)", "nothing is left of axis 1 of n x 3 x 4, accepted is something"),
         ("Slice(x, first, one, one, two)", "steps [2], accepted is 1"),
         ("Gather(x, target)", "the indices are computed or several, accepted is one that is known"),
-        ("Gather(x, number)", "axis 0 of n x 3 x 4 is indexed, accepted is a known size there"),
+        ("Gather(x, one)", "axis 0 of n x 3 x 4 is indexed, accepted is a known size there"),
         ("Cast<to=11>(x)", "attribute to=double, accepted is float"),
         ("Dropout(x, ratio, training)", "input training_mode is not constantly false, accepted is inference"),
     ],

@@ -11,7 +11,16 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, SubOp
 from redpebble.dialect.ops.layers import SoftmaxOp
-from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from redpebble.dialect.ops.movement import (
+    INFERRED,
+    ConcatOp,
+    ReshapeOp,
+    SplitOp,
+    TakeOp,
+    TargetShapeAttr,
+    TransposeOp,
+    copied,
+)
 from redpebble.dialect.tensors import DYNAMIC, Shape, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
@@ -47,6 +56,23 @@ def test_a_transpose_is_numpys(target: CpuTarget, axes: tuple[int, ...], shape: 
     x = numbered(shape)
     (result,) = network.run(None, {"x0": x})
     np.testing.assert_array_equal(result, x.transpose(axes))
+
+
+@each_target
+@pytest.mark.parametrize(("axis", "place"), [(0, 0), (1, -1), (1, 2), (2, 3), (2, -2)])
+@pytest.mark.parametrize("shape", [(1, 3, 4), (7, 3, 33), (17, 20, 8), (0, 3, 4)])
+def test_what_is_taken_is_numpys(target: CpuTarget, axis: int, place: int, shape: Shape) -> None:
+    def take(x: SSAValue) -> TakeOp:
+        return TakeOp(x, axis, place)
+
+    network = native(of_ops([(DYNAMIC, DYNAMIC, DYNAMIC)], take), target)
+    x = numbered(shape)
+    if axis == 0 and not shape[0]:
+        with pytest.raises(ValueError, match=r"is 0, accepted is 1 or more: the network reads place 0 of it"):
+            network.run(None, {"x0": x})
+        return
+    (result,) = network.run(None, {"x0": x})
+    np.testing.assert_array_equal(result, x.take(place, axis))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
