@@ -30,6 +30,7 @@ from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
+    BatchMatmulTransposeBOp,
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -86,6 +87,7 @@ Pebble = Dialect(
         ConcatOp,
         SplitOp,
         TakeOp,
+        BatchMatmulTransposeBOp,
         NetworkOp,
         TileOp,
         ImageNetworkOp,

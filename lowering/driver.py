@@ -18,6 +18,7 @@ from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
 from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp, is_index_tensor
 from redpebble.dialect.ops.image_network import ImageNetworkOp
+from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp
 from redpebble.dialect.ops.movement import ReshapeOp, TakeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.tile import TileOp
@@ -57,6 +58,7 @@ from redpebble.lowering.quantized.step import (
 )
 from redpebble.lowering.tile_sharing import TileSharing
 from redpebble.lowering.tiles import row_major
+from redpebble.lowering.tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
 from redpebble.lowering.tiles.row_major import RowMajorStep
 from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
 from redpebble.lowering.tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
@@ -163,6 +165,9 @@ class Lowering:
                 quantized.emit(pointers[op.x], pointers[op.result], *rows)
                 return
             step = RowMajorStep(self.code, builder, self.sizes, sizes, pointers)
+            if isinstance(op, BatchMatmulTransposeBOp):
+                ProductStep(op, step, scratch).emit(*rows)
+                return
             if isinstance(op, OVER_EDGES):
                 EdgeStep(op, step, self.constants, constants).emit(*rows)
                 return
@@ -202,6 +207,9 @@ class Lowering:
             case SampledProductOp():
                 self.scratch_bytes = max(self.scratch_bytes, sampled_scratch_bytes(op, self.code.target.lanes))
                 return Step(symbol, sampled_rows(op), sampled_tiles())
+            case BatchMatmulTransposeBOp():
+                self.scratch_bytes = max(self.scratch_bytes, product_scratch_bytes(op, self.code.target))
+                return Step(symbol, product(self.shapes[op.x][:-2]), product_tiles())
             case EdgeListOp():
                 self.scratch_bytes = max(self.scratch_bytes, FAILURE_BYTES)
                 return Step(symbol, None, may_fail=True)
@@ -310,9 +318,11 @@ class Lowering:
                 pairs += sizes_taken_as_equal(op, self.shapes)
             if isinstance(op, EdgeListOp):
                 pairs += edges_taken_as_equal(op, self.shapes)
-            if not isinstance(op, BinaryOp):
+            if not isinstance(op, BinaryOp | BatchMatmulTransposeBOp):
                 continue
-            left, right = self.shapes[op.left], self.shapes[op.right]
+            left, right = (self.shapes[value] for value in op.operands)
+            if isinstance(op, BatchMatmulTransposeBOp):
+                left, right = left[:-2], right[:-2]
             for first, second in zip(reversed(left), reversed(right), strict=False):
                 if first != second and Size.known(1) not in (first, second):
                     pairs.append(EqualSizes(first, second))

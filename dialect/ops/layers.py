@@ -1,4 +1,4 @@
-"""Layers with weights: the linear layer, normalisations and softmax over the last axis."""
+"""Layers: the linear layer, normalisations and softmax over the last axis, products of what a call computes."""
 
 from typing import ClassVar
 
@@ -22,12 +22,13 @@ from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.partition import PartitionAttr
 from redpebble.dialect.attributes.transfers import InstanceBoundAttr
-from redpebble.dialect.ops.axis_maps import AxisPattern, RowWise
+from redpebble.dialect.ops.axis_maps import AxisPattern, FixedAxes, RowMajor, RowWise
 from redpebble.dialect.ops.pattern_traits import LayerPatterns
 from redpebble.dialect.tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
+    Shape,
     compatible,
     f32_tensor,
     shape_of,
@@ -298,3 +299,44 @@ class ReduceMeanOp(IRDLOperation):
             raise VerifyException(f"input {shape_text(shape)}, expected a known size of the last axis")
         if shape_of(self.result) != (*shape[:-1], 1):
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected the last axis to be 1")
+
+
+@irdl_op_definition
+class BatchMatmulTransposeBOp(IRDLOperation):
+    """x y^T for each index of the leading axes: x [..., M, K], y [..., N, K], result [..., M, N]; K is known.
+
+    The leading axes are the same. MLIR's `linalg.batch_matmul_transpose_b` has one of them.
+
+    ```mlir
+    %z = pebble.batch_matmul_transpose_b %x, %y : (tensor<?x27x64xf32>, tensor<?x5x64xf32>) -> tensor<?x27x5xf32>
+    ```
+    """
+
+    name = "pebble.batch_matmul_transpose_b"
+
+    x = operand_def(DENSE_TENSOR)
+    y = operand_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), FixedAxes("...mk, ...nk -> ...mn", fixed="mnk"), RowMajor())
+    assembly_format: ClassVar = "$x `,` $y attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, y: SSAValue) -> None:
+        super().__init__(operands=[x, y], result_types=[f32_tensor(_product_shape(shape_of(x), shape_of(y)))])
+
+    def verify_(self) -> None:
+        expected = _product_shape(shape_of(self.x), shape_of(self.y))
+        if not compatible(shape_of(self.result), expected):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+
+
+def _product_shape(x: Shape, y: Shape) -> Shape:
+    shapes = f"{shape_text(x)} and {shape_text(y)}"
+    if not len(x) == len(y) >= 2:
+        raise VerifyException(f"operands {shapes}, expected one rank, 2 or more")
+    if x[-1] == DYNAMIC or x[-1] != y[-1]:
+        raise VerifyException(f"operands {shapes}, expected last axes of one known size")
+    if not compatible(x[:-2], y[:-2]):
+        raise VerifyException(f"operands {shapes}, expected the same leading axes")
+    leading = (one if one != DYNAMIC else other for one, other in zip(x[:-2], y[:-2], strict=True))
+    return (*leading, x[-2], y[-2])

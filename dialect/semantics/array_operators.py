@@ -46,7 +46,7 @@ def _sizes(attributes: Attributes, *arrays: Array) -> Array:
 
 def _gather(attributes: Attributes, x: Array, indices: Array) -> Array:
     # numpy's own wrap of negative indices is ONNX's; others are its error
-    return np.take(x, indices, axis=attributes.get("axis", 0))
+    return x.take(indices, attributes.get("axis", 0))
 
 
 def _gather_elements(attributes: Attributes, x: Array, indices: Array) -> Array:

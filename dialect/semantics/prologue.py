@@ -6,12 +6,13 @@ some ten steps on small arrays; what takes time comes behind it, as native code.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from redpebble.dialect.semantics.array_operators import OPERATORS
+from redpebble.dialect.semantics.array_operators import OPERATORS, Operator
 from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
 
 Array = NDArray[Any]
@@ -54,9 +55,9 @@ class Prologue:
         given = [checked(value, feeds[value.name]) for value in self.inputs]
         bind_symbols({value.name: value.shape for value in self.inputs}, [array.shape for array in given])
         values.update((value.name, array) for value, array in zip(self.inputs, given, strict=True))
-        for step in self.steps:
+        for step, operator in self._operators:
             try:
-                found = OPERATORS[step.operator](step.attributes, *(values[name] for name in step.inputs))
+                found = operator(step.attributes, *[values[name] for name in step.inputs])
             except (ValueError, IndexError, TypeError, OverflowError) as error:
                 raise ValueError(f"node {step.node!r}: operator {step.operator}: {error}") from error
             if isinstance(found, list):
@@ -65,6 +66,11 @@ class Prologue:
                 # numpy yields numbers where ONNX has arrays without axes
                 values[step.outputs[0]] = np.asarray(found)
         return [_as_read(np.asarray(values[name])) for name in self.results]
+
+    @cached_property
+    def _operators(self) -> list[tuple[PrologueStep, Operator]]:
+        """The function of each step: calls do not look it up."""
+        return [(step, OPERATORS[step.operator]) for step in self.steps]
 
 
 def _as_read(array: Array) -> Array:

@@ -17,6 +17,7 @@ from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeLi
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
+    BatchMatmulTransposeBOp,
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -209,6 +210,11 @@ def _take(op: TakeOp, x: Floats) -> Floats:
     return np.take(x, [op.place.value.data], op.axis.value.data).squeeze(op.axis.value.data)
 
 
+def _product(op: BatchMatmulTransposeBOp, x: Floats, y: Floats) -> Floats:
+    del op
+    return x @ y.swapaxes(-1, -2)
+
+
 def _network(op: NetworkOp, *inputs: Floats) -> Sequence[Floats]:
     ends = np.cumsum([shape_of(output)[-1] for output in op.outputs])
     return np.split(run_network(op.weighted_graph, inputs), ends[:-1], -1)
@@ -260,6 +266,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         ConcatOp: _concat,
         SplitOp: _split,
         TakeOp: _take,
+        BatchMatmulTransposeBOp: _product,
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
         QuantizedLayersOp: run_quantized_layers,

@@ -1,9 +1,10 @@
-"""Ops that move values: transpose, concat, split, take and reshape."""
+"""Ops that move values: transpose, concat, split, take and reshape; products of what was computed."""
 
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp
 from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp, copied
 from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
 from redpebble.export.writing.node_builder import NodeBuilder
@@ -47,6 +48,13 @@ def emit_take(op: TakeOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Gather with one number, whose axis is gone."""
     place = builder.integer(op.place.value.data)
     return (builder.node("Gather", builder.operand(op.x), place, axis=op.axis.value.data),)
+
+
+def emit_product(op: BatchMatmulTransposeBOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """MatMul behind a Transpose."""
+    rank = len(shape_of(op.y))
+    swapped = builder.node("Transpose", builder.operand(op.y), perm=(*range(rank - 2), rank - 1, rank - 2))
+    return (builder.node("MatMul", builder.operand(op.x), swapped),)
 
 
 def _slice(x: ir.Value, axis: int, start: int, size: int, builder: NodeBuilder) -> ir.Value:

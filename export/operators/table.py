@@ -15,6 +15,7 @@ from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeLi
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
+    BatchMatmulTransposeBOp,
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -36,7 +37,14 @@ from redpebble.export.operators.elementwise import emit_activate, emit_binary
 from redpebble.export.operators.graphs import emit_aggregate, emit_attend_edges
 from redpebble.export.operators.images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
 from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
-from redpebble.export.operators.movement import emit_concat, emit_reshape, emit_split, emit_take, emit_transpose
+from redpebble.export.operators.movement import (
+    emit_concat,
+    emit_product,
+    emit_reshape,
+    emit_split,
+    emit_take,
+    emit_transpose,
+)
 from redpebble.export.operators.normalization import (
     emit_batch_norm,
     emit_layer_norm,
@@ -85,6 +93,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         ConcatOp: emit_concat,
         SplitOp: emit_split,
         TakeOp: emit_take,
+        BatchMatmulTransposeBOp: emit_product,
     }
 )
 

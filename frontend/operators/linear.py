@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.elementwise import AddOp, MulOp
-from redpebble.dialect.ops.layers import LinearOp, ReduceMeanOp
+from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size
 from redpebble.dialect.tensors import shape_of
@@ -23,8 +23,8 @@ from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 STACK_LIMIT = 256
 """A stack of more matrices than this would make more layers than a graph should have."""
 
-MOST_PRODUCTS = 1 << 17
-"""Multiplications of a product of two computed operands that is written down for each sample."""
+MOST_INNER = 4096
+"""Values that a product of two computed operands sums: so many rows of 32 stay in a second-level cache."""
 
 
 def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
@@ -33,7 +33,7 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     1-D operands are promoted, leading axes broadcast, as in numpy's matmul.
 
     Raises:
-        NotCovered: neither operand is a constant, and this is no part of an attention, and no small product.
+        NotCovered: neither operand is a constant, and this is no part of an attention, and no product that is covered.
     """
     weight = conversion.weight(1)
     if weight is not None:
@@ -42,18 +42,15 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     if weight is None and (attention := attention_of(conversion)) is not None:
         return attention
     if weight is None:
-        return [_small_product(conversion)]
+        return [_computed_product(conversion)]
     product = left_product(conversion, weight)
     if product is None:
         product = _times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))
     return [product]
 
 
-def _small_product(conversion: Conversion) -> SSAValue:
-    """Return the product of two computed operands [..., M, K] and [..., K, N] of few values, as of DLRM's features.
-
-    Each product of two values is written down, and their mean is taken K times.
-    """
+def _computed_product(conversion: Conversion) -> SSAValue:
+    """Return the product of two computed operands [..., M, K] and [..., K, N], as of DLRM's features."""
     without_weight = NotCovered(_without_weight(conversion, "neither operand is a float constant"))
     if not conversion.scope.all_native:
         raise without_weight
@@ -61,21 +58,13 @@ def _small_product(conversion: Conversion) -> SSAValue:
     left, right = conversion.sizes(x), conversion.sizes(y)
     if not len(left) == len(right) > 2 or left[:-2] != right[:-2] or left[-1] != right[-2]:
         raise without_weight
-    *leading, rows, inner = left
-    outputs = right[-1]
-    known = prod(int(size.coefficient) for size in (*leading, rows, inner, outputs) if is_known(size))
-    if not all(is_known(size) for size in (rows, inner, outputs)) or not 0 < known <= MOST_PRODUCTS:
+    if not is_known(left[-1]) or left[-1].coefficient > MOST_INNER:
         shapes = f"{shape_words(left)} by {shape_words(right)}"
-        accepted = f"a constant weight, and {MOST_PRODUCTS} multiplications or less"
-        raise NotCovered(f"neither operand is a float constant, {shapes}, accepted are {accepted}")
+        raise NotCovered(
+            f"neither operand is a float constant, {shapes}, accepted are {MOST_INNER} values in a sum or less"
+        )
     swapped = conversion.transpose(y, _last_two_swapped(len(right)))
-    factors = (
-        conversion.reshape(x, (*leading, rows, ONE, inner)),
-        conversion.reshape(swapped, (*leading, ONE, outputs, inner)),
-    )
-    mean = conversion.emit(ReduceMeanOp(conversion.emit(MulOp(*factors)).result)).result
-    count = conversion.emit_constant(np.array(float(inner.coefficient), np.float32), "")
-    return conversion.reshape(conversion.emit(MulOp(mean, count)).result, (*leading, rows, outputs))
+    return conversion.emit(BatchMatmulTransposeBOp(x, swapped)).result
 
 
 class Stack:
