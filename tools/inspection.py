@@ -12,7 +12,9 @@ from xdsl.printer import Printer
 
 from redpebble.dialect.ops.dense_literals import MOST_PRINTED, ElidingPrinter
 from redpebble.foundation.atomic_files import write_text
+from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import Source
+from redpebble.native_build import native_build
 from redpebble.options import Options
 from redpebble.pipeline import build, check_known, passes_of
 
@@ -51,11 +53,21 @@ class Inspection:
             ModelError: the model is unreadable, or something in it is not covered and not kept as `foreign`.
             OSError: the file cannot be written.
         """
-        text = text_of(build(model, options, until=self.stage, foreign=foreign), self.elide)
+        text = text_of(self._module(model, options, foreign), self.elide)
         if output is None:
             sys.stdout.write(text)
         else:
             write_text(output, text)
+
+    def _module(self, model: Source, options: Options, foreign: Literal["refuse", "keep"]) -> ModuleOp:
+        """Return a model's module after the stage: for native code without what is computed before it."""
+        try:
+            if options.goal == "compile":
+                return native_build(model, options, until=self.stage).module
+        except UnsupportedModelError:
+            if foreign == "refuse":
+                raise
+        return build(model, options, until=self.stage, foreign=foreign)
 
     def _show(self, done: ModulePass, module: ModuleOp) -> None:
         if self.every or done.name in self.after:

@@ -49,15 +49,17 @@ def holds_edges(module: ModuleOp) -> bool:
     return any(isinstance(op, EdgeListOp) for op in ops) and not any(isinstance(op, ForeignOp) for op in ops)
 
 
-def native_build(source: Source, options: Options) -> NativeBuild:
+def native_build(source: Source, options: Options, *, until: str = "") -> NativeBuild:
     """Return the module of a model; nodes that no op stands for are a prologue where they come before all layers.
+
+    The module is that behind all stages, or behind the stage `until`.
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
-        ValueError: a pass to be skipped does not exist.
+        ValueError: there is no such stage, or a pass to be skipped does not exist.
     """
     try:
-        return NativeBuild(build(source, options))
+        return NativeBuild(build(source, options, until=until))
     except TooManyNodesError:
         raise
     except UnsupportedModelError as error:
@@ -65,7 +67,7 @@ def native_build(source: Source, options: Options) -> NativeBuild:
     with within_limits():
         imported = import_model(source, foreign="prologue")
         if options.is_node and holds_edges(imported.module):
-            run_stages(imported.module, options)
+            run_stages(imported.module, options, until=until)
             return NativeBuild(imported.module)
         codes = cut_output_codes(imported)
         try:
@@ -76,5 +78,5 @@ def native_build(source: Source, options: Options) -> NativeBuild:
             raise (refusal if same else error) from None
         if prologue is None and not codes:
             raise refusal
-        run_stages(imported.module, options)
+        run_stages(imported.module, options, until=until)
     return NativeBuild(imported.module, prologue, codes)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 import redpebble
 from redpebble.compiler import on_machine
@@ -151,3 +153,15 @@ def test_redpebble_opt_runs_stages_and_shows_the_ir(model: Path, capsys: pytest.
     assert "kernel <" in captured.out
     opt.main([str(model), "-p", "canonicalize,pebble-fuse-layers", "--print-after", "pebble-fuse-layers"])
     assert headers(capsys.readouterr().err) == [HEADER.format("pebble-fuse-layers")]
+
+
+def test_a_stage_is_shown_without_what_is_computed_before_native_code(run: Run, tmp_path: Path) -> None:
+    graph = "g (int64[n] ids) => (float[n,4] y) { rows = Gather(table, ids) y = MatMul(rows, weight) }"
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> {graph}')
+    for name, shape in (("table", (5, 8)), ("weight", (8, 4))):
+        proto.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
+    (tmp_path / "lookup.onnx").write_bytes(proto.SerializeToString())
+    for command in ("compile", "explain"):
+        code, printed, errors = run(command, tmp_path / "lookup.onnx", "--stop-after", "tile", "--elide", 8)
+        assert (code, errors) == (0, "")
+        assert "%rows: tensor<?x8xf32>" in printed
