@@ -181,7 +181,7 @@ class _Reader:
     def scores_of(self, weights: onnx_ir.Value) -> _Scores | None:
         """Return what the weights of an attention are made of; None where they are no such."""
         found = _Scores()
-        weights = self._without_guard(weights, found)
+        weights = self._uncast(self._without_guard(self._uncast(weights, found), found), found)
         softmax = self._producer(weights, "Softmax", found, uses=2 if found.nan_as_zero else 1)
         if softmax is None or not self._is_last_axis(softmax) or softmax.inputs[0] is None:
             return None
@@ -208,6 +208,15 @@ class _Reader:
             return None
         found.nodes.append(node)
         return node
+
+    def _uncast(self, value: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
+        """Return a value before casts to float, which it is already, as what it is made of is."""
+        while (cast := value.producer()) is not None and cast.op_type == "Cast" and cast.inputs[0] is not None:
+            to_float = cast.attributes.get_int("to", 0) == onnx_ir.DataType.FLOAT
+            if not to_float or self._producer(value, "Cast", found) is None:
+                return value
+            value = cast.inputs[0]
+        return value
 
     def _without_guard(self, weights: onnx_ir.Value, found: _Scores) -> onnx_ir.Value:
         """Return the weights before `Where(IsNaN(weights), 0, weights)`."""

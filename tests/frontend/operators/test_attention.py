@@ -32,6 +32,8 @@ class Draft:
     scale: str = "scores"
     mask: list[str | int] | None = None
     guard: bool = False
+    casts: int = 0
+    """Casts of the weights to float, which they are, as Llama's exporters write them."""
     opset: int = 17
     axis: int = -1
     reads_scores: bool = False
@@ -93,6 +95,9 @@ class Draft:
         if self.guard:
             nodes += [node("IsNaN", [weights], ["nan"]), node("Where", ["nan", "zero", weights], ["guarded"])]
             weights = "guarded"
+        for number in range(self.casts):
+            nodes.append(node("Cast", [weights], [f"cast{number}"], to=TensorProto.FLOAT))
+            weights = f"cast{number}"
         nodes.append(node("MatMul", [weights, "v0"], ["result"]))
         nodes.append(node("Transpose", ["result"], ["rows"], perm=[0, 2, 1, 3]))
         nodes.append(node("Reshape", ["rows", "together"], ["y"]))
@@ -107,6 +112,7 @@ DRAFTS = {
     "mask_of_rank_2": Draft(mask=["s", "s"]),
     "mask_of_queries": Draft(mask=["b", 1, "s", 1]),
     "guarded": Draft(mask=["b", 1, "s", "s"], guard=True),
+    "cast": Draft(casts=2),
     "old": Draft(opset=11, axis=3),
 }
 
