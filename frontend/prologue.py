@@ -31,7 +31,7 @@ from redpebble.dialect.tensors import is_f32_tensor, shape_of
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array
 from redpebble.frontend.import_model import Imported
-from redpebble.frontend.prologue_sizes import SIZES, KnownShape, shapes_known_before
+from redpebble.frontend.prologue_sizes import SIZES, KnownBefore, KnownShape, known_before
 from redpebble.frontend.translation import node_identity
 
 DTYPES: Final = MappingProxyType(
@@ -59,17 +59,17 @@ def cut_prologue(imported: Imported) -> Prologue | None:
         UnsupportedModelError: a node cannot be part of it.
     """
     func = next(op for op in imported.module.body.block.ops if isinstance(op, FuncOp))
-    shapes = shapes_known_before(func)
-    before = _before(func, shapes)
+    known = known_before(func)
+    before = _before(func, known)
     if not before:
         return None
-    cut = _Cut(imported, func, before, shapes)
+    cut = _Cut(imported, func, before, known.shapes)
     return cut.prologue()
 
 
-def _before(func: FuncOp, shapes: Mapping[Operation, KnownShape]) -> list[Operation]:
+def _before(func: FuncOp, known: KnownBefore) -> list[Operation]:
     """Return the nodes of ONNX in a function and all that they read, in order."""
-    wanted: set[Operation] = set()
+    wanted, shapes = set(known.broadcasts), known.shapes
     for op in reversed(list(func.body.block.ops)):
         if isinstance(op, ForeignOp | EdgeListOp) or op in wanted:
             wanted.add(op)

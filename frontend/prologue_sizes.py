@@ -8,21 +8,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from redpebble.dialect.provenance import texts_of
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
 from redpebble.dialect.tensors import is_f32_tensor
+from redpebble.frontend.folding.known_sizes import broadcast_sizes
 
 SIZES = "Sizes"
 """The operator of such a step: the sizes of a shape by those of the arrays that it reads."""
+
+
+ARITHMETIC: Final = (AddOp, SubOp, MulOp, DivOp)
+
+HELD: Final = (ForeignOp, ConstantOp, *ARITHMETIC, ActivateOp, ReshapeOp, TransposeOp, ConcatOp, SplitOp)
+"""Ops that a prologue can hold."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +43,28 @@ class KnownShape:
     attributes: Mapping[str, Any]
 
 
-def shapes_known_before(func: FuncOp) -> dict[Operation, KnownShape]:
-    """Return shapes that nodes `Shape` ask for of values that no node of ONNX yields, and those of nodes of graphs."""
+class KnownBefore(NamedTuple):
+    """Facts of a function that its prologue needs."""
+
+    shapes: dict[Operation, KnownShape]
+    """Shapes that nodes `Shape` ask for of values that no node of ONNX yields, and those of nodes of graphs."""
+    broadcasts: set[Operation]
+    """Arithmetic on what is there before all layers, of sizes that may be 1 in one call and not in another."""
+
+
+def known_before(func: FuncOp) -> KnownBefore:
+    """Return what a prologue needs to know of its function."""
     found: dict[Operation, KnownShape] = {}
+    early, broadcasts = set[SSAValue](func.args), set[Operation]()
     shapes, places = argument_shapes(func), _argument_places(func)
     for op in func.body.block.ops:
         if isinstance(op, EdgeListOp):
             known = _known(shapes.get(op.nodes), places)
             if known is not None:
                 found[op] = known
+        if isinstance(op, ARITHMETIC) and early.issuperset(op.operands) and shapes.keys() >= {*op.operands}:
+            left, right = (shapes[operand] for operand in op.operands)
+            broadcasts |= {op} if broadcast_sizes(left, right) is None else set()
         if isinstance(op, ForeignOp):
             if op.operator.data == "ai.onnx::Shape" and op.reads and not isinstance(op.reads[0].owner, ForeignOp):
                 known = _known(shapes.get(op.reads[0]), places) if op.reads[0] not in func.args else None
@@ -51,12 +74,15 @@ def shapes_known_before(func: FuncOp) -> dict[Operation, KnownShape]:
                 if described is not None and is_f32_tensor(result.type):
                     shapes[result] = described
                     _note(places, result, described)
+        if isinstance(op, HELD) and (op in found or early.issuperset(op.operands)):
+            early.update(op.results)
+        if isinstance(op, ForeignOp):
             continue
         try:
             shapes.update(zip(op.results, result_shapes(op, shapes), strict=False))
         except (KeyError, VerifyException):
             continue  # behind a node of unknown rank, or a sum that has no name
-    return found
+    return KnownBefore(found, broadcasts)
 
 
 Places = dict[str, tuple[SSAValue, int]]

@@ -109,6 +109,40 @@ def test_angles_of_positions_are_computed_before_all_layers() -> None:
     np.testing.assert_allclose(found, session.run(None, feeds)[0], rtol=1e-5, atol=1e-6)
 
 
+MASKED = """<ir_version: 9, opset_import: ["" : 17]>
+g (float[b,s,8] x, bool[p,q,r,t] seen, bool[u,v,w,z] near) => (float[b,s,8] y)
+<float zero = {0}, float low = {-10000}> {
+    q = MatMul(x, wq)
+    heads = Reshape(q, apart)
+    queries = Transpose<perm=[0,2,1,3]>(heads)
+    keys = Transpose<perm=[0,2,3,1]>(heads)
+    scores = MatMul(queries, keys)
+    first = Where(seen, zero, low)
+    second = Where(near, zero, low)
+    one = Add(scores, first)
+    both = Add(one, second)
+    weights = Softmax<axis=-1>(both)
+    mixed = MatMul(weights, queries)
+    rows = Transpose<perm=[0,2,1,3]>(mixed)
+    y = Reshape(rows, together)
+}"""
+
+
+def test_masks_of_sizes_that_a_call_alone_knows_are_added_up_before_all_layers() -> None:
+    proto = onnx.parser.parse_model(MASKED)
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((8, 8)).astype(np.float32)
+    arrays = {"wq": weight, "apart": np.array([0, 0, 2, 4]), "together": np.array([0, 0, 8])}
+    for name, array in arrays.items():
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    net = redpebble.compile(proto, cache=False)
+    for seen, near in (((3, 1, 1, 5), (1, 2, 5, 5)), ((1, 1, 5, 5), (3, 2, 1, 5)), ((1, 1, 1, 1), (1, 1, 1, 1))):
+        feeds = {"x": rng.standard_normal((3, 5, 8)).astype(np.float32)}
+        feeds |= {name: rng.random(shape) < 0.7 for name, shape in (("seen", seen), ("near", near))}
+        np.testing.assert_allclose(net.run(None, feeds)[0], session.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_what_keeps_a_network_from_being_native_is_the_node_that_has_no_code() -> None:
     with pytest.raises(UnsupportedModelError, match=r"node ./lstm/LSTM.: operator LSTM .*: no native code, a session"):
         redpebble.compile(stored_export("lstm.classic", 0.9), cache=False)
