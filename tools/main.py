@@ -18,6 +18,7 @@ from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
 import typer
 
 import redpebble
+from redpebble.foundation.memory_limit import available_memory, limited_memory
 from redpebble.tools.cache_cli import cache_app, tune
 from redpebble.tools.cli_options import (
     Atol,
@@ -357,7 +358,7 @@ def main() -> None:
     """Run the command line; what is wrong with the input is one line on standard error."""
     handlers = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with warnings.catch_warnings():
+        with limited_memory(available_memory()), warnings.catch_warnings():
             warnings.showwarning = _say
             _silence_readers()
             raise SystemExit(_exit_code(_ordered(sys.argv[1:])))

@@ -1,9 +1,10 @@
 """onnxruntime as the judge: the same model on the same inputs, and how far apart two results are."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir
@@ -108,8 +109,17 @@ def _session(source: str | bytes, options: onnxruntime.SessionOptions) -> onnxru
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
+NO_MEMORY: Final = re.compile(r"(?:running (\w+) node. Name:'(.*?)' .*)?Failed to allocate .* of size (\d+)$")
+"""onnxruntime's words for a buffer that does not fit: the operator and node that ask for it, and its bytes."""
+
+
 def _one_line(error: Exception) -> str:
-    return f"onnxruntime: {' '.join(str(error).split())}"
+    words = " ".join(str(error).split())
+    if found := NO_MEMORY.search(words):
+        operator, name, size = found.groups()
+        node = f"{operator} node '{name}'" if operator else "the model"
+        return f"onnxruntime: {node} asks for {size} bytes at once, more than there are"
+    return f"onnxruntime: {words}"
 
 
 def compare(name: str, expected: Array, actual: Array, tolerance: Tolerance) -> Comparison:

@@ -125,8 +125,8 @@ def _port(entry: Json) -> PortShape:
         ValueError: a size has a symbol to a power that none has.
     """
     sizes = [
-        Size(Fraction(*coefficient), tuple((name, power) for name, power in powers))
-        for coefficient, powers in entry["sizes"]
+        Size(Fraction(numerator, denominator), tuple((name, power) for name, power in powers))
+        for (numerator, denominator), powers in entry["sizes"]
     ]
     if not all(0 < abs(power) <= MOST_POWER for size in sizes for _, power in size.powers):
         raise ValueError(f"a power of a size of {entry['name']}")

@@ -96,15 +96,13 @@ class _Run:
         samples = self._samples(next(iter(inputs.values())).shape[0])
         token: str = self.comm.bcast(secrets.token_hex(8))
         self.outputs = agreed(self.comm, lambda: self._create_outputs(network, symbols, token))
-        slices = [read_slice(inputs[entry.port.name], entry, samples) for entry in network.inputs]
+        slices = agreed(
+            self.comm, lambda: [read_slice(inputs[entry.port.name], entry, samples) for entry in network.inputs]
+        )
         read = time.perf_counter()
         results = network.run(*slices)
         ran = time.perf_counter()
-        for output, entry, values in zip(
-            self.outputs, network.outputs, results if isinstance(results, list) else [results], strict=True
-        ):
-            output.write(entry, values, samples.start)
-        self.comm.Barrier()
+        agreed(self.comm, lambda: self._write(network, results if isinstance(results, list) else [results], samples))
         agreed(self.comm, self._finish)
         network.report.seconds |= {"reading": read - started, "writing": time.perf_counter() - ran}
         self._report(network)
@@ -130,6 +128,10 @@ class _Run:
             for output in outputs:
                 output.create()
         return outputs
+
+    def _write(self, network: PartitionedNetwork, results: Sequence[Floats], samples: range) -> None:
+        for output, entry, values in zip(self.outputs, network.outputs, results, strict=True):
+            output.write(entry, values, samples.start)
 
     def _finish(self) -> None:
         if self.comm.rank == 0:

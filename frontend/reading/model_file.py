@@ -22,7 +22,7 @@ def read_file(path: Path) -> bytes:
             size = os.fstat(file.fileno()).st_size
             if size > PROTOBUF_LIMIT:
                 raise InvalidModelError(f"'{path}' has {size} bytes, accepted are {PROTOBUF_LIMIT} in one file")
-            return file.read(PROTOBUF_LIMIT + 1)
+            return file.read(size)  # which takes the room for so many bytes at once
     except OSError as error:
         raise InvalidModelError(f"'{path}' cannot be read: {(error.strerror or '').lower()}") from error
     except ValueError as error:

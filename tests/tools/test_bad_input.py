@@ -1,5 +1,6 @@
 """Input that is wrong: one line that says what is accepted, exit code 2, nothing written, and before any work."""
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import redpebble
 from redpebble.models import zoo
-from tests.frontend.reading.test_limits import functions, sparse
+from tests.frontend.reading.test_limits import folded, functions, sparse
 from tests.support.command_line import MODEL_COMMANDS, exit_code
 
 BROKEN = {
@@ -146,6 +147,21 @@ def test_a_compiled_network_says_why_it_is_not_pickled(tmp_path: Path) -> None:
         pickle.dumps(redpebble.compile("m.onnx", cache=tmp_path / "cache"))
     with pytest.raises(ValueError, match=r"cannot write o\.txt, accepted is a file that ends in \.onnx"):
         redpebble.optimize("m.onnx").save("o.txt")
+
+
+@pytest.mark.parametrize("command", ["check", "bench"])
+def test_a_model_that_asks_for_more_memory_than_there_is_is_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("redpebble.tools.main.available_memory", lambda: 1 << 29)
+    size = 1 << 31
+    nodes = "w = Expand(x, t) o = ReduceSum<keepdims = 0>(w) y = Add(x, o)"
+    Path("vast.onnx").write_bytes(folded(nodes, t=np.array([size // 16, 1, 1])).SerializeToString())
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    assert exit_code(monkeypatch, command, "vast.onnx", "--batch", "1") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"error: onnxruntime: Expand node '' asks for {size} bytes at once, more than there are"
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.mark.parametrize("way", ["session", "provider"])

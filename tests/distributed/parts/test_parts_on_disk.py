@@ -115,6 +115,7 @@ SIZES = {
     "a vast power": [[[1, 1], [["batch", 1 << 40]]]],
     "a division by zero": [[[1, 0], []]],
     "another symbol": [[[1, 1], [["rows", 1]]]],
+    "no coefficient": [[{}, [["batch", 1]]]],
 }
 
 

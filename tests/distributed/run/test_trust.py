@@ -93,6 +93,10 @@ def broken(case: Path, folder: Path, how: str) -> Path:
             (parts / "plan.json").write_text(json.dumps(plan))
         case "no plan":
             (parts / "plan.json").unlink()
+        case "outputs of another size":
+            plan = json.loads((parts / "plan.json").read_text())
+            plan["outputs"][0]["sizes"][0] = [[0, 1], [["batch", 1]]]
+            (parts / "plan.json").write_text(json.dumps(plan))
         case "plan of another format":
             plan = json.loads((parts / "plan.json").read_text())
             (parts / "plan.json").write_text(json.dumps(plan | {"format": 999}))
@@ -104,6 +108,12 @@ def broken(case: Path, folder: Path, how: str) -> Path:
 def test_damaged_parts_are_refused(case: Path, tmp_path: Path) -> None:
     done = run(broken(case, tmp_path, "damaged"), case / "x.npy", tmp_path / "y.npy")
     assert_refused(done, "part-0001.pebble, is damaged or of another plan", tmp_path / "y.npy")
+
+
+@pytest.mark.slow
+def test_outputs_that_fit_no_rank_are_refused_with_one_line(case: Path, tmp_path: Path) -> None:
+    parts, y = broken(case, tmp_path, "outputs of another size"), tmp_path / "y.npy"
+    assert_refused(run(parts, case / "x.npy", y), "could not be broadcast", y)
 
 
 REFUSALS = {
