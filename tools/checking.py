@@ -78,7 +78,7 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
         made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
     for way, run in made.items():
         with working(f"comparing {way} with onnxruntime on", model):
-            found = compare_runs(plan, original, oracle.run, run)
+            found = compare_runs(plan, original, oracle, run)
         comparisons += [replace(one, name=f"{one.name}, {way}") if way != "compile" else one for one in found]
     return _shown(comparisons, report)
 
@@ -104,7 +104,7 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
     with working("comparing", model):
         with suppress(InvalidModelError):  # onnxruntime reads formats that we do not
             read_runnable_model(against, any_version=True)
-        comparisons = compare_runs(plan, original, Oracle(model).run, Oracle(against).run)
+        comparisons = compare_runs(plan, original, Oracle(model), Oracle(against).run)
         if holds_networks(against):
             comparisons += compare_native(plan, model, original, against)
     return _shown(comparisons, report)
@@ -113,7 +113,7 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
 def compare_native(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
     """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
     native = Oracle.of(lambda: session(networks))
-    comparisons = compare_runs(plan, original, Oracle(path).run, native.run)
+    comparisons = compare_runs(plan, original, Oracle(path), native.run)
     return [replace(one, name=f"{one.name}, native") for one in comparisons]
 
 

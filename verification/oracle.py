@@ -17,6 +17,9 @@ from redpebble.foundation.errors import RedpebbleError
 Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 
+NUDGES = 4
+"""How many times inputs are moved by their last bits, to see how far results move."""
+
 
 class OracleError(RedpebbleError):
     """onnxruntime refuses a model or its inputs; the message is its own, in one line."""
@@ -55,6 +58,7 @@ class Oracle:
             OracleError: onnxruntime refuses the model.
         """
         self._load(lambda: _loaded(model, threads))
+        self._as_written = lambda: _loaded(model, threads, as_written=True)
 
     @classmethod
     def of(cls, make: Callable[[], onnxruntime.InferenceSession]) -> "Oracle":
@@ -85,6 +89,37 @@ class Oracle:
         except Exception as error:
             raise OracleError(_one_line(error)) from error
 
+    def unrest(self, feeds: Feeds) -> list[float]:
+        """Return for each output how far onnxruntime's own results are apart, for want of a rule how to round.
+
+        Compared are the model as it is written, and with onnxruntime's optimizations; and inputs that differ in
+        their last bits, which turns values that lie between two bytes.
+
+        Raises:
+            OracleError: onnxruntime refuses the inputs.
+        """
+        rng, expected = np.random.default_rng(0), self.run(feeds)
+        others = [Oracle.of(self._as_written).run(feeds)]
+        others += [self.run({name: _nudged(array, rng) for name, array in feeds.items()}) for _ in range(NUDGES)]
+        return [
+            max(_distance(one, np.asarray(right)) for one in results)
+            for right, *results in zip(expected, *others, strict=True)
+        ]
+
+
+def _nudged(array: Array, rng: np.random.Generator) -> Array:
+    if not np.issubdtype(array.dtype, np.floating):
+        return array
+    ends = rng.choice(np.array([-np.inf, np.inf], array.dtype), array.shape)
+    return np.nextafter(array, ends)
+
+
+def _distance(one: Any, other: Array) -> float:
+    if not np.issubdtype(other.dtype, np.floating) or np.shape(one) != other.shape:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        return float(np.nanmax(np.abs(np.asarray(one, np.float64) - other), initial=0.0))
+
 
 def session_options(threads: int) -> onnxruntime.SessionOptions:
     """Return options of a session on so many threads, which says nothing and leaves the cores alone between calls."""
@@ -97,8 +132,12 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
     return options
 
 
-def _loaded(model: str | os.PathLike[str] | onnx_ir.Model, threads: int) -> onnxruntime.InferenceSession:
+def _loaded(
+    model: str | os.PathLike[str] | onnx_ir.Model, threads: int, *, as_written: bool = False
+) -> onnxruntime.InferenceSession:
     options = session_options(threads)
+    if as_written:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if not isinstance(model, onnx_ir.Model):
         return _session(os.fspath(model), options)
     with loadable(model) as source:

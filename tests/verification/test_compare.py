@@ -1,0 +1,30 @@
+"""What counts as the same result."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from redpebble.verification.compare import CheckPlan, Feeds, compare_runs
+from redpebble.verification.input_choice import InputChoice
+from redpebble.verification.oracle import Oracle, Tolerance
+
+
+@pytest.mark.parametrize("operator, apart, agrees", [("Round", 1, True), ("Round", 3, False), ("Abs", 1, False)])
+def test_values_that_lie_between_two_integers_may_be_rounded_to_either(
+    tmp_path: Path, operator: str, apart: int, agrees: bool
+) -> None:
+    np.savez(tmp_path / "x.npz", x=np.full((2, 4), 0.5, np.float32))
+    text = f'<ir_version: 10, opset_import: ["" : 21]> r (float[n, 4] x) => (float[n, 4] y) {{ y = {operator} (x) }}'
+    model = ir.from_onnx_text(text)
+    oracle = Oracle(model)
+    plan = CheckPlan((1,), 1, 0, Tolerance(), InputChoice(file=tmp_path / "x.npz"))
+
+    def other(feeds: Feeds) -> list[np.ndarray]:
+        (right,) = oracle.run(feeds)
+        return [right + np.float32(apart)]
+
+    (found,) = compare_runs(plan, model, oracle, other)
+    assert (found.mismatches == 0) == agrees
+    assert found.max_error == apart
