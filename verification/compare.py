@@ -52,7 +52,8 @@ def compare_runs(plan: CheckPlan, model: onnx_ir.Model, oracle: Oracle, actual: 
     rounds = any(is_rounding(node) for node in model.graph.all_nodes())
     comparisons: list[Comparison] = []
     for feeds in plan.feeds(model):
-        pairs = [(_as_array(one), _as_array(other)) for one, other in zip(oracle.run(feeds), actual(feeds), strict=True)]
+        both = zip(oracle.run(feeds), actual(feeds), strict=True)
+        pairs = [(_as_array(one), _as_array(other)) for one, other in both]
         found = [compare(name, *pair, plan.tolerance) for name, pair in zip(names, pairs, strict=True)]
         if rounds and not agree(found):
             slack = oracle.unrest(feeds)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir
 import onnxruntime
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from redpebble.export.loadable_model import loadable
 from redpebble.foundation.errors import RedpebbleError
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 
 NUDGES = 4
-"""How many times inputs are moved by their last bits, to see how far results move."""
+"""Times that inputs are moved by their last bits, to see how far results move."""
 
 
 class OracleError(RedpebbleError):
@@ -114,7 +114,7 @@ def _nudged(array: Array, rng: np.random.Generator) -> Array:
     return np.nextafter(array, ends)
 
 
-def _distance(one: Any, other: Array) -> float:
+def _distance(one: ArrayLike, other: Array) -> float:
     if not np.issubdtype(other.dtype, np.floating) or np.shape(one) != other.shape:
         return 0.0
     with np.errstate(invalid="ignore"):

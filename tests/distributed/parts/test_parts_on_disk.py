@@ -110,7 +110,7 @@ def test_other_files_are_no_parts(tmp_path: Path) -> None:
         read_part(path)
 
 
-SIZES = {
+SIZES: dict[str, object] = {
     "a power of zero": [[[1, 1], [["batch", 0]]]],
     "a vast power": [[[1, 1], [["batch", 1 << 40]]]],
     "a division by zero": [[[1, 0], []]],
