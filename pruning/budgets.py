@@ -78,25 +78,28 @@ class _Rehearsal(NamedTuple):
 
 def within_time(
     options: Mapping[str, Sequence[Option]],
-    wanted_us: Callable[[MeasuredTimes | None], float],
+    original_us: float,
+    wanted_us: Callable[[], float],
     rehearse: Callable[[Mapping[str, float]], MeasuredTimes],
 ) -> Allocation:
     """Return the densities that lose least in a time, which `rehearse` measures for any densities.
 
-    What is wanted may depend on what was measured, if anything was yet.
+    The original takes `original_us`; until something was rehearsed its layers are taken to have the same share of the
+    time when they are pruned.
 
     Raises:
         ValueError: no densities are fast enough.
     """
     sparsest = {name: min(some, key=lambda option: option.us) for name, some in options.items()}
-    budget, tried = wanted_us(None), list[_Rehearsal]()
+    dense_us = sum(some[0].us for some in options.values())
+    budget, tried = wanted_us() * dense_us / original_us, list[_Rehearsal]()
     for _ in range(REHEARSALS):
         chosen = allocated(list(options.values()), _rounded(budget))
         allocation = Allocation(sparsest if chosen is None else dict(zip(options, chosen, strict=True)))
         if any(one.allocation.options == allocation.options for one in tried):
             break
         found = rehearse(allocation.densities)
-        wanted = wanted_us(found)
+        wanted = wanted_us()
         allocation = replace(allocation, rest_us=found.pruned_us - allocation.layers_us)
         tried.append(_Rehearsal(allocation, found.pruned_us / wanted))
         if not tried[-1].is_fast_enough and allocation.options == sparsest:

@@ -19,11 +19,11 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source
-from redpebble.kernels.machine import Machine
 from redpebble.model_rows import state_rows
 from redpebble.ort.session import session
 from redpebble.pruning.allocation import Option
@@ -48,8 +48,10 @@ from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
 from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
 from redpebble.pruning.solving.structures import Structure
 from redpebble.pruning.source_model import SourceModel
+from redpebble.runtime.jit import host_target
 from redpebble.runtime.memory import return_free_memory
 from redpebble.training.native_step import check_trainable
+from redpebble.tuning.machines import machine_for
 from redpebble.verification.oracle import Oracle, session_options
 
 Array = NDArray[np.float32]
@@ -110,7 +112,8 @@ def pruned(
         ModelError: as `prune`.
         ValueError: as `prune`.
     """
-    with within_limits():
+    # two threads of BLAS take ten times as long for a small product as soon as anything else wants a core
+    with within_limits(), threadpool_limits(1, "blas"):
         model = SourceModel.read(source, options.keep)
         return_free_memory()
         batches = batches_of(model.proto.graph, feeds)
@@ -137,7 +140,7 @@ class _Pruning:
         self.watch, self.loss = watch, loss
         self.segmented = SegmentedModel.of(model.proto, model.layers, usable_threads())
         self.first = first = FirstRun.of(self.segmented, dict(batches[0]), model.dense)
-        self.prices = LayerPrices(model.layers, options, first, Machine())
+        self.prices = LayerPrices(model.layers, options, first, machine_for(host_target(), None))
         self.lessons = self._lessons() if options.finetune else None
         self.options_by_layer: dict[str, list[Option]] = {}
         timed = feeds_with_rows(model.proto.graph, batches[0], first.rows, options.rows)
@@ -204,13 +207,11 @@ class _Pruning:
             self.options_by_layer = options
             return within_loss(options, goal.value)
 
-        def wanted_us(times: MeasuredTimes | None) -> float:
-            if goal.measure == "time":
-                return 1000 * goal.value
-            original = sum(some[0].us for some in options.values()) if times is None else times.original_us
-            return original / goal.value
+        def wanted_us() -> float:
+            return 1000 * goal.value if goal.measure == "time" else self.clock.original_us / goal.value
 
-        return within_time(options, wanted_us, self._rehearse)
+        self.clock.measure_original()
+        return within_time(options, self.clock.original_us, wanted_us, self._rehearse)
 
     def _curves(self) -> dict[str, LossCurve]:
         structure = self.options.chosen_structure

@@ -6,7 +6,7 @@ high and at a low density, say what share of it arrives at the outputs; in betwe
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from redpebble.pruning.losses import Loss
 from redpebble.pruning.runs.hessians import layer_inputs
 from redpebble.pruning.runs.traces import Trace, Weights
 from redpebble.pruning.solving.methods import Method, Sparsity
-from redpebble.pruning.solving.refit import damped, loss_of, refitted
+from redpebble.pruning.solving.refit import damped, inverse_of, mean_square, refitted
 from redpebble.pruning.solving.structures import Structure
 
 Array = NDArray[np.float32]
@@ -59,13 +59,16 @@ def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[
     few = trace.branch(few_batches(trace.batches))
     expected = few.branch().finish(weights)
     while not few.is_over:
+        inputs: dict[str, _Inputs] = {}
         for layer in trace.model.segments[few.done].layers:
             densities = probe.densities_of(layer)
             if densities:
-                hessian = layer_inputs(layer, few, None).hessian
-                known = _some(densities)
-                pruned = dict(_quickly_pruned(weights[layer.name], hessian, known, probe))
-                own = {one: max(loss_of(weights[layer.name], pruned[one], hessian), LEAST) for one in known}
+                if layer.x not in inputs:
+                    inputs[layer.x] = _Inputs.of(layer_inputs(layer, few, None).hessian, probe.method)
+                known, weight, hessian = _some(densities), weights[layer.name], inputs[layer.x].hessian
+                pruned = dict(_quickly_pruned(weight, inputs[layer.x], known, probe))
+                whole = max(mean_square(weight, hessian), LEAST)
+                own = {one: max(mean_square(pruned[one] - weight, hessian) / whole, LEAST) for one in known}
                 shares = {
                     density: probe.loss(few.branch().finish({**weights, layer.name: pruned[density]}), expected)
                     / own[density]
@@ -87,17 +90,27 @@ def few_batches(batches: Sequence[Mapping[str, NDArray[Any]]]) -> int:
     return int(np.searchsorted(rows, PROBE_ROWS)) + 1
 
 
+class _Inputs(NamedTuple):
+    """What layers that read the same value have in common: the Hessian, and the diagonal of its inverse if needed."""
+
+    hessian: Array
+    diagonal: Array | None
+
+    @staticmethod
+    def of(hessian: Array, method: Method) -> "_Inputs":
+        return _Inputs(hessian, np.diag(inverse_of(damped(hessian)))[:, np.newaxis] if method.refits else None)
+
+
 def _quickly_pruned(
-    weight: Array, hessian: Array, densities: Sequence[float], probe: Probe
+    weight: Array, inputs: _Inputs, densities: Sequence[float], probe: Probe
 ) -> Iterator[tuple[float, Array]]:
-    diagonal = np.diag(np.linalg.inv(damped(hessian)))[:, np.newaxis] if probe.method.refits else np.zeros((1, 1))
     for density in densities:
         sparsity = Sparsity(probe.structure, density)
-        if not probe.method.refits:
-            yield density, probe.method.solve(weight, hessian, sparsity)
+        if inputs.diagonal is None:
+            yield density, probe.method.solve(weight, inputs.hessian, sparsity)
             continue
-        mask = sparsity.mask(np.square(weight) * np.reciprocal(diagonal))
-        yield density, refitted(weight, hessian, mask, QUICK_STEPS)
+        mask = sparsity.mask(np.square(weight) / inputs.diagonal)
+        yield density, refitted(weight, inputs.hessian, mask, QUICK_STEPS)
 
 
 def _some(densities: Sequence[float]) -> list[float]:

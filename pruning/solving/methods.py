@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.pruning.solving.refit import DAMPING, conjugate_gradients, damped, refitted, scaled
+from redpebble.pruning.solving.refit import DAMPING, conjugate_gradients, damped, inverse_of, refitted, scaled
 from redpebble.pruning.solving.structures import Mask, Scores, Structure
 
 Array = NDArray[np.float32]
@@ -96,7 +96,7 @@ def _admm(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
     layer = scaled(weight, hessian)
     size = len(layer.hessian)
     penalty = np.float32(1.0)
-    inverse = np.linalg.inv(layer.hessian + penalty * np.eye(size, dtype=np.float32))
+    inverse = inverse_of(layer.hessian + penalty * np.eye(size, dtype=np.float32))
     constant = inverse @ (layer.hessian @ layer.weight)
     dual, solution = np.zeros_like(layer.weight), layer.weight
     projected, mask = solution, np.ones(solution.shape, dtype=np.bool_)

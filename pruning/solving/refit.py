@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import spotri
 
 Array = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -70,9 +72,22 @@ def conjugate_gradients(layer: Scaled, mask: Mask, start: Array, steps: int) -> 
 
 def loss_of(weight: Array, pruned: Array, hessian: Array) -> float:
     """Return the mean square by which outputs move, over the mean square of the outputs."""
-    moved = (pruned - weight).astype(np.float64)
-    lost = float((moved * (hessian @ moved)).sum())
-    return lost / max(float((weight * (hessian @ weight)).sum(dtype=np.float64)), 1e-30)
+    return mean_square(pruned - weight, hessian) / max(mean_square(weight, hessian), 1e-30)
+
+
+def mean_square(weight: Array, hessian: Array) -> float:
+    """Return the mean square of a layer's outputs, summed over them."""
+    return float((weight * (hessian @ weight)).sum(dtype=np.float64))
+
+
+def inverse_of(matrix: Array) -> Array:
+    """Return the inverse of a symmetric matrix, by its Cholesky factor where it has one: a fifth of the time."""
+    try:
+        factor, _ = cho_factor(matrix)
+    except LinAlgError:
+        return np.linalg.inv(matrix)
+    upper = np.triu(spotri(factor)[0])
+    return upper + np.triu(upper, 1).T
 
 
 def moved_target(weight: Array, hessian: Array, crossed: Array) -> Array:
@@ -80,8 +95,12 @@ def moved_target(weight: Array, hessian: Array, crossed: Array) -> Array:
 
     `hessian` is that of the new inputs, X^T X / rows, and `crossed` is X^T Y / rows with the original inputs Y.
     """
-    shift = (crossed - hessian) @ weight
-    return weight + np.linalg.solve(damped(hessian), shift).astype(np.float32)
+    matrix, shift = damped(hessian), (crossed - hessian) @ weight
+    try:
+        return weight + cho_solve(cho_factor(matrix), shift)
+    except LinAlgError:
+        # what rounding makes of many inputs that are nearly the same
+        return weight + np.linalg.solve(matrix, shift)
 
 
 def _quotient(left: Array, right: Array) -> Array:
