@@ -13,7 +13,6 @@ import numpy as np
 import typer
 
 from redpebble.bench.results.console import console
-from redpebble.kernels.machine import Machine
 from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.measured_prices import measured_corrections
@@ -21,6 +20,8 @@ from redpebble.pruning.options import Goal, PruneOptions
 from redpebble.pruning.runs.first_run import FirstRun
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.solving.methods import Sparsity
+from redpebble.runtime.jit import host_target
+from redpebble.tuning.machines import machine_for
 
 STRUCTURES: Final = "equal,rows:4,rows:16,64:2:8,64:2:16"
 DENSITIES: Final = "0.1,0.2,0.3,0.4,0.5"
@@ -33,7 +34,7 @@ def lines(size: tuple[int, int], structures: list[str], rows: int, densities: li
     for name in structures:
         options = PruneOptions(Goal("sparsity", 0.5), rows, structure=name)
         structure, clock = options.chosen_structure, LayerClock(options, first)
-        plain, corrected = (LayerPrices([layer], options, first, Machine()) for _ in range(2))
+        plain, corrected = (LayerPrices([layer], options, first, machine_for(host_target(), None)) for _ in range(2))
         corrected.correct(measured_corrections([layer], structure, corrected, clock, _unwatched))
         scores = np.random.default_rng(1).random(size, dtype=np.float32)
         for density in densities if structure.density is None else [structure.density]:

@@ -27,7 +27,7 @@ from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import with_blocks
 from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.passes.deployment.form_sparse_networks import CERTAIN_SHARE, SMALL_DENSE
-from redpebble.passes.images.image_layers import COPIED_US, DENSE_SHARE, MOVED_US
+from redpebble.passes.images.image_layers import COPIED_US, MOVED_US, image_shares
 from redpebble.passes.kernels.choose_kernels import fastest_families
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
 from redpebble.passes.kernels.kernels_at_rows import families_at
@@ -107,10 +107,11 @@ class LayerPrices:
     def _dense_us(self, layer: PrunableLayer) -> float:
         if layer.name in self._first.images:
             places = prod(self._first.images[layer.name].places)
-            return DENSE_SHARE * self._images * places * layer.size * dense_us(PIXELS, self._machine)
+            shares = image_shares(self._machine.prices)
+            return shares.dense * self._images * places * layer.size * dense_us(PIXELS, self._machine)
         other = 4.0 * (self._size - layer.size)
         own = dense_layer_us(layer.inputs, layer.outputs, self._rows, self._machine, other)
-        return runtime_share(self._rows) * own
+        return runtime_share(self._rows, self._machine) * own
 
     def _predicted(self, layer: PrunableLayer, density: float) -> float | None:
         # the other layers are taken to be about as sparse
@@ -144,8 +145,9 @@ class LayerPrices:
         tiles = -(-prod(places[:-1]) * (places[-1] + 1) // PIXELS)
         families = candidates(connections, PIXELS, self._machine)
         us = tiles * min(predicted_us(family, connections, PIXELS, self._machine) for family in families)
+        shares = image_shares(self._machine.prices)
         if layer.window is not None and prod(layer.window.kernel) > 1:
-            us += COPIED_US * layer.inputs * PIXELS * tiles
+            us += shares.values * COPIED_US * layer.inputs * PIXELS * tiles
         if layer.window is not None and any(stride > 1 for stride in layer.window.strides):
-            us += MOVED_US * values
+            us += shares.values * MOVED_US * values
         return us * self._images

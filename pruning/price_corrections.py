@@ -8,7 +8,7 @@ import numpy as np
 
 from redpebble.pruning.runs.timing import MeasuredTimes
 
-ANCHORS: Final = ((0.1,), (0.2,), (0.4, 0.35, 0.3, 0.25))
+ANCHORS: Final = ((0.1,), (0.25,), (0.5, 0.4, 0.35, 0.3))
 """Densities at which layers are measured, of each choice the first that is predicted to gain anything; between two of
 them corrections are interpolated."""
 

@@ -26,7 +26,7 @@ coming back.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 from xdsl.context import Context
@@ -54,16 +54,18 @@ from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.dense_work import dense_layer_us, runtime_share
 from redpebble.kernels.families import is_dense
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import time_of_rows
 from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
 from redpebble.passes.images.image_layers import (
+    ImageShares,
     behind_sparse,
     dense_us,
     image_counts,
+    image_shares,
     is_sparse_convolution,
     network_us,
 )
@@ -95,21 +97,32 @@ class FormSparseNetworks(ModulePass):
     rows: int = 0
     """The rows that layers get at once, 0 for any number of them."""
 
+    prices: str = DEFAULT_PRICES
+    """The machine in `kernels/prices.py` by whose prices the times of the runtime and of values are told."""
+
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.rows < 0:
             raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
+        known = _Known(self.rows, Machine(prices=self.prices))
         with moving_ops(self.name, op) as functions:
             for func in functions:
-                _form_networks(func, self.rows)
+                _form_networks(func, known)
 
 
-def _form_networks(func: FuncOp, row_count: int) -> None:
+class _Known(NamedTuple):
+    """The rows that matter, 0 for any number of them, and the machine."""
+
+    rows: int
+    machine: Machine
+
+
+def _form_networks(func: FuncOp, known: _Known) -> None:
     if any(isinstance(op, Conv2dOp) for op in func.body.block.ops):
-        _form_image_networks(func)
+        _form_image_networks(func, image_shares(known.machine.prices))
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
-    gaining = {op for op in ops if _gains(op, row_count)}
+    gaining = {op for op in ops if _gains(op, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
     def network(members: Sequence[Operation]) -> list[Operation] | None:
@@ -122,13 +135,13 @@ def _form_networks(func: FuncOp, row_count: int) -> None:
             func.body.block.erase_op(op)
 
 
-def _form_image_networks(func: FuncOp) -> None:
+def _form_image_networks(func: FuncOp, shares: ImageShares) -> None:
     """Move convolutions into sparse networks, with what runs on images beside them, where all gain enough together."""
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     counts = image_counts(ops, rows.shapes)
-    clusters = clusters_of(ops, behind_sparse(counts))
-    gains = {cluster.ops: _gain_us(cluster.ops) for cluster in clusters if cluster.is_joined}
-    before, saved = dense_us(list(counts)), sum(gain for gain in gains.values() if gain > 0)
+    clusters = clusters_of(ops, behind_sparse(counts, shares))
+    gains = {cluster.ops: _gain_us(cluster.ops, shares) for cluster in clusters if cluster.is_joined}
+    before, saved = dense_us(list(counts), shares), sum(gain for gain in gains.values() if gain > 0)
     ratio = before / (before - saved) if saved else 1.0
     if ratio < LEAST_GAIN:
         func.attributes[LEFT] = StringAttr(f"convolutions would be {ratio:.2f}x as fast, taken are {LEAST_GAIN}x")
@@ -138,16 +151,16 @@ def _form_image_networks(func: FuncOp) -> None:
         if gains[tuple(members)] <= 0:
             return None
         made = _network(members, rows, set(filter(is_sparse_convolution, members)))
-        made.image_us = FloatAttr(network_us(members), f64)
-        made.dense_image_us = FloatAttr(dense_us(members), f64)
+        made.image_us = FloatAttr(network_us(members, shares), f64)
+        made.dense_image_us = FloatAttr(dense_us(members, shares), f64)
         return [made]
 
     outline(func.body.block, clusters, network)
 
 
-def _gain_us(ops: Sequence[Operation]) -> float:
+def _gain_us(ops: Sequence[Operation], shares: ImageShares) -> float:
     """Return the microseconds of an image that a cluster is predicted to save; none without sparse convolutions."""
-    return dense_us(ops) - network_us(ops) if any(map(is_sparse_convolution, ops)) else 0.0
+    return dense_us(ops, shares) - network_us(ops, shares) if any(map(is_sparse_convolution, ops)) else 0.0
 
 
 def _shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
@@ -201,17 +214,17 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
     return rows.rowwise_count(op)
 
 
-def _has_sparse_kernels(op: LinearOp, rows: int) -> bool:
+def _has_sparse_kernels(op: LinearOp, known: _Known) -> bool:
     """Return whether a layer runs by its connections alone, for so many rows, or whatever the width of the tile."""
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
-    us = op.kernel.predicted.by_width | op.kernel.measured.by_width
+    rows, us = known.rows, op.kernel.predicted.by_width | op.kernel.measured.by_width
     if not rows or not us:
         return not any(map(is_dense, op.kernel.choices.values()))
     if any(map(is_dense, families_at(op.kernel.choices, us, rows))):
         return False
     inputs, outputs = shape_of(op.weight)
-    runtime = runtime_share(rows) * dense_layer_us(inputs, outputs, rows, Machine())
+    runtime = runtime_share(rows, known.machine) * dense_layer_us(inputs, outputs, rows, known.machine)
     return _size(op) <= SMALL_DENSE or time_of_rows(dict(sorted(us.items())), rows) < CERTAIN_SHARE * runtime
 
 
@@ -236,10 +249,10 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
     return clusters_of(ops, {op: count for op, count in counts.items() if op not in mixed})
 
 
-def _gains(op: Operation, rows: int) -> bool:
+def _gains(op: Operation, known: _Known) -> bool:
     # quantized layers that gain nothing were left to the runtime
     always = isinstance(op, QuantizedLayersOp | OVER_EDGES | OVER_SORTED)
-    return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows))
+    return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, known))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:

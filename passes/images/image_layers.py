@@ -1,7 +1,7 @@
 """Ops that can run in an image network, the images that they have in common, and what they cost."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
@@ -22,6 +22,7 @@ from redpebble.dialect.ops.layers import BatchNormOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.kernels.machine import DEFAULT_PRICES
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.passes.analysis.clusters import boundary_of
 from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
@@ -53,11 +54,26 @@ POWER_US: Final = 0.5e-3
 DENSE_POWER_US: Final = 0.2e-3
 """The same in onnxruntime."""
 
-DENSE_SHARE: Final = 0.8
-"""Time of a dense convolution of onnxruntime as a share of that of a dense layer with as many products."""
-
 TAP_US: Final = 0.05e-3
 """Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
+
+
+class ImageShares(NamedTuple):
+    """Times on a machine: of values over those above, of dense convolutions of onnxruntime over those of layers."""
+
+    values: float
+    dense: float
+
+
+IMAGE_SHARES: Final = {DEFAULT_PRICES: ImageShares(1.0, 0.8), "zen5": ImageShares(0.3, 0.96)}
+
+
+def image_shares(prices: str) -> ImageShares:
+    """Return the shares of a machine in `kernels/prices.py`."""
+    return IMAGE_SHARES.get(prices, IMAGE_SHARES[DEFAULT_PRICES])
+
+
+DEFAULT_SHARES: Final = image_shares(DEFAULT_PRICES)
 
 
 def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicShape]) -> dict[Operation, Size]:
@@ -97,7 +113,7 @@ def is_sparse_convolution(op: Operation) -> bool:
     return isinstance(op, Conv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
 
 
-def behind_sparse(counts: Mapping[Operation, Size]) -> dict[Operation, Size]:
+def behind_sparse(counts: Mapping[Operation, Size], shares: ImageShares = DEFAULT_SHARES) -> dict[Operation, Size]:
     """Return sparse convolutions and the ops that they feed: what is before them gains nothing.
 
     A dense convolution among them stays where it takes no longer than with the runtime and on the way there and back.
@@ -105,14 +121,14 @@ def behind_sparse(counts: Mapping[Operation, Size]) -> dict[Operation, Size]:
     found: dict[Operation, Size] = {}
     for op, count in counts.items():
         is_fed = any(operand.owner in found for operand in op.operands)
-        if is_sparse_convolution(op) or (is_fed and not (isinstance(op, Conv2dOp) and _is_better_outside(op))):
+        if is_sparse_convolution(op) or (is_fed and not (isinstance(op, Conv2dOp) and _is_better_outside(op, shares))):
             found[op] = count
     return found
 
 
-def _is_better_outside(op: Conv2dOp) -> bool:
-    moved = MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), op.result)))
-    return layer_us(op) > dense_us([op]) + moved
+def _is_better_outside(op: Conv2dOp, shares: ImageShares) -> bool:
+    moved = shares.values * MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), op.result)))
+    return layer_us(op, shares) > dense_us([op], shares) + moved
 
 
 def pixels_of(value: SSAValue) -> int:
@@ -127,16 +143,19 @@ def tiles_of(value: SSAValue) -> int:
     return -(-height * (width + 1) // PIXELS)
 
 
-def network_us(ops: Sequence[Operation]) -> float:
-    """Return the microseconds that an image takes in an image network, its way in and out included."""
+def network_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> float:
+    """Return the microseconds that an image takes in an image network, its way in and out included.
+
+    `shares` are those of the machine.
+    """
     boundary = boundary_of(ops)
     moved = sum(map(pixels_of, (*boundary.inputs, *boundary.outputs)))
-    return MOVED_US * moved + sum(map(layer_us, ops))
+    return shares.values * MOVED_US * moved + sum(layer_us(op, shares) for op in ops)
 
 
-def layer_us(op: Operation) -> float:
+def layer_us(op: Operation, shares: ImageShares = DEFAULT_SHARES) -> float:
     """Return the microseconds of a layer for an image."""
-    return activation_us(op) + _work_us(op)
+    return shares.values * activation_us(op) + _work_us(op, shares)
 
 
 def activation_us(op: Operation, power_us: float = POWER_US) -> float:
@@ -146,20 +165,20 @@ def activation_us(op: Operation, power_us: float = POWER_US) -> float:
     return power_us * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
 
 
-def _work_us(op: Operation) -> float:
+def _work_us(op: Operation, shares: ImageShares) -> float:
     match op:
         case Conv2dOp():
-            return _convolution_us(op)
+            return _convolution_us(op, shares)
         case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != image_shape(op.x)[2:]:
             moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
-            return moved + TAP_US * len(op.window.taps) * pixels_of(op.result)
+            return shares.values * (moved + TAP_US * len(op.window.taps) * pixels_of(op.result))
         case ConcatOp() | SplitOp():
             return 0.0
         case _:
-            return TOUCHED_US * sum(map(pixels_of, dynamic_operands(op)))
+            return shares.values * TOUCHED_US * sum(map(pixels_of, dynamic_operands(op)))
 
 
-def _convolution_us(op: Conv2dOp) -> float:
+def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
     times = {} if op.kernel is None else op.kernel.predicted.by_width
     inputs, tiles = shape_of(op.weight)[0], tiles_of(op.result)
     copied = COPIED_US * inputs * PIXELS * tiles if len(op.window.taps) > 1 else 0.0
@@ -167,16 +186,16 @@ def _convolution_us(op: Conv2dOp) -> float:
     added = TOUCHED_US * pixels_of(op.residual) if op.residual is not None else 0.0
     values = sum(map(pixels_of, (*dynamic_operands(op), op.result)))
     far = FAR_US * values if values > NEAR_VALUES else 0.0
-    return times.get(PIXELS, 0.0) * tiles + copied + moved + added + far
+    return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved + added + far)
 
 
-def dense_us(ops: Sequence[Operation]) -> float:
+def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> float:
     """Return the microseconds that an image takes where nothing is sparse and nothing has to come in or out."""
     total = 0.0
     for op in ops:
         if isinstance(op, Conv2dOp):
-            total += DENSE_SHARE * op.dense_us.value.data if op.dense_us is not None else 0.0
+            total += shares.dense * op.dense_us.value.data if op.dense_us is not None else 0.0
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
-            total += _work_us(op)
-        total += activation_us(op, DENSE_POWER_US)
+            total += _work_us(op, shares)
+        total += shares.values * activation_us(op, DENSE_POWER_US)
     return total

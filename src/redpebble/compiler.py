@@ -4,7 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -210,6 +210,8 @@ class Optimized:
     """The layers that were quantized by samples, and what results change by; empty where that was not asked for."""
     left: NodesLeft | None = None
     """The nodes outside of sparse networks; None for a model of which nothing is known."""
+    machine: Machine = field(default_factory=Machine, repr=False)
+    """The machine by whose prices all was decided."""
 
     @cached_property
     def placement(self) -> Placement | None:
@@ -225,7 +227,7 @@ class Optimized:
     @cached_property
     def gain(self) -> PredictedGain | None:
         """The gain that sparse networks are predicted to bring; None where there are none."""
-        return None if self.placement is None else predicted_gain(self.placement, self.networks, Machine())
+        return None if self.placement is None else predicted_gain(self.placement, self.networks, self.machine)
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -295,6 +297,8 @@ def optimized(source: Source, options: Options, on_network: OnNetwork | None = N
         ValueError: a pass to be skipped does not exist.
     """
     check_skipped(options)
+    if options.tuning is None:
+        options = on_machine(options, None, None, tune=False)
     with within_limits(), rare_collections():
         return _with_bodies(_optimized(source, options, on_network), options, on_network)
 
@@ -361,4 +365,5 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         splits=split_reports(module),
         quantized=quantized_text(module),
         left=left,
+        machine=options.machine,
     )

@@ -64,6 +64,10 @@ class Stage:
     """Goals that cannot be reached without each of the passes: there none may be skipped."""
 
 
+def _extraction(options: Options) -> ModulePass | None:
+    return FormSparseNetworks(options.rows, options.machine.prices) if options.sparse_networks else None
+
+
 def _reorder(options: Options) -> ModulePass:
     folder, seconds = _searches(options), options.reorder_seconds
     if folder is not None and seconds:
@@ -177,7 +181,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
     Stage(
         "extract",
         # it decides from the kernels chosen, and only moves what the others left
-        (lambda options: FormSparseNetworks(options.rows) if options.sparse_networks else None,),
+        (_extraction,),
         goals=("optimize",),
         needed_for=("optimize",),
     ),

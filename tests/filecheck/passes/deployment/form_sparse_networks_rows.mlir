@@ -1,6 +1,7 @@
 // RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks{rows=128}' | filecheck %s
 // RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks{rows=8}' | filecheck %s --check-prefix=FEW
 // RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks' | filecheck %s --check-prefix=FEW
+// RUN: xdsl-opt %s -p 'pebble-sparsify,pebble-form-sparse-networks{rows=128 prices="zen5"}' | filecheck %s --check-prefix=ZEN5
 
 // A layer that is dense for a few rows, and sparse for many: it is in a network where the rows are said to be many.
 // CHECK-LABEL: @mixed
@@ -28,5 +29,16 @@ func.func @slow(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["batch"
 func.func @fast(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["batch", "128"]}) -> tensor<?x64xf32> {
   %w = pebble.constant dense<0.0> : tensor<128x64xf32>
   %h = pebble.linear %x, %w kernel <strips from 1, predicted [1: 1.0, 64: 4.0], "why"> : (tensor<?x128xf32>, tensor<128x64xf32>) -> tensor<?x64xf32>
+  func.return %h : tensor<?x64xf32>
+}
+
+// Where onnxruntime is faster, fewer layers gain.
+// CHECK-LABEL: @between
+// CHECK: pebble.sparse_network
+// ZEN5-LABEL: @between
+// ZEN5-NOT: pebble.sparse_network
+func.func @between(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["batch", "128"]}) -> tensor<?x64xf32> {
+  %w = pebble.constant dense<0.0> : tensor<128x64xf32>
+  %h = pebble.linear %x, %w kernel <strips from 1, predicted [1: 1.0, 64: 6.0], "why"> : (tensor<?x128xf32>, tensor<128x64xf32>) -> tensor<?x64xf32>
   func.return %h : tensor<?x64xf32>
 }
