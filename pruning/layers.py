@@ -54,12 +54,15 @@ class PrunableLayer:
         turned = np.ascontiguousarray(matrix.T if self.is_turned else matrix)
         return turned if self.window is None else turned.reshape(self.outputs, -1, *self.window.kernel)
 
-    def rows(self, x: NDArray[np.float32]) -> Iterator[Array]:
-        """Yield what the layer multiplies, [rows, inputs], some of it at a time; x may have any leading axes."""
+    def rows(self, x: NDArray[np.float32], samples: int) -> Iterator[Array]:
+        """Yield what the layer multiplies, [rows, inputs], some of it at a time; x may have any leading axes.
+
+        Of many samples, x is some of them, a convolution looks at a few windows each.
+        """
         if self.window is None:
             yield x.reshape(-1, self.inputs)
         else:
-            yield from self.window.rows(x)
+            yield from self.window.rows(x, samples)
 
 
 def prunable_layers(graph: onnx.GraphProto, keep: Sequence[str] = ()) -> tuple[PrunableLayer, ...]:

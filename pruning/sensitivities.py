@@ -91,7 +91,7 @@ def few_batches(batches: Sequence[Mapping[str, NDArray[Any]]]) -> int:
 
 
 class _Inputs(NamedTuple):
-    """What layers that read the same value have in common: the Hessian, and the diagonal of its inverse if needed."""
+    """The Hessian of layers that read the same value, and the diagonal of its inverse where the method needs it."""
 
     hessian: Array
     diagonal: Array | None

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-PATCHES: Final = 64
-"""Places of an image, at least, at which windows are looked at: neighbouring ones say nearly the same."""
+ROWS_OF_INPUT: Final = 32
+"""Windows of all images for each input of a layer, about: least squares need more rows than inputs, and neighbouring
+windows say nearly the same."""
 
-INPUTS_OF_PATCH: Final = 32
-"""Inputs of a layer for which there is one more place: least squares need more rows than inputs."""
+PATCHES: Final = 4
+"""Places of an image, at least, at which windows are looked at."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ class Window:
         parts = zip(padded, self._spans, self.strides, strict=True)
         return tuple((size - span) // stride + 1 for size, span, stride in parts)
 
-    def rows(self, x: Array) -> Iterator[Array]:
-        """Yield the inputs [places, channels * taps] of some windows of images x [images, channels, ..].
+    def rows(self, x: Array, images: int) -> Iterator[Array]:
+        """Yield the inputs [places, channels * taps] of some windows of x [.., channels, ..], some of so many images.
 
         The places of an image are the same for all values of one shape.
         """
-        most = max(PATCHES, x.shape[1] * prod(self.kernel) // INPUTS_OF_PATCH)
+        most = max(PATCHES, -(-ROWS_OF_INPUT * x.shape[1] * prod(self.kernel) // max(1, images)))
         yield np.concatenate([self._rows_of(image, most, number) for number, image in enumerate(x)])
 
     def _rows_of(self, image: Array, most: int, number: int) -> Array:

@@ -61,8 +61,9 @@ class Trace:
 
     def rows(self, layer: PrunableLayer) -> Iterator[Array]:
         """Yield what a layer of the next segment multiplies, [rows, inputs], batch by batch or finer."""
+        samples = sum(len(values[layer.x]) for values in self.batches)
         for values in self.batches:
-            yield from layer.rows(values[layer.x])
+            yield from layer.rows(values[layer.x], samples)
 
 
 def _spilled(value: Value) -> Value:

@@ -1,5 +1,7 @@
 """Convolutions are pruned like layers over the windows of their images."""
 
+from math import ceil
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -54,7 +56,7 @@ def test_rows_times_weights_are_what_a_convolution_computes(name: str) -> None:
     weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
     x = np.random.default_rng(1).standard_normal((2, 24, *sizes)).astype(np.float32)
     (expected,) = Oracle(ir.from_proto(model)).run({"x": x})
-    (rows,) = layer.rows(x)
+    (rows,) = layer.rows(x, 2)
     assert layer.window is not None
     assert layer.window.places(sizes) == expected.shape[2:]
     found = rows @ layer.matrix(weight)
@@ -62,11 +64,12 @@ def test_rows_times_weights_are_what_a_convolution_computes(name: str) -> None:
     assert np.array_equal(layer.stored(layer.matrix(weight)), weight)
 
 
-def test_large_images_give_some_of_their_windows() -> None:
+@pytest.mark.parametrize(("samples", "of_each"), [(3, 38 * 38), (32, 24 * 9), (1000, 24 * 9 * 32 / 1000), (10**6, 4)])
+def test_many_or_large_images_give_some_of_their_windows(samples: int, of_each: float) -> None:
     (layer,) = prunable_layers(convolution("", (3, 3), (40, 40)).graph)
     x = np.random.default_rng(1).standard_normal((3, 24, 40, 40)).astype(np.float32)
-    (rows,), (again,) = layer.rows(x), layer.rows(x)
-    assert rows.shape == (3 * 64, 24 * 9)
+    (rows,), (again,) = layer.rows(x, samples), layer.rows(x, samples)
+    assert rows.shape == (3 * ceil(of_each), 24 * 9)
     assert np.array_equal(rows, again)
 
 
