@@ -109,7 +109,7 @@ def _quickly_pruned(
         if inputs.diagonal is None:
             yield density, probe.method.solve(weight, inputs.hessian, sparsity)
             continue
-        mask = sparsity.mask(np.square(weight) / inputs.diagonal)
+        mask = sparsity.mask(np.divide(np.square(weight), inputs.diagonal, dtype=np.float32))
         yield density, refitted(weight, inputs.hessian, mask, QUICK_STEPS)
 
 

@@ -95,12 +95,13 @@ def moved_target(weight: Array, hessian: Array, crossed: Array) -> Array:
 
     `hessian` is that of the new inputs, X^T X / rows, and `crossed` is X^T Y / rows with the original inputs Y.
     """
-    matrix, shift = damped(hessian), (crossed - hessian) @ weight
+    matrix = damped(hessian)
+    shift: Array = np.matmul(crossed - hessian, weight, dtype=np.float32)
     try:
         return weight + cho_solve(cho_factor(matrix), shift)
     except LinAlgError:
         # what rounding makes of many inputs that are nearly the same
-        return weight + np.linalg.solve(matrix, shift)
+        return weight + np.linalg.solve(matrix, shift).astype(np.float32)
 
 
 def _quotient(left: Array, right: Array) -> Array:

@@ -1,0 +1,4 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def spotri(c: NDArray[np.float32], lower: bool = ...) -> tuple[NDArray[np.float32], int]: ...
