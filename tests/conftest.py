@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pytest
@@ -28,6 +29,16 @@ SOURCES: Final = (
     "tests/test_packaging.py::test_every_import_is_stated",
 )
 """Tests that parse all sources."""
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test begins with does not depend on the user's variables, nor on commands that ran with --verbose."""
+    monkeypatch.delenv("REDPEBBLE_CACHE", raising=False)
+    logger = logging.getLogger("redpebble")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:

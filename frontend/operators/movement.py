@@ -18,6 +18,8 @@ from redpebble.frontend.operators.onnx_types import element_name
 MOST_COPIES: Final = 256
 """Copies of values along an axis: each of them is an operand."""
 
+NOTHING: Final = (Size.known(0),)
+
 
 def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
     x = conversion.tensor(0)
@@ -137,7 +139,8 @@ def _convert_concat(conversion: Conversion) -> Sequence[SSAValue]:
         sizes = conversion.sizes(part)
         if axis < len(sizes) and not is_known(sizes[axis]):
             raise NotCovered(f"an input {shape_words(sizes)} along axis {axis}, accepted is a known size there")
-    return [conversion.emit(ConcatOp(parts, axis)).result if len(parts) > 1 else parts[0]]
+    left = [part for part in parts if conversion.sizes(part)[axis : axis + 1] != NOTHING] or parts[:1]
+    return [conversion.emit(ConcatOp(left, axis)).result if len(left) > 1 else left[0]]
 
 
 def _convert_expand(conversion: Conversion) -> Sequence[SSAValue]:

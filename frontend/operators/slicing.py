@@ -64,6 +64,11 @@ def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
         raise NotCovered(f"axis {bounds.axis} of {shape_words(sizes)} is cut, accepted is a known size there")
     extent = int(size.coefficient)
     first, behind, _ = slice(bounds.start, bounds.end).indices(extent)
+    output = conversion.node.outputs[0]
+    is_joined = not output.is_graph_output() and all(use.node.op_type == "Concat" for use in output.uses())
+    if behind <= first and extent and is_joined:
+        # of a head whose features all turn with the position, say: the concat leaves it out
+        return conversion.emit(SplitOp(x, bounds.axis, [extent, 0])).parts[1]
     if behind <= first:
         raise NotCovered(f"nothing is left of axis {bounds.axis} of {shape_words(sizes)}, accepted is something")
     if Size.known(behind - first) == size:

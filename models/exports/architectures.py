@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,6 +16,16 @@ from redpebble.models.exports.torch_networks import (
     Recurrent,
     TabNet,
     Torch,
+)
+from redpebble.models.exports.transformer_architectures import (
+    HEADS,
+    IMAGES,
+    TEXT,
+    USUAL_IMAGES,
+    USUAL_TEXT,
+    VOCABULARY,
+    WIDTH,
+    Small,
 )
 
 torch: Any = import_module("torch")
@@ -53,6 +64,7 @@ MINI: Final = EncoderSize(384, 12, 6)
 BASE: Final = EncoderSize(768, 12, 4)
 TINY_IMAGES: Final = EncoderSize(192, 3, 12)
 TOKEN_AXES: Final = {0: "batch", 1: "sequence"}
+BART_LAYERS: Final = {"layers": 2, "ffn_dim": 2 * WIDTH, "attention_heads": HEADS}
 
 
 def _text_encoder(network: Torch, names: tuple[str, ...]) -> Architecture:
@@ -197,6 +209,29 @@ def _lstm(width: int) -> Architecture:
     return Architecture(Recurrent(40, width), (torch.randn(2, 6, 40),), ("x",), {"x": TOKEN_AXES}, ("y",))
 
 
+def _text(small: Small) -> Architecture:
+    config = getattr(transformers, small.config_name)(**small.options(USUAL_TEXT))
+    config.use_cache = False
+    config._attn_implementation = "eager"
+    return _text_encoder(getattr(transformers, f"{small.kind}Model")(config), ("input_ids", "attention_mask"))
+
+
+def _seen(small: Small) -> Architecture:
+    config = getattr(transformers, small.config_name)(**small.options(USUAL_IMAGES))
+    return _images(getattr(transformers, f"{small.kind}Model")(config), "pixel_values", 3, 64)
+
+
+def _bart() -> Architecture:
+    layers = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in BART_LAYERS.items()}
+    config = transformers.BartConfig(vocab_size=VOCABULARY, d_model=WIDTH, use_cache=False, **layers)
+    config._attn_implementation = "eager"
+    names = ("input_ids", "decoder_input_ids")
+    examples = (torch.full((2, 8), 3), torch.full((2, 5), 3))
+    axes = {names[0]: TOKEN_AXES, names[1]: {0: "batch", 1: "length"}}
+    module = FirstOutput(transformers.BartModel(config), names)
+    return Architecture(module, examples, names, axes, ("last_hidden_state",))
+
+
 ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyType(
     {
         "bert": lambda: _bert(SMALL),
@@ -229,6 +264,9 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "t5_small": lambda: _t5(EncoderSize(512, 8, 6)),
         "tabnet_base": lambda: _rows(TabNet(128, 128, 5), 128),
         "whisper_tiny": lambda: _whisper(EncoderSize(384, 6, 4), 3000),
+        "bart": _bart,
+        **{name: partial(_text, small) for name, small in TEXT.items()},
+        **{name: partial(_seen, small) for name, small in IMAGES.items()},
     }
 )
 """Name -> architecture, small ones first; weights are torch's of the moment, so seed it before."""

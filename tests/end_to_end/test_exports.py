@@ -14,6 +14,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.frontend.import_model import import_model
 from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
 from redpebble.ort.session import session
+from redpebble.runtime.network import Network
 
 
 class Expected(NamedTuple):
@@ -39,9 +40,36 @@ SMALL: Final[Mapping[str, Expected]] = {
     "whisper": Expected(1, 12),
 }
 
+FURTHER: Final[Mapping[str, Expected]] = {
+    "albert": Expected(1, 13),
+    "bart": Expected(5, 31),
+    "beit": Expected(1, 12),
+    "bloom": Expected(5, 8),
+    "deberta": Expected(5, 12),
+    "dinov2": Expected(1, 12),
+    "electra": Expected(2, 13),
+    "falcon": Expected(3, 8),
+    "gemma": Expected(3, 12),
+    "gptj": Expected(3, 12),
+    "llama": Expected(3, 14),
+    "modernbert": Expected(3, 8),
+    "mpnet": Expected(1, 12),
+    "neox": Expected(3, 8),
+    "opt": Expected(4, 12),
+    "phi": Expected(3, 8),
+    "qwen": Expected(3, 14),
+    "segformer": Expected(8, 12),
+    "siglip": Expected(1, 12),
+    "swin": Expected(11, 25),
+}
+"""Ways of writing attention: angles of positions lie between the nodes of a decoder's layers."""
+
+NATIVE: Final = ("albert", "electra", "llama", "modernbert", "mpnet", "neox", "phi", "qwen", "siglip")
+"""Networks that `compile` takes, too, by either exporter."""
+
 NAMES: Final = stored_names()
-DEFAULT: Final = ("bert.classic", "deit.dynamo", "gpt2.dynamo", "tabnet.classic")
-"""Exports that the default suite reads beside those of dynamo; it optimizes the first and the last of them."""
+DEFAULT: Final = ("bert.classic", "deit.dynamo", "gpt2.dynamo", "llama.classic", "mpnet.classic", "tabnet.classic")
+"""Exports that the default suite reads beside small ones of dynamo; it optimizes the first and the last of them."""
 
 
 def sizes_of(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
@@ -49,11 +77,11 @@ def sizes_of(model: onnx.ModelProto) -> Iterator[dict[str, int]]:
     names = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim}
     for batch, length in ((1, 1), (2, 7), (3, 33)):
         past = length if length < 10 else 0
-        known = {"batch": batch, "sequence": length, "past": past, "total": length + past}
+        known = {"batch": batch, "sequence": length, "past": past, "total": length + past, "length": length + 2}
         yield {name: known[name] for name in names if name}
 
 
-def assert_agrees(proto: onnx.ModelProto, ours: onnxruntime.InferenceSession) -> None:
+def assert_agrees(proto: onnx.ModelProto, ours: onnxruntime.InferenceSession | Network) -> None:
     """Assert that a session computes what onnxruntime makes of the original."""
     judge = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     for sizes in sizes_of(proto):
@@ -69,9 +97,11 @@ def assert_agrees(proto: onnx.ModelProto, ours: onnxruntime.InferenceSession) ->
 @pytest.mark.parametrize(
     "name",
     [
-        name if name.endswith(".dynamo") or name in DEFAULT else pytest.param(name, marks=pytest.mark.slow)
+        name
+        if name in DEFAULT or (name.endswith(".dynamo") and own in SMALL)
+        else pytest.param(name, marks=pytest.mark.slow)
         for name in NAMES
-        if name.partition(".")[0] in SMALL
+        if (own := name.partition(".")[0]) in SMALL or own in FURTHER
     ],
 )
 def test_an_export_is_accepted(name: str) -> None:
@@ -85,7 +115,7 @@ def test_linear_layers_of_an_export_are_taken(name: str) -> None:
 
 
 def assert_taken(name: str, result: Optimized) -> None:
-    expected = SMALL[name.partition(".")[0]]
+    expected = {**SMALL, **FURTHER}[name.partition(".")[0]]
     assert len(result.networks) <= expected.nodes
     assert sum(network.layers for network in result.networks) >= expected.layers
 
@@ -100,6 +130,13 @@ def test_a_session_of_an_export_agrees() -> None:
 def test_sessions_of_all_exports_agree(name: str) -> None:
     proto = stored_export(name)
     result = redpebble.optimize(proto, target="ort")
-    if name.partition(".")[0] in SMALL:
+    if name.partition(".")[0] in {**SMALL, **FURTHER}:
         assert_taken(name, result)
     assert_agrees(proto, session(result.model))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name.partition(".")[0] in NATIVE])
+def test_native_code_of_further_encoders_agrees(name: str) -> None:
+    proto = stored_export(name)
+    assert_agrees(proto, redpebble.compile(proto, cache=False))

@@ -68,6 +68,12 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
         {"one": np.array([1]), "two": np.array([2]), "zero": np.array([0])},
     ),
     "Gather, one": (13, "(float[n,5,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, last)", {"last": np.array(-1)}),
+    "Slice, nothing": (
+        13,
+        "(float[n,3,4] x) => (float[n,3,4] y)",
+        "none = Slice(x, end, end, axis) y = Concat<axis=2>(x, none)",
+        {"end": np.array([4]), "axis": np.array([2])},
+    ),
     "Gather, unknown": (13, "(float[n,m,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, z)", {"z": np.array(0)}),
     "Gather, unknown end": (13, "(float[n,m,2] x) => (float[n,2] y)", "y = Gather<axis=1>(x, z)", {"z": np.array(-1)}),
     "Gather, several": (
