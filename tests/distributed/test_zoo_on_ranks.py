@@ -38,6 +38,7 @@ MESSAGES = {"batch_tile": 16, "shared_memory": False}
 
 def test_two_ranks_agree_with_onnxruntime(tmp_path: Path) -> None:
     write_case(tmp_path / "rows", build(SMALL[0]), Case("rows", 2, (0, 33)))
+    write_case(tmp_path / "nodes", build("graph_network(kind='gat', nodes=40, widths=(5, 8))"), Case("nodes", 2, (1,)))
     assert_ranks_agree(tmp_path, 2)
 
 

@@ -54,11 +54,16 @@ def draw(seed: int, folder: Path) -> None:
     """Parts with right inputs and outputs, some damage, and what was done."""
     rng, certain = np.random.default_rng(seed), seed % CERTAIN == 0
     ranks, width = 2 if certain else one_of(rng, (1, 2, 2, 2)), one_of(rng, (8, 20, 33))
-    kind, depth = one_of(rng, ("rows", "rows", "rows", "layers", "batch")), int(rng.integers(1, 4))
+    kind, depth = one_of(rng, ("rows", "rows", "rows", "layers", "batch", "nodes")), int(rng.integers(1, 4))
     if certain:
         kind, depth = "rows", 2
-    model = build(f"ffnn(depth={depth}, width={width}, density=0.5)")
     batch = one_of(rng, (1, 7, 65))
+    if kind == "nodes":
+        layer, widths = one_of(rng, ("gcn", "sage", "gin", "gat")), (4, *(width // 4 * 4 for _ in range(depth)))
+        model = build(f"graph_network(kind={layer!r}, nodes={12 * batch}, widths={widths})")
+        batch = 1
+    else:
+        model = build(f"ffnn(depth={depth}, width={width}, density=0.5)")
     assert isinstance(model, ir.Model)
     write_case(folder / "case", model, Case(kind, ranks, batches=(batch,)))
     arrays = np.load(folder / "case" / "feeds.npz")
