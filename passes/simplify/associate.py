@@ -10,7 +10,8 @@
 
 and the other way round. Both orders are priced by the models that kernels are chosen by: the sums run over as many
 features as the product has that comes first, and a layer has as many rows as there are nodes on its side of the graph.
-Bias and activation stay behind both products, so that what stands between them has neither, nor another reader.
+Edges that a call brings are priced as those of a graph of a stated size. Bias and activation stay behind both products,
+so that what stands between them has neither, nor another reader.
 
 Before that, `(x W) V` of layers in a row becomes `x (W V)` where one layer takes less time than two; where something
 else reads x W, than the second one: so scores of attention over edges read what features are made of, X (W a).
@@ -24,16 +25,17 @@ from typing import NamedTuple
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from redpebble.dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
+from redpebble.dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets
+from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us
+from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us, work_of_call
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.passes.analysis.layer_costs import linear_us
 from redpebble.passes.analysis.weights import weight_of
@@ -43,10 +45,14 @@ WORTH_IT = 0.98
 """Share of the time of the order that is there below which the other one takes its place."""
 
 
+OverGraph = AggregateOp | AggregateSortedOp
+"""Sums over the edges of a constant graph, or over those that a call brings."""
+
+
 class _Products(NamedTuple):
     """A product over a graph and one with weights, one right behind the other."""
 
-    aggregate: AggregateOp
+    aggregate: OverGraph
     linear: LinearOp
     first: str
 
@@ -83,15 +89,15 @@ class Associate(ModulePass):
             prices=self.prices,
         )
         multiply_weights(op, machine)
-        for aggregate in [found for found in op.walk() if isinstance(found, AggregateOp)]:
+        for aggregate in [found for found in op.walk() if isinstance(found, OverGraph)]:
             products = _products_of(aggregate)
             if products is not None:
                 _order(products, machine)
 
 
-def _products_of(aggregate: AggregateOp) -> _Products | None:
+def _products_of(aggregate: OverGraph) -> _Products | None:
     """Return an aggregation with the layer before it or behind it, where the two may change places."""
-    if aggregate.maximum is not None:
+    if aggregate.maximum is not None or not _is_known(aggregate):
         return None
     before, behind = aggregate.x.owner, aggregate.result.get_user_of_unique_use()
     is_alone = isinstance(before, LinearOp) and before.result.has_one_use() and before.bias is before.activation is None
@@ -102,15 +108,18 @@ def _products_of(aggregate: AggregateOp) -> _Products | None:
     return None
 
 
+def _is_known(aggregate: OverGraph) -> bool:
+    return isinstance(aggregate, AggregateOp) or isinstance(aggregate.begins.owner, SortEdgesOp)
+
+
 def _order(products: _Products, machine: Machine) -> None:
     """Write the better order of two products, and put them into it."""
     aggregate, linear, first = products
-    graph = aggregate.edges
     inputs, outputs = shape_of(linear.weight)
+    before, after = _work(aggregate, inputs), _work(aggregate, outputs)
     times = {
-        order: aggregate_us(GraphWork(*graph.shape, len(graph.values), features), machine)
-        + linear_us(linear.weight, rows, machine)
-        for order, features, rows in ((GRAPH_FIRST, inputs, graph.shape[1]), (WEIGHTS_FIRST, outputs, graph.shape[0]))
+        order: aggregate_us(work, machine) + linear_us(linear.weight, rows, machine)
+        for order, work, rows in ((GRAPH_FIRST, before, before.targets), (WEIGHTS_FIRST, after, after.sources))
     }
     (other,) = times.keys() - {first}
     swaps = times[other] < WORTH_IT * times[first]
@@ -120,16 +129,31 @@ def _order(products: _Products, machine: Machine) -> None:
     aggregate.order = ProductOrderAttr.of(chosen, times[chosen], times[left])
 
 
-def _swapped(products: _Products) -> AggregateOp:
+def _work(aggregate: OverGraph, features: int) -> GraphWork:
+    """Return the work of the sums with so many features."""
+    if isinstance(aggregate, AggregateSortedOp):
+        return work_of_call(features)
+    return GraphWork(*aggregate.edges.shape, len(aggregate.edges.values), features)
+
+
+def _over_same(aggregate: OverGraph, x: SSAValue, after: AtTargets = NOTHING) -> OverGraph:
+    """Return the sums of other values over the same edges."""
+    if isinstance(aggregate, AggregateOp):
+        return AggregateOp(x, aggregate.graph, after)
+    assert isinstance(aggregate.begins.owner, SortEdgesOp)
+    return AggregateSortedOp(x, aggregate.begins.owner, after)
+
+
+def _swapped(products: _Products) -> OverGraph:
     """Let the product that comes last come first; bias and activation come last as before. Return the aggregation."""
     aggregate, linear, first = products
     if first == WEIGHTS_FIRST:
-        inner = aggregation = AggregateOp(linear.x, aggregate.graph)
+        inner = aggregation = _over_same(aggregate, linear.x)
         outer = LinearOp(inner.result, linear.weight, aggregate.bias, aggregate.activation)
         last, earlier = aggregate, linear
     else:
         inner = LinearOp(aggregate.x, linear.weight)
-        outer = aggregation = AggregateOp(inner.result, aggregate.graph, AtTargets(linear.bias, linear.activation))
+        outer = aggregation = _over_same(aggregate, inner.result, AtTargets(linear.bias, linear.activation))
         last, earlier = linear, aggregate
     set_provenance(inner, origin_of(last), [_inner_name(last)])
     set_provenance(outer, origin_of(earlier), [value_name(last.results[0])])

@@ -12,7 +12,7 @@
 ```
 
 So a mean is a sum whose edges weigh one over the degree, and a node that counts itself has an edge to itself. What is
-taken has no other reader; a maximum takes bias and activation alone.
+taken has no other reader; a maximum takes bias and activation alone, and so do sums over edges that a call brings.
 """
 
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
+from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
 from redpebble.dialect.provenance import take_value_names
 from redpebble.dialect.tensors import shape_of
 from redpebble.passes.analysis.per_feature_constants import entries_per_feature, single_entry
@@ -37,6 +38,9 @@ from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.rewriting.parameters import place_constant
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
+
+OverGraph = OVER_EDGES | OVER_SORTED
+"""Ops that take bias and activation; only sums over the edges of a constant graph take more."""
 
 
 class FuseAggregations(ModulePass):
@@ -46,7 +50,7 @@ class FuseAggregations(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for aggregate in [found for found in op.walk() if isinstance(found, OVER_EDGES)]:
+        for aggregate in [found for found in op.walk() if isinstance(found, OverGraph)]:
             while _takes_reader(aggregate):
                 pass
         _share_graphs(op)
@@ -64,7 +68,7 @@ def _share_graphs(module: ModuleOp) -> None:
             aggregate.operands[position] = known.setdefault(key, aggregate.graph)
 
 
-def _takes_reader(aggregate: OVER_EDGES) -> bool:
+def _takes_reader(aggregate: OverGraph) -> bool:
     if aggregate.activation is not None:
         return False
     reader = aggregate.result.get_user_of_unique_use()
@@ -83,12 +87,12 @@ def _takes_reader(aggregate: OVER_EDGES) -> bool:
     return True
 
 
-def _replace_reader(reader: Operation, aggregate: OVER_EDGES) -> None:
+def _replace_reader(reader: Operation, aggregate: OverGraph) -> None:
     take_value_names(reader, aggregate)
     Rewriter.replace_op(reader, [], [aggregate.result])
 
 
-def _is_bias(aggregate: OVER_EDGES, reader: BinaryOp, other: SSAValue) -> bool:
+def _is_bias(aggregate: OverGraph, reader: BinaryOp, other: SSAValue) -> bool:
     """Take a sum with a constant per feature as the bias."""
     entries = entries_per_feature(other) if isinstance(reader, AddOp) else None
     if entries is None or aggregate.bias is not None:
@@ -174,7 +178,7 @@ def _set_graph(aggregate: AggregateOp, graph: CscMatrix) -> None:
     aggregate.operands[1] = place_constant(SparseConstantOp(graph), aggregate, aggregate.graph)
 
 
-def _move_before(value: SSAValue, aggregate: OVER_EDGES) -> None:
+def _move_before(value: SSAValue, aggregate: OverGraph) -> None:
     """Let a constant stand before an aggregation that it stood behind."""
     owner, block = value.owner, aggregate.parent
     if isinstance(owner, ConstantOp) and block is not None and not owner.is_before_in_block(aggregate):

@@ -6,18 +6,21 @@ from typing import NamedTuple
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs.aggregate import CombinesEdges
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
+from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.graphs.aggregate_cost import EDGES_OF_NODE, NODES_OF_CALL
 
 
 class EdgeLine(NamedTuple):
     """An op over edges."""
 
     name: str
-    nodes: int
-    edges: int
+    nodes: int | None
+    """Number of targets; None where a call brings the edges."""
+    edges: int | None
     features: int
     order: str
     """The product that comes first, and the predicted times of both orders."""
@@ -25,16 +28,24 @@ class EdgeLine(NamedTuple):
 
 def edge_lines(module: ModuleOp) -> list[EdgeLine]:
     """Return the ops over edges of a simplified module."""
-    ops = [op for op in module.walk() if isinstance(op, OVER_EDGES)]
-    return [
-        EdgeLine(node_name(op), op.edges.shape[1], len(op.edges.values), shape_of(op.x)[-1], _order(op)) for op in ops
-    ]
+    ops = [op for op in module.walk() if isinstance(op, OVER_EDGES | OVER_SORTED)]
+    return [EdgeLine(node_name(op), *_counts(op), shape_of(op.x)[-1], _order(op)) for op in ops]
 
 
-def _order(op: OVER_EDGES) -> str:
-    if not isinstance(op, AggregateOp):
+def _counts(op: OVER_EDGES | OVER_SORTED) -> tuple[int | None, int | None]:
+    """Return the numbers of nodes and edges; None for those of the call."""
+    if isinstance(op, OVER_SORTED):
+        return None, None
+    return op.edges.shape[1], len(op.edges.values)
+
+
+def _order(op: OVER_EDGES | OVER_SORTED) -> str:
+    if not isinstance(op, CombinesEdges):
         return "scores and weights of edges computed where they are used"
-    return "no layer beside it may change places with it" if op.order is None else op.order.sentence
+    if op.order is None:
+        return "no layer beside it may change places with it"
+    of_call = f" ({NODES_OF_CALL:,} nodes of {EDGES_OF_NODE} edges)" if isinstance(op, OVER_SORTED) else ""
+    return op.order.sentence + of_call
 
 
 def edge_table(lines: Sequence[EdgeLine]) -> Table:
@@ -43,5 +54,6 @@ def edge_table(lines: Sequence[EdgeLine]) -> Table:
     for header in ("over edges", "nodes", "edges", "features", "order of products"):
         table.add_column(header, justify="right" if header in ("nodes", "edges", "features") else "left")
     for line in lines:
-        table.add_row(line.name, f"{line.nodes:,}", f"{line.edges:,}", f"{line.features:,}", line.order)
+        counts = ("of the call" if count is None else f"{count:,}" for count in (line.nodes, line.edges))
+        table.add_row(line.name, *counts, f"{line.features:,}", line.order)
     return table

@@ -58,6 +58,7 @@ class CombinesEdges(IRDLOperation):
     bias = opt_operand_def(DENSE_TENSOR)
     maximum = opt_prop_def(UnitAttr)
     activation = opt_prop_def(ActivationAttr)
+    order = opt_prop_def(ProductOrderAttr)
 
     @property
     def is_plain(self) -> bool:
@@ -99,7 +100,6 @@ class AggregateOp(CombinesEdges):
     x = operand_def(DENSE_TENSOR)
     graph = operand_def(F32_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
-    order = opt_prop_def(ProductOrderAttr)
     target_walk = opt_prop_def(TargetWalkAttr)
     result = result_def(DENSE_TENSOR)
 

@@ -152,6 +152,7 @@ class AggregateSortedOp(CombinesEdges):
 
     Node t gets the sum of weights[e] x[sources[e]] over its edges, begins[t] to before ends[t]; with `maximum`, the
     largest x[sources[e]], whatever the weights. A node without edges gets 0. The result is [N, F].
+    `order` is as that of `pebble.aggregate`.
 
     ```mlir
     %y = pebble.aggregate_sorted %x, %b, %e, %s, %w bias %c activation <relu> : (tensor<?x8xf32>, tensor<?xi32>,
@@ -172,7 +173,7 @@ class AggregateSortedOp(CombinesEdges):
     traits = traits_def(Pure(), FixedAxes("sf, t, t, e, e, f -> tf", fixed="ste"), RowMajor())
     assembly_format: ClassVar = (
         "$x `,` $begins `,` $ends `,` $sources `,` $weights (`maximum` $maximum^)? (`bias` $bias^)? "
-        "(`activation` $activation^)? attr-dict `:` functional-type(operands, results)"
+        "(`activation` $activation^)? (`order` $order^)? attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(self, x: SSAValue, edges: SortEdgesOp, after: AtTargets = NOTHING, *, maximum: bool = False) -> None:
