@@ -30,7 +30,8 @@ from redpebble.bench.results.target_table import with_table
 from redpebble.foundation.atomic_files import replacing, write_text
 from redpebble.models.exports.stored import random_feeds, stored_export
 
-PAGES: Final = (Path("README.md"), Path("docs/index.md"))
+PAGES: Final = {Path("README.md"): False, Path("docs/index.md"): True}
+"""Pages with the table -> whether times stand in it beside the ratios."""
 PICTURE: Final = Path("docs/pictures/real-networks.svg")
 BATCHES: Final = (1, 8)
 TOLERANCE: Final = 1e-4
@@ -154,21 +155,22 @@ def check_results(title: str, original: Sequence[object], ours: Sequence[object]
             raise ValueError(f"{title} differs from onnxruntime by {error:.1e}, accepted is {TOLERANCE:.0e}")
 
 
-def table(rows: Sequence[Measured]) -> list[str]:
-    """Return the lines of the table; a star marks what others disturbed."""
+def table(rows: Sequence[Measured], *, times: bool = True) -> list[str]:
+    """Return the lines of the table, with times or the ratios alone; a star marks what others disturbed."""
     heads = [f"batch {batch}" for batch in BATCHES]
     lines = [f"| network | {' | '.join(heads)} | file |", f"|---|{'---|' * (len(heads) + 1)}"]
     for title in dict.fromkeys(row.title for row in rows):
         of_title = {row.batch: row for row in rows if row.title == title}
-        cells = [_cell(of_title[batch]) for batch in BATCHES]
+        cells = [_cell(of_title[batch], times=times) for batch in BATCHES]
         one = of_title[BATCHES[0]]
         sizes = f"{one.original_bytes / 1e6:.1f} -> {one.our_bytes / 1e6:.1f} MB"
         lines.append(f"| {title} | {' | '.join(cells)} | {sizes} |")
     return [*lines, "", _note(rows)]
 
 
-def _cell(row: Measured) -> str:
-    return f"**{row.ratio:.1f}x** ({_ms(row.original_us)} -> {_ms(row.ours_us)} ms){'' if row.steady else ' *'}"
+def _cell(row: Measured, *, times: bool) -> str:
+    took = f" ({_ms(row.original_us)} -> {_ms(row.ours_us)} ms)" if times else ""
+    return f"**{row.ratio:.1f}x**{took}{'' if row.steady else ' *'}"
 
 
 def _ms(microseconds: float) -> str:
@@ -227,7 +229,7 @@ def main(
     lines = table(rows)
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
     if write:
-        publish(rows, lines)
+        publish(rows)
 
 
 def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
@@ -236,10 +238,10 @@ def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
     return sorted(rows, key=lambda row: (-best[row.title], row.title, row.batch))
 
 
-def publish(rows: Sequence[Measured], lines: Sequence[str]) -> None:
+def publish(rows: Sequence[Measured]) -> None:
     """Put the table into the pages, and draw the picture."""
-    for page in PAGES:
-        write_text(page, with_table(page.read_text(encoding="utf-8"), "results", lines))
+    for page, times in PAGES.items():
+        write_text(page, with_table(page.read_text(encoding="utf-8"), "results", table(rows, times=times)))
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE), replacing(PICTURE) as file:
         picture(rows).savefig(file, format="svg", metadata={"Date": None})

@@ -25,11 +25,11 @@ def test_what_gains_most_stands_first_and_disturbed_times_have_a_star() -> None:
 def test_pages_and_picture_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, picture = tmp_path / "page.md", tmp_path / "pictures" / "bars.svg"
     page.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
-    monkeypatch.setattr(real_networks, "PAGES", (page,))
+    monkeypatch.setattr(real_networks, "PAGES", {page: False})
     monkeypatch.setattr(real_networks, "PICTURE", picture)
-    publish(ROWS, table(ROWS))
+    publish(ROWS)
     text = page.read_text()
     assert "old" not in text
-    assert "| fast |" in text
+    assert "| fast | **4.0x** * | **4.0x** * | 4.0 -> 1.0 MB |" in text
     assert text.endswith("<!-- results: end -->\nafter\n")
     assert "fast" in picture.read_text()
