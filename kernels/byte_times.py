@@ -8,12 +8,21 @@ import numpy as np
 
 from redpebble.kernels import byte_lookup, byte_quads
 from redpebble.kernels.byte_lookup import LookupForm, by_length
+from redpebble.kernels.byte_quads import QuadForm
 from redpebble.sparse.csr import CscMatrix
 
 LOOKUP: Final = "byte_lookup"
 QUADS: Final = "byte_quads"
 
 SCATTERED: Final = "byte_scattered"
+SHARED: Final = {2: "byte_shared_2", 4: "byte_shared_4"}
+"""Outputs that take scattered inputs together -> the kernel that does it."""
+
+FORMS: Final[Mapping[str, QuadForm]] = MappingProxyType(
+    {QUADS: QuadForm(scattered=False), SCATTERED: QuadForm(scattered=True)}
+    | {family: QuadForm(scattered=True, share=share) for share, family in SHARED.items()}
+)
+"""Kernels of quads."""
 
 
 class Prices(NamedTuple):
@@ -28,6 +37,8 @@ class Prices(NamedTuple):
     """A quad of neighbours for 64 rows."""
     scattered: float
     """A quad of scattered inputs for 64 rows."""
+    shared: Mapping[int, float]
+    """Outputs -> a quad of scattered inputs that so many share, for 64 rows."""
     pair: float
     """Two outputs in a block of inputs, for 64 rows."""
     quads_output: float
@@ -38,13 +49,14 @@ class Prices(NamedTuple):
 
 PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
     {
-        # AVX-512 VNNI of 2.5 GHz; scattered inputs by their 8 unpackings on one port, not measured
+        # AVX-512 VNNI of 2.5 GHz; scattered inputs by their 8 unpackings on one port, which products use, not measured
         "cascade_lake": Prices(
             LookupForm(16, bytewise=True),
             {1: 3.0, 8: 4.3, 64: 34.0},
             12.0,
             1.4,
             3.4,
+            {2: 3.6, 4: 5.0},
             40.0,
             20.0,
             {1: 24.0, 8: 178.0, 64: 258.0},
@@ -55,6 +67,7 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
             6.3,
             0.8,
             1.2,
+            {2: 1.5, 4: 2.2},
             4.5,
             11.0,
             {1: 140.0, 8: 400.0, 64: 475.0},
@@ -95,11 +108,15 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT) -> ByteTimes
         }
     }
     blocks: dict[str, int] = {}
-    for family, count, price in (
-        (QUADS, byte_quads.quad_count, prices.quad),
-        (SCATTERED, byte_quads.scattered_count, prices.scattered),
-    ):
-        quads = [count(weight) for weight in weights]
+    counts: list[tuple[str, list[int], float]] = [
+        (QUADS, [byte_quads.quad_count(weight) for weight in weights], prices.quad),
+        (SCATTERED, [byte_quads.scattered_count(weight) for weight in weights], prices.scattered),
+    ]
+    counts += [
+        (SHARED[share], [byte_quads.shared_count(weight, share) for weight in weights], price)
+        for share, price in prices.shared.items()
+    ]
+    for family, quads, price in counts:
         blocks[family] = max(map(_blocks, weights, quads), default=1)
         ends = outputs * (blocks[family] * prices.pair / byte_quads.PAIR + prices.quads_output)
         times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends) / 1e3}

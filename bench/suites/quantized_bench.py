@@ -1,8 +1,9 @@
 """Pruned layers of eight bits beside onnxruntime's dense ones, of eight bits and of floats, in the same rounds.
 
-`python -m redpebble.bench.suites.quantized_bench [SHAPE,...] [--sparsities .8,.9] [--batches 1,8,128] [--seconds 1]`,
-on one thread, arrays bound once. onnxruntime's layer of eight bits is the faster one of two: `MatMulInteger`, whose
-sums nobody scales or rounds, and `QGemm` between floats, as ours is. Both have unsigned inputs and signed weights.
+`python -m redpebble.bench.suites.quantized_bench [SHAPE,...] [--sparsities .8,.9] [--batches 1,8,128] [--seconds 1]
+[--structure rows:4|blocks:4]`, where outputs share their inputs, or inputs come in blocks, not single weights; on
+one thread, arrays bound once. onnxruntime's layer of eight bits is the faster one of two: `MatMulInteger`, whose sums
+nobody scales or rounds, and `QGemm` between floats, as ours is. Both have unsigned inputs and signed weights.
 """
 
 import time
@@ -29,16 +30,19 @@ ZERO, SCALE, STEP = 128, np.float32(0.02), np.float32(0.01)
 
 @dataclass(frozen=True)
 class QuantizedLayer:
-    """A layer with a random mask and random weights of eight bits."""
+    """A layer of random weights of eight bits, and a random mask whose entries hold for a `tile` of weights each."""
 
     inputs: int
     outputs: int
     sparsity: float
+    tile: tuple[int, int] = (1, 1)
 
     def weight(self) -> NDArray[np.int8]:
         """Return the weight [inputs, outputs]."""
         rng = np.random.default_rng(0)
-        kept = rng.random((self.inputs, self.outputs)) >= self.sparsity
+        inside, across = self.tile
+        few = rng.random((-(-self.inputs // inside), -(-self.outputs // across))) >= self.sparsity
+        kept = few.repeat(inside, 0).repeat(across, 1)[: self.inputs, : self.outputs]
         return np.where(kept, rng.integers(-127, 128, kept.shape), 0).astype(np.int8)
 
     def integer_model(self) -> bytes:
@@ -131,6 +135,7 @@ def main(
     sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = "0.8,0.9,0.95,0.99",
     batches: Annotated[str, typer.Option(help="Rows.")] = "1,8,32,128",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 1.0,
+    structure: Annotated[str, typer.Option(help="rows:N, blocks:N, or free for single weights.")] = "free",
     *,
     thread_time: Annotated[bool, typer.Option(help="Count the time of the thread on its core.")] = False,
 ) -> None:
@@ -138,11 +143,13 @@ def main(
     console.print(
         "| layer | sparsity | rows | us | GOP/s | fastest int8 | QGemm | fp32 |\n|---|---|---|---|---|---|---|---|"
     )
+    kind, _, count = structure.partition(":")
+    tile = {"free": (1, 1), "rows": (1, int(count or 1)), "blocks": (int(count or 1), 1)}[kind]
     budget = Budget(seconds, clock=time.thread_time if thread_time else time.perf_counter)
     for shape in shapes.split(","):
         inputs, outputs = (int(size) for size in shape.split("x"))
         for sparsity in sparsities.split(","):
-            layer = QuantizedLayer(inputs, outputs, float(sparsity))
+            layer = QuantizedLayer(inputs, outputs, float(sparsity), tile)
             for line in lines(layer, [int(batch) for batch in batches.split(",")], budget):
                 console.print(line, highlight=False, soft_wrap=True)
 

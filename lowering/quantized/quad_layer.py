@@ -10,8 +10,9 @@ as unpacking takes them to words in their order, and as packing leaves them:
     a, b, c, d   -> abab..., cdcd...          vpunpcklbw, vpunpckhbw
                  -> abcd abcd ...             vpunpcklwd, vpunpckhwd: the 4 vectors of x[quad]
 
-Two outputs take turns, so that eight sums are on their way. Sums of 32 bits wait in memory between blocks of inputs;
-behind the last block they become the words of the next layer, four outputs each, without a shuffle, or its lines.
+Two outputs take turns, so that eight sums are on their way; two or four that share their inputs unpack them once. Sums
+of 32 bits wait in memory between blocks of inputs; behind the last block they become the words of the next layer, four
+outputs each, without a shuffle, or its lines.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from llvmlite import ir
 
 from redpebble.kernels.byte_lookup import QUARTER, LookupForm
-from redpebble.kernels.byte_quads import COLUMNS, PAIR, QUAD
+from redpebble.kernels.byte_quads import COLUMNS, QUAD, QuadForm
 from redpebble.lowering.kernels.kernel_form import activated
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
@@ -63,9 +64,7 @@ class PackedQuads(NamedTuple):
     """The bounds of codes, or what is added to values."""
 
 
-def quad_layer(
-    code: Code, form: LookupForm, end: LayerEnd, block_quads: int, *, scattered: bool = False
-) -> ir.Function:
+def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int, quads: QuadForm) -> ir.Function:
     """Return `void (x, sums, y, packed arrays...)`.
 
     Words are in x and y, or lines if inputs are scattered, or floats [outputs, 64] in the place of sums.
@@ -76,56 +75,58 @@ def quad_layer(
         bytes_ = ByteLanes(builder, form)
         borders = builder.gep(packed.borders, [i64(1)], source_etype=I64)
         zero, one = (entry_of(builder, borders, index, I64) for index in (0, 1))
-        start = _Block(bytes_, packed, sums, first=True, scattered=scattered).emit(x, zero, one, i64(0))
+        start = _Block(bytes_, packed, sums, quads, first=True).emit(x, zero, one, i64(0))
         more = builder.sub(entry_of(builder, packed.borders, 0, I64), i64(1))
 
         def block(index: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
             here = builder.gep(borders, [builder.add(index, i64(1))], source_etype=I64)
             first, last = (entry_of(builder, here, offset, I64) for offset in (0, 1))
             lines = byte_at(builder, x, builder.mul(builder.add(index, i64(1)), i64(block_quads * LINE_BYTES)))
-            following = _Block(bytes_, packed, sums, first=False, scattered=scattered)
+            following = _Block(bytes_, packed, sums, quads, first=False)
             return [following.emit(lines, first, last, done[0])]
 
         reduce_loop(builder, more, [start], block)
-        emit_end = _emit_lines if scattered and end.kind == "codes" else _emit_end
+        emit_end = _emit_lines if quads.scattered and end.kind == "codes" else _emit_end
         emit_end(Lanes(builder, code.target, form.lanes), end, packed, (sums, y))
 
-    key = f"{'scattered' if scattered else 'quads'}_{form.lanes}_{block_quads}_{end.key}"
+    kind = f"scattered_{quads.share}" if quads.scattered else "quads"
+    key = f"{kind}_{form.lanes}_{block_quads}_{end.key}"
     return code.function(key, [POINTER, POINTER, POINTER, *[POINTER] * len(PackedQuads._fields)], body)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The pairs of outputs of a block of inputs."""
+    """The records of a block of inputs."""
 
     bytes: ByteLanes
     packed: PackedQuads
     sums: ir.Value
+    quads: QuadForm
     first: bool
-    scattered: bool
 
     @property
     def _vectors(self) -> int:
         return COLUMNS // self.bytes.form.lanes
 
     def emit(self, x: ir.Value, begin: ir.Value, end: ir.Value, start: ir.Value) -> ir.Value:
-        """Emit the pairs from `begin` on, whose quads begin at `start`; return where those of the next one do."""
+        """Emit the records from `begin` on, whose quads begin at `start`; return where those of the next one do."""
         builder = self.bytes.builder
 
-        def pair(index: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
-            record = builder.gep(self.packed.records, [builder.mul(index, i64(PAIR + 1))], source_etype=I32)
-            *outputs, count = (self._word(record, place) for place in range(PAIR + 1))
+        def record(index: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
+            words = self.quads.outputs + 1
+            here = builder.gep(self.packed.records, [builder.mul(index, i64(words))], source_etype=I32)
+            *outputs, count = (self._word(here, place) for place in range(words))
             lines = [byte_at(builder, self.sums, builder.mul(output, i64(LINE_BYTES))) for output in outputs]
             before = [self._initial(self._vector(line, part)) for line in lines for part in range(self._vectors)]
             stop = builder.add(done[0], count)
-            step = self._scattered_step if self.scattered else self._step
+            step = self._scattered_step if self.quads.scattered else self._step
             totals = reduce_loop(builder, stop, before, lambda quad, sums: step(x, quad, sums), start=done[0])
             places = [self._vector(line, part) for line in lines for part in range(self._vectors)]
             for total, place in zip(totals, places, strict=True):
                 builder.store(total, place, align=FLOAT_BYTES * self.bytes.form.lanes)
             return [stop]
 
-        return reduce_loop(builder, end, [start], pair, start=begin)[0]
+        return reduce_loop(builder, end, [start], record, start=begin)[0]
 
     def _step(self, x: ir.Value, quad: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the sums after a quad of each output of a pair."""
@@ -144,22 +145,23 @@ class _Block:
         return totals
 
     def _scattered_step(self, x: ir.Value, quad: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        """Return the sums after four inputs of each output of a pair."""
-        builder, lanes = self.bytes.builder, self._vectors
-        weights = builder.gep(self.packed.weights, [quad], source_etype=I64)
-        offsets = byte_at(builder, self.packed.offsets, builder.mul(quad, i64(PAIR * QUAD * OFFSET_TYPE_BYTES)))
+        """Return the sums after four inputs of each turn of a record."""
+        builder, lanes, form = self.bytes.builder, self._vectors, self.quads
+        weights = byte_at(builder, self.packed.weights, builder.mul(quad, i64(QUAD * form.outputs)))
+        offsets = byte_at(builder, self.packed.offsets, builder.mul(quad, i64(form.turns * QUAD * OFFSET_TYPE_BYTES)))
         totals: list[ir.Value] = []
-        for output in range(PAIR):
+        for turn in range(form.turns):
             lines: list[ir.Value] = []
             for index in range(QUAD):
-                place = byte_at(builder, offsets, i64(OFFSET_TYPE_BYTES * (QUAD * output + index)))
+                place = byte_at(builder, offsets, i64(OFFSET_TYPE_BYTES * (QUAD * turn + index)))
                 offset = builder.zext(builder.load(place, typ=WORD), I64)
                 line = builder.gep(x, [offset], source_etype=I64)
                 lines.append(builder.load(line, align=COLUMNS, typ=ir.VectorType(BYTE, COLUMNS)))
-            four = self._splat(builder.load(byte_at(builder, weights, i64(QUAD * output)), typ=I32))
-            for part, values in enumerate(_unpacked(builder, lines)):
-                words = builder.bitcast(values, self.bytes.sums)
-                totals.append(self.bytes.dot(sums[output * lanes + part], words, four))
+            words = [builder.bitcast(values, self.bytes.sums) for values in _unpacked(builder, lines)]
+            for output in range(turn * form.share, (turn + 1) * form.share):
+                four = self._splat(builder.load(byte_at(builder, weights, i64(QUAD * output)), typ=I32))
+                before = sums[output * lanes : (output + 1) * lanes]
+                totals += [self.bytes.dot(*pair, four) for pair in zip(before, words, strict=True)]
         return totals
 
     def _initial(self, place: ir.Value) -> ir.Value:

@@ -21,8 +21,8 @@ from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels import byte_lookup, byte_quads
 from redpebble.kernels.byte_lookup import LookupForm, by_length
-from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, block_quads
-from redpebble.kernels.byte_times import QUADS, SCATTERED
+from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, QuadForm, block_quads
+from redpebble.kernels.byte_times import FORMS
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -93,11 +93,12 @@ def has_quads(op: QuantizedLayersOp, form: LookupForm) -> bool:
 
 
 def _wants_quads(op: QuantizedLayersOp) -> bool:
-    return op.kernel is not None and op.kernel.family_at(COLUMNS) in (QUADS, SCATTERED)
+    return op.kernel is not None and op.kernel.family_at(COLUMNS) in FORMS
 
 
-def _is_scattered(op: QuantizedLayersOp) -> bool:
-    return op.kernel is not None and op.kernel.family_at(COLUMNS) == SCATTERED
+def _quad_form(op: QuantizedLayersOp) -> QuadForm:
+    assert op.kernel is not None
+    return FORMS[op.kernel.family_at(COLUMNS)]
 
 
 def _blocks(op: QuantizedLayersOp) -> int:
@@ -200,12 +201,12 @@ class QuantizedStep:
         features = i64(-(-layers[0].inputs // QUAD))
         inward = [x.address, words[0], i64(_stride(layers[0].inputs) // QUAD), features, count, columns]
         builder.call(rows_to_columns(self.code, COLUMNS), inward)
-        scattered = _is_scattered(self.op)
-        if scattered:
+        quads = _quad_form(self.op)
+        if quads.scattered:
             builder.call(words_to_lines(self.code), [words[0], features])
         for index, (source, target) in enumerate(zip(words, [*words[1:], sums], strict=True)):
             size = block_quads(layers[index].inputs, _blocks(self.op))
-            function = quad_layer(self.code, self._form, layer_end(self.op, index), size, scattered=scattered)
+            function = quad_layer(self.code, self._form, layer_end(self.op, index), size, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             builder.call(function, [source, sums, target, *self._with_found(packed)])
         outputs = i64(layers[-1].outputs)
@@ -275,7 +276,7 @@ def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]
     """Return the arrays of `quad_layer.PackedQuads` for a layer of `op`."""
     assert isinstance(op, QuantizedLayersOp)
     layer = op.layers[index]
-    packed = byte_quads.pack(weight_of(layer), _blocks(op), scattered=_is_scattered(op))
+    packed = byte_quads.pack(weight_of(layer), _blocks(op), _quad_form(op))
     return [*packed, *_outputs(op, index, np.arange(layer.outputs), QUAD)]
 
 

@@ -18,7 +18,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.byte_times import LOOKUP, QUADS, SCATTERED
+from redpebble.kernels.byte_times import LOOKUP, QUADS, SCATTERED, SHARED
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target, missing_features
 from redpebble.sparse.csr import CscMatrix
@@ -142,7 +142,7 @@ def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: Activation
 @each_form
 @pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
 @pytest.mark.parametrize("codes", [CODES, CODES[:2]], ids=["rounded", "values"])
-@pytest.mark.parametrize("quads", [QUADS, SCATTERED])
+@pytest.mark.parametrize("quads", [QUADS, SCATTERED, *SHARED.values()])
 def test_quads_are_exact(
     target: CpuTarget, activation: ActivationAttr | None, codes: list[CodesAttr], quads: str
 ) -> None:
