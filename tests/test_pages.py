@@ -140,6 +140,12 @@ def test_what_is_deployed_is_written(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
+def test_a_dense_model_becomes_a_deployed_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert walk(ROOT / "docs" / "dense-to-deployed.md", monkeypatch, slow=True) == 4
+    assert (folder / "OUT.so").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["your-model.md", "why-not-faster.md"])
 def test_exports_of_other_libraries_are_taken(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk(ROOT / "docs" / page, monkeypatch, slow=True) >= 2
