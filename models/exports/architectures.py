@@ -7,6 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
+from redpebble.models.exports.detector import YoloV5s
 from redpebble.models.exports.torch_networks import (
     DecoderStep,
     Dlrm,
@@ -147,6 +148,18 @@ def _mobilenet(version: int, side: int) -> Architecture:
     return _images(network, "pixel_values", 3, side)
 
 
+def _efficientnet(side: int) -> Architecture:
+    config = transformers.EfficientNetConfig(
+        image_size=side, width_coefficient=1.0, depth_coefficient=1.0, hidden_dim=1280
+    )
+    return _images(transformers.EfficientNetForImageClassification(config), "pixel_values", 3, side)
+
+
+def _yolo(side: int) -> Architecture:
+    names = ("small", "medium", "large")
+    return Architecture(YoloV5s(), (torch.randn(2, 3, side, side),), ("images",), {"images": {0: "batch"}}, names)
+
+
 def _whisper(size: EncoderSize, frames: int) -> Architecture:
     config = transformers.WhisperConfig(
         num_mel_bins=80,
@@ -252,6 +265,7 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "deit_tiny": lambda: _vit(TINY_IMAGES, 224, 16),
         "distilbert_base": lambda: _distilbert(BASE),
         "dlrm_base": lambda: _dlrm(26, 64, 512),
+        "efficientnet_b0": lambda: _efficientnet(224),
         "ft_transformer_base": lambda: _rows(FtTransformer(39, 192, 8, 3), 39),
         "gpt2_base": lambda: _gpt2(EncoderSize(768, 12, 12), 50257),
         "lstm_base": lambda: _lstm(512),
@@ -263,6 +277,8 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "mixer_small": lambda: _mixer(512, 8, 224),
         "t5_small": lambda: _t5(EncoderSize(512, 8, 6)),
         "tabnet_base": lambda: _rows(TabNet(128, 128, 5), 128),
+        "yolov5s_320": lambda: _yolo(320),
+        "yolov5s_640": lambda: _yolo(640),
         "whisper_tiny": lambda: _whisper(EncoderSize(384, 6, 4), 3000),
         "bart": _bart,
         **{name: partial(_text, small) for name, small in TEXT.items()},

@@ -1,0 +1,269 @@
+"""The benchmark of convolutions: pruned networks on images in onnxruntime, with our kernels and without.
+
+`python -m redpebble.bench.convolution_bench [NAME ...] [--seconds S] [-o rows.json]` prints three tables:
+networks, as torch's exporter wrote them, with random weights of which a share is zero in each layer but the stem and
+depthwise ones, or over all layers together; ours on two threads beside ours on one; single layers between others.
+A loop that needs no memory says what a second thread
+has to give. Sessions take turns in one process, and no time of a wrong result is shown. A name is an export, or `layers`.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnx_ir
+import typer
+from onnx import TensorProto, helper, numpy_helper
+from rich.table import Table
+
+import redpebble
+from redpebble.bench.measure.measuring import Budget, Timing, interleave
+from redpebble.bench.results.console import console
+from redpebble.bench.suites.graph_bench import ALONE, TWICE, core_calls
+from redpebble.bench.suites.real_networks import Sessions, check_results
+from redpebble.foundation.atomic_files import write_text
+from redpebble.models.exports.stored import COLOURS, random_feeds, stored_export
+from redpebble.models.pruned_weights import magnitude_mask
+
+LAYERS: Final = "layers"
+SHALLOW, DEEP = 2, 10
+"""Layers of two networks: what the deeper one takes longer is the time of layers between others."""
+
+
+class Case(NamedTuple):
+    """A network, its share of zeros, and how many times as fast as onnxruntime it should be."""
+
+    export: str
+    sparsity: float
+    batch: int
+    wanted: float | None
+    layerwise: bool = True
+    """Whether each layer has this share, instead of all together."""
+
+
+CASES: Final = (
+    Case("resnet_50", 0.9, 1, 3.0),
+    Case("resnet_50", 0.9, 8, 3.2),
+    Case("resnet_50", 0.95, 1, 4.2),
+    Case("resnet_50", 0.9, 1, None, layerwise=False),
+    Case("resnet_18", 0.9, 1, 2.8),
+    Case("resnet_18", 0.9, 1, None, layerwise=False),
+    Case("mobilenet_v1", 0.9, 1, 1.8),
+    Case("yolov5s_320", 0.9, 1, 2.2),
+    Case("yolov5s_640", 0.9, 1, 2.2),
+    Case("mobilenet_v2", 0.9, 1, 0.97),
+    Case("efficientnet_b0", 0.9, 1, 0.97),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians of a network in us, one thread but for `two_us`, and the bytes of both files."""
+
+    export: str
+    sparsity: float
+    batch: int
+    wanted: float | None
+    layerwise: bool
+    original_us: float
+    ours_us: float
+    two_us: float
+    fastest: float
+    """The ratio of the fastest rounds."""
+    cores: float
+    """How many times as fast two threads do a loop that needs no memory."""
+    original_bytes: int
+    our_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Speed, in times of onnxruntime's."""
+        return self.original_us / self.ours_us
+
+
+class LayerCase(NamedTuple):
+    """A layer of as many outputs as inputs: its channels, the side of its images and of its window, its GF wanted."""
+
+    channels: int
+    side: int
+    window: int
+    wanted: float
+
+
+LAYER_CASES: Final = tuple(
+    LayerCase(channels, side, window, wanted)
+    for window, wanted in ((1, 95.0), (3, 90.0))
+    for channels, side in ((64, 56), (128, 28), (256, 14), (512, 7))
+)
+
+
+@dataclass(frozen=True)
+class MeasuredLayer:
+    """A layer between others: microseconds of onnxruntime's dense one and of ours, at 90 % zeros."""
+
+    channels: int
+    side: int
+    window: int
+    wanted: float
+    original_us: float
+    ours_us: float
+    gigaflops: float
+    """The rate of ours: two for each connection and pixel."""
+
+
+def pruned(case: Case) -> onnx.ModelProto:
+    """Return the network of a case: zeros in each layer, or those of smallest magnitude of all layers together."""
+    name = f"{case.export}.dynamo"
+    if case.layerwise:
+        return stored_export(name, case.sparsity)
+    model = stored_export(name, 0.0)
+    read = {node.input[1] for node in model.graph.node if node.op_type == "Conv"}
+    tensors = [one for one in model.graph.initializer if one.name in read and one.dims[1] > COLOURS]
+    arrays = [numpy_helper.to_array(tensor) for tensor in tensors]
+    kept = magnitude_mask(np.concatenate([array.reshape(-1) for array in arrays]), case.sparsity)
+    start = 0
+    for tensor, array in zip(tensors, arrays, strict=True):
+        tensor.raw_data = (array * kept[start : start + array.size].reshape(array.shape)).tobytes()
+        start += array.size
+    return model
+
+
+def measure(case: Case, seconds: float) -> Measured:
+    """Return the row of a network.
+
+    Raises:
+        ValueError: a result differs from onnxruntime's.
+    """
+    proto = pruned(case)
+    optimized = redpebble.optimize(proto, target="ort").model
+    one, two = Sessions.of(proto, 1, optimized), Sessions.of(proto, 2, optimized).ours
+    free = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim}
+    feeds = random_feeds(proto, dict.fromkeys(free, case.batch))
+    check_results(case.export, *(session.run(None, feeds) for session in (one.original, one.ours)))
+    check_results(case.export, *(session.run(None, feeds) for session in (one.original, two)))
+    sessions = {"original": one.original, "ours": one.ours, "two": two}
+    calls = {name: partial(session.run, None, feeds) for name, session in sessions.items()}
+    times = interleave({**calls, **core_calls()}, Budget(seconds))
+    original, ours = times["original"], times["ours"]
+    sizes = proto.ByteSize(), onnx_ir.to_proto(optimized).ByteSize()
+    fastest, cores = original.min_us / ours.min_us, 2 * times[ALONE].median_us / times[TWICE].median_us
+    return Measured(*case, original.median_us, ours.median_us, times["two"].median_us, fastest, cores, *sizes)
+
+
+def chain_of(case: LayerCase, layers: int, rng: np.random.Generator) -> onnx.ModelProto:
+    """Return a network of equal layers, 90 % zeros, with a Relu behind each."""
+    nodes: list[onnx.NodeProto] = []
+    tensors: list[TensorProto] = []
+    shape, x = (case.channels, case.channels, case.window, case.window), "x0"
+    for index in range(layers):
+        weight = rng.standard_normal(shape, dtype=np.float32) * np.float32((0.05 * np.prod(shape[1:])) ** -0.5)
+        tensors.append(numpy_helper.from_array(weight * magnitude_mask(weight, 0.9), f"w{index}"))
+        pads, y = [case.window // 2] * 4, f"x{index + 1}"
+        nodes.append(helper.make_node("Conv", [x, f"w{index}"], [f"c{index}"], name=f"conv{index}", pads=pads))
+        nodes.append(helper.make_node("Relu", [f"c{index}"], [y]))
+        x = y
+    sizes = ["batch", case.channels, case.side, case.side]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name in ("x0", x)]
+    graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def measure_layer(case: LayerCase, seconds: float) -> MeasuredLayer:
+    """Return the row of a layer.
+
+    Raises:
+        ValueError: a result differs from onnxruntime's.
+    """
+    rng, calls = np.random.default_rng(0), {}
+    for layers in (SHALLOW, DEEP):
+        proto = chain_of(case, layers, rng)
+        sessions, feeds = Sessions.of(proto, 1), random_feeds(proto, {"batch": 1})
+        check_results(f"{case}", *(session.run(None, feeds) for session in sessions))
+        for name, session in sessions._asdict().items():
+            calls[name, layers] = partial(session.run, None, feeds)
+    times = interleave(calls, Budget(seconds))
+    original, ours = (_between(times, name) for name in ("original", "ours"))
+    connections = round(0.1 * case.channels**2 * case.window**2)
+    return MeasuredLayer(*case, original, ours, 2e-3 * connections * case.side**2 / ours)
+
+
+def _between(times: dict[tuple[str, int], Timing], name: str) -> float:
+    return (times[name, DEEP].median_us - times[name, SHALLOW].median_us) / (DEEP - SHALLOW)
+
+
+def network_table(rows: list[Measured]) -> Table:
+    """Return the table of networks."""
+    heads = (
+        "network",
+        "zeros",
+        "batch",
+        "onnxruntime ms",
+        "ours ms",
+        "x",
+        "fastest",
+        "wanted",
+        "2 threads (loop)",
+        "bytes",
+    )
+    table = Table(*heads)
+    for row in rows:
+        zeros = f"{row.sparsity:.0%} {'each' if row.layerwise else 'of all'}"
+        wanted = "-" if row.wanted is None else f"{row.wanted:g}"
+        speeds = f"{row.ratio:.2f}", f"{row.fastest:.2f}", wanted, f"{row.ours_us / row.two_us:.2f} ({row.cores:.2f})"
+        times = f"{row.original_us / 1e3:.2f}", f"{row.ours_us / 1e3:.2f}"
+        table.add_row(row.export, zeros, f"{row.batch}", *times, *speeds, f"{row.our_bytes / row.original_bytes:.2f}")
+    return table
+
+
+def layer_table(rows: list[MeasuredLayer]) -> Table:
+    """Return the table of single layers."""
+    table = Table("layer", "image", "onnxruntime us", "ours us", "x", "GF", "wanted")
+    for row in rows:
+        layer = f"{row.window}x{row.window}, {row.channels} -> {row.channels}"
+        ratio = f"{row.original_us / row.ours_us:.2f}"
+        times = f"{row.original_us:.0f}", f"{row.ours_us:.0f}"
+        table.add_row(layer, f"{row.side}x{row.side}", *times, ratio, f"{row.gigaflops:.0f}", f"{row.wanted:g}")
+    return table
+
+
+def _chosen(names: list[str] | None) -> Iterator[Case | LayerCase]:
+    known = {*(case.export for case in CASES), LAYERS}
+    unknown = sorted({*(names or ())} - known)
+    if unknown:
+        raise typer.BadParameter(f"no network {unknown[0]!r}, accepted: {', '.join(sorted(known))}")
+    yield from (case for case in CASES if not names or case.export in names)
+    yield from (LAYER_CASES if not names or LAYERS in names else ())
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Exports to measure, or `layers`; else all.")] = None,
+    *,
+    seconds: Annotated[float, typer.Option(help="Measuring time for each row.")] = 3.0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows as JSON, too.")] = None,
+) -> None:
+    """Measure convolutions and print the tables."""
+    networks: list[Measured] = []
+    layers: list[MeasuredLayer] = []
+    for case in _chosen(names):
+        print(case, file=sys.stderr)
+        if isinstance(case, Case):
+            networks.append(measure(case, seconds))
+        else:
+            layers.append(measure_layer(case, seconds))
+    if networks:
+        console.print(network_table(networks))
+    if layers:
+        console.print(layer_table(layers))
+    if output is not None:
+        content = {"networks": [*map(asdict, networks)], "layers": [*map(asdict, layers)]}
+        write_text(output, json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
