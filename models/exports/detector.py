@@ -63,7 +63,7 @@ class Pyramid(nn.Module):
 
     def forward(self, x: Torch) -> Torch:
         """x [batch, channels, height, width] -> the same shape."""
-        parts = [self.into(x)]
+        parts: list[Torch] = [self.into(x)]
         for _ in range(3):
             parts.append(self.pool(parts[-1]))
         return self.out(torch.cat(parts, dim=1))
@@ -89,7 +89,8 @@ class YoloV5s(nn.Module):
 
     def forward(self, x: Torch) -> Sequence[Torch]:
         """x [batch, 3, height, width] -> three maps of 255 channels, at an 8th, a 16th and a 32nd of the size."""
-        x, seen = self.stem(x), []
+        x = self.stem(x)
+        seen: list[Torch] = []
         for stage in self.stages:
             x = stage(x)
             seen.append(x)
