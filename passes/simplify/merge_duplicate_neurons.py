@@ -79,6 +79,14 @@ def _nonfinite_count(weight: Weight) -> int:
 def _first_equal(neurons: Neurons) -> Indices:
     """Return for each neuron the first one that is equal to it, [neurons]."""
     weight, constants = weight_of_linear(neurons.layer), _constants(neurons)
+    return first_equal_outputs(weight, constants, np.flatnonzero(finite_neurons(neurons)))
+
+
+def first_equal_outputs(weight: Weight, constants: list[Floats], candidates: Indices) -> Indices:
+    """Return for each output of a layer the first one that is equal to it, [outputs].
+
+    Only `candidates` are compared; `constants` [outputs] each belong to the outputs, too.
+    """
     prints = _fingerprints(weight, constants)
 
     def equal(pairs: Pairs) -> Mask:
@@ -87,7 +95,7 @@ def _first_equal(neurons: Neurons) -> Indices:
             same &= row[left] == row[right]
         return same
 
-    return first_equal(prints, np.flatnonzero(finite_neurons(neurons)), equal)
+    return first_equal(prints, candidates, equal)
 
 
 def _constants(neurons: Neurons) -> list[Floats]:

@@ -18,8 +18,10 @@ from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Goal, Options
 from redpebble.passes.deployment.form_sparse_networks import FormSparseNetworks
 from redpebble.passes.deployment.split_components import SplitComponents
+from redpebble.passes.images.drop_dead_channels import DropDeadChannels
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.passes.images.fuse_convolutions import FuseConvolutions
+from redpebble.passes.images.merge_duplicate_channels import MergeDuplicateChannels
 from redpebble.passes.images.scale_channels import ScaleChannels
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
@@ -114,6 +116,8 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             ReduceQuantizedLayers(),  # dead and equal neurons, exactly
             FuseConvolutions(),  # the same for what follows a convolution, sums of branches too
             DropDeadNeurons(),  # needs neurons as columns; makes weights of later layers smaller
+            DropDeadChannels(),  # the same where an image of each stands for a number
+            MergeDuplicateChannels(),
             MergeDuplicateNeurons(),  # dropping may have made columns equal
             CanonicalizePass(),  # constants nobody uses any more
             Sparsify(),  # last: all of the above changes the density

@@ -24,7 +24,7 @@ PASSES = {
     ),
     "neuron_order": ("OrderTargets", "PermuteNeurons", "ReorderNeurons"),
     "kernels": ("DiscoverStructure", "ChooseKernels", "ChooseQuantizedKernels", "AnnotateIoBounds"),
-    "images": ("FuseConvolutions", "ScaleChannels", "FormImageNetworks"),
+    "images": ("FuseConvolutions", "DropDeadChannels", "MergeDuplicateChannels", "ScaleChannels", "FormImageNetworks"),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
     "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),
     "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),

@@ -1,0 +1,25 @@
+// RUN: xdsl-opt %s -p pebble-merge-duplicate-channels --split-input-file | filecheck %s
+
+// The taps of a depthwise convolution tell channels 0 and 1 apart.
+// CHECK-LABEL: @taps
+func.func @taps(%x: tensor<?x1x4x4xf32>) -> tensor<?x1x4x4xf32> {
+  %w = pebble.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32>
+  %d = pebble.constant dense<[[4.0, 5.0]]> : tensor<1x2xf32>
+  %v = pebble.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32>
+  // CHECK: pebble.conv2d {{.*}} -> tensor<?x2x4x4xf32>
+  %h = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x1x4x4xf32>, tensor<1x2xf32>) -> tensor<?x2x4x4xf32>
+  %g = pebble.depthwise2d %h, %d window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<1x2xf32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.conv2d %g, %v window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x1xf32>) -> tensor<?x1x4x4xf32>
+  func.return %y : tensor<?x1x4x4xf32>
+}
+
+// -----
+
+// The function returns them.
+// CHECK-LABEL: @returned
+func.func @returned(%x: tensor<?x1x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32>
+  // CHECK: pebble.conv2d {{.*}} -> tensor<?x2x4x4xf32>
+  %h = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x1x4x4xf32>, tensor<1x2xf32>) -> tensor<?x2x4x4xf32>
+  func.return %h : tensor<?x2x4x4xf32>
+}
