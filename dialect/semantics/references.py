@@ -158,7 +158,7 @@ def _sampled_product(op: SampledProductOp, x: Floats, y: Floats, _: Floats) -> F
 
 
 def _sum_rows(_: SumRowsOp, x: Floats) -> Floats:
-    return x.sum(axis=0)
+    return x.sum(axis=-2)
 
 
 def _attend_edges(op: AttendsEdges, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:

@@ -8,7 +8,10 @@ from typing import Final
 import numpy as np
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.ops.elementwise import ActivateOp, MulOp
 from redpebble.dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from redpebble.dialect.ops.training.gradients import SumRowsOp
 from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape, product
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
@@ -117,6 +120,56 @@ def _convert_rms_norm(conversion: Conversion) -> Sequence[SSAValue]:
     return [_with_shape(conversion, result, conversion.sizes(conversion.tensor(0)))]
 
 
+def _convert_reduce_sum(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return sums over the last axis, or over the one before: what pools the tokens of a text."""
+    x, axis = _alone_reduced(conversion, 13)
+    sizes = conversion.sizes(x)
+    if axis == len(sizes) - 1:
+        return [_without_axis(conversion, _sums(conversion, x), sizes, axis)]
+    if not is_known(sizes[-1]) or sizes[-1].coefficient == 0:
+        raise NotCovered(f"an input {shape_words(sizes)}, accepted is one whose last axis is known")
+    return [_without_axis(conversion, conversion.emit(SumRowsOp(x)).result, sizes, axis)]
+
+
+def _convert_reduce_l2(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return lengths of vectors, which lie along the last axis."""
+    x, axis = _alone_reduced(conversion, 18)
+    sizes = conversion.sizes(x)
+    if axis != len(sizes) - 1:
+        raise NotCovered(f"vectors along axis {axis} of {shape_words(sizes)}, accepted is the last one")
+    squares = _sums(conversion, conversion.emit(MulOp(x, x)).result)
+    lengths = conversion.emit(ActivateOp(squares, ActivationAttr.of("sqrt"))).result
+    return [_without_axis(conversion, lengths, sizes, axis)]
+
+
+def _alone_reduced(conversion: Conversion, axes_are_input_since: int) -> tuple[SSAValue, int]:
+    """Return the input, and the axis that is reduced: one of the last two.
+
+    Raises:
+        NotCovered: it is another one, or several, or the model is not compiled as a whole.
+    """
+    if not conversion.scope.all_native:
+        raise NotCovered("no layer gains by it")
+    x, axes = conversion.tensor(0), axes_of(conversion, axes_are_input_since)
+    rank = len(conversion.sizes(x))
+    if not axes or len(axes) != 1 or conversion.axis(axes[0], rank) < rank - 2:
+        raise NotCovered(f"axes {list(axes or ())} of {rank} are reduced, accepted is one of the last two")
+    return x, conversion.axis(axes[0], rank)
+
+
+def _sums(conversion: Conversion, x: SSAValue) -> SSAValue:
+    """Return sums over the last axis: means, as often as there are values; the axis is gone."""
+    count = _known_tail(conversion.sizes(x), len(conversion.sizes(x)) - 1)
+    number = conversion.emit_constant(np.array(float(count), np.float32), "")
+    return conversion.emit(MulOp(conversion.emit(ReduceMeanOp(x)).result, number)).result
+
+
+def _without_axis(conversion: Conversion, result: SSAValue, sizes: SymbolicShape, axis: int) -> SSAValue:
+    """Return a result with an axis of 1 in the place of that which was reduced, or without it."""
+    kept = (ONE,) if conversion.integer("keepdims", 1) else ()
+    return conversion.reshape(result, (*sizes[:axis], *kept, *sizes[axis + 1 :]))
+
+
 def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
     """The reduced axes go last and become one; their mean is taken, and the axis of size 1 goes where it belongs."""
     axes = axes_of(conversion, 18)
@@ -144,7 +197,9 @@ NORMALIZATION_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "LayerNormalization"): _convert_layer_norm,
         ("", "LogSoftmax"): partial(_convert_softmax, LogSoftmaxOp),
         ("", "RMSNormalization"): _convert_rms_norm,
+        ("", "ReduceL2"): _convert_reduce_l2,
         ("", "ReduceMean"): _convert_reduce_mean,
+        ("", "ReduceSum"): _convert_reduce_sum,
         ("", "SimplifiedLayerNormalization"): _convert_rms_norm,
         ("", "Softmax"): partial(_convert_softmax, SoftmaxOp),
     }

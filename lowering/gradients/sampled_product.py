@@ -22,7 +22,7 @@ from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
-from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
@@ -189,22 +189,25 @@ def _folded(builder: ir.IRBuilder, left: ir.Value, right: ir.Value | None, segme
 
 
 def emit_sum_rows(op: SumRowsOp, step: RowMajorStep) -> None:
-    """Emit the sum of all rows, added one after the other."""
-    builder, features = step.builder, shape_of(op.x)[1]
-    x, result = step.pointers[op.x], step.pointers[op.result]
-    rows = step.value(step.sizes.shapes[op.x][0])
-    with counted_loop(builder, i64(features)) as feature:
-        builder.store(ir.Constant(FLOAT, 0.0), float_at(builder, result, feature))
+    """Emit the sums of all rows of each sample, added one after the other."""
+    builder, shape = step.builder, step.sizes.shapes[op.x]
+    features = shape_of(op.x)[-1]
+    rows, samples = step.value(shape[-2]), step.value(product(shape[:-2]))
     whole = features - features % step.code.target.lanes
-    with counted_loop(builder, rows) as row:
-        start = builder.mul(row, i64(features))
-        for width, begin, stop in ((step.code.target.lanes, 0, whole), (1, whole, features)):
-            lanes = step.code.lanes(builder, width)
-            with counted_loop(builder, i64(stop - begin), width) as offset:
-                feature = builder.add(offset, i64(begin))
-                target = float_at(builder, result, feature)
-                value = lanes.load(float_at(builder, x, builder.add(start, feature)))
-                lanes.store(lanes.add(lanes.load(target), value), target)
+    with counted_loop(builder, samples) as sample:
+        x = float_at(builder, step.pointers[op.x], builder.mul(sample, builder.mul(rows, i64(features))))
+        result = float_at(builder, step.pointers[op.result], builder.mul(sample, i64(features)))
+        with counted_loop(builder, i64(features)) as feature:
+            builder.store(ir.Constant(FLOAT, 0.0), float_at(builder, result, feature))
+        with counted_loop(builder, rows) as row:
+            start = builder.mul(row, i64(features))
+            for width, begin, stop in ((step.code.target.lanes, 0, whole), (1, whole, features)):
+                lanes = step.code.lanes(builder, width)
+                with counted_loop(builder, i64(stop - begin), width) as offset:
+                    feature = builder.add(offset, i64(begin))
+                    target = float_at(builder, result, feature)
+                    value = lanes.load(float_at(builder, x, builder.add(start, feature)))
+                    lanes.store(lanes.add(lanes.load(target), value), target)
 
 
 def _word(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:

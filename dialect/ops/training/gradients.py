@@ -9,7 +9,16 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, size_of
+from redpebble.dialect.tensors import (
+    DENSE_TENSOR,
+    DYNAMIC,
+    F32_TENSOR,
+    compatible,
+    f32_tensor,
+    shape_of,
+    shape_text,
+    size_of,
+)
 
 
 @irdl_op_definition
@@ -54,7 +63,7 @@ class SampledProductOp(IRDLOperation):
 
 @irdl_op_definition
 class SumRowsOp(IRDLOperation):
-    """Sum over all rows: x [rows, N], result [N]; the gradient of what is added to every row.
+    """Sum over all rows: x [..., rows, N], result [..., N]; the gradient of what is added to every row.
 
     ```mlir
     %g = pebble.sum_rows %x : (tensor<?x4xf32>) -> tensor<4xf32>
@@ -66,18 +75,19 @@ class SumRowsOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), FixedAxes("mn -> n", fixed="n"), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("...mn -> ...n", fixed="n"), RowMajor())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue) -> None:
-        super().__init__(operands=[x], result_types=[f32_tensor(shape_of(x)[1:])])
+        super().__init__(operands=[x], result_types=[f32_tensor((*shape_of(x)[:-2], *shape_of(x)[-1:]))])
 
     def verify_(self) -> None:
         shape = shape_of(self.x)
-        if len(shape) != 2 or shape[1] == DYNAMIC:
-            raise VerifyException(f"x {shape_text(shape)}, expected rank 2 and a known last axis")
-        if shape_of(self.result) != shape[1:]:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape[1]}")
+        if len(shape) < 2 or shape[-1] == DYNAMIC:
+            raise VerifyException(f"x {shape_text(shape)}, expected rank 2 or more and a known last axis")
+        expected = (*shape[:-2], shape[-1])
+        if not compatible(shape_of(self.result), expected):
+            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
 
 
 def connection_count(weight: SSAValue) -> int:

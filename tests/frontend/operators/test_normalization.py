@@ -51,6 +51,15 @@ NORMALIZATIONS: dict[str, tuple[int, str, str, Arrays]] = {
     ),
     "ReduceMean, inner kept": (18, "(float[n,3,4] x) => (float[n,1,4] y)", "ReduceMean(x, a)", {"a": np.array([1])}),
     "ReduceMean, all": (18, "(float[2,3] x) => (float y)", "ReduceMean<keepdims=0>(x)", {}),
+    "ReduceSum, tokens": (
+        13,
+        "(float[n,m,4] x) => (float[n,4] y)",
+        "ReduceSum<keepdims=0>(x, a)",
+        {"a": np.array([1])},
+    ),
+    "ReduceSum, kept": (11, "(float[n,m,4] x) => (float[n,1,4] y)", "ReduceSum<axes=[-2]>(x)", {}),
+    "ReduceSum, last": (13, "(float[n,3,4] x) => (float[n,3] y)", "ReduceSum<keepdims=0>(x, a)", {"a": np.array([-1])}),
+    "ReduceL2": (18, "(float[n,4] x) => (float[n,1] y)", "ReduceL2(x, a)", {"a": np.array([1])}),
     "ReduceMean, none": (18, SAME, "ReduceMean<noop_with_empty_axes=1>(x)", {}),
 }
 
