@@ -29,7 +29,9 @@ from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
 from redpebble.tools.explain.sweep import Sweep, SweepRequest
 from redpebble.verification.oracle import Comparison
 
-MORE: Final = "at N: for a tile of N rows of the batch. With --verbose: each layer, and why its kernels were chosen"
+MORE: Final = (
+    "at N: for a tile of N rows of the batch, or N pixels. With --verbose: each layer, and why its kernels were chosen"
+)
 
 ROOMY: Final = 150
 """Columns of a terminal from which on each fact of a layer has a column of its own."""

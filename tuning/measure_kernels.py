@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.latencies import TimesAttr
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
 from redpebble.kernels.block_choice import price_blocks
@@ -178,11 +179,14 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
 
     Nothing is remembered: what was not measured beside others says nothing about which kernel is best.
     """
-    layers = ((op, numbers) for op, numbers in layer_numbers(module).items() if isinstance(op, LinearOp))
-    known = {op: numbers for op, numbers in layers if op.kernel is not None}
+    known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None}
     wanted: dict[str, Candidates] = {}
-    keys: dict[LinearOp, str] = {}
-    for (linear, numbers), layer in zip(known.items(), layers_of([op.weight for op in known]), strict=True):
+    keys: dict[LinearOp | Conv2dOp, str] = {}
+    linears = [op for op in known if isinstance(op, LinearOp)]
+    layers = dict(zip(linears, layers_of([op.weight for op in linears]), strict=True))
+    for linear, numbers in known.items():
+        # weights of other layers are read between two images, not between two tiles of pixels
+        layer = layers[linear] if isinstance(linear, LinearOp) else layers_of([linear.weight])[0]
         keys[linear] = key = layer_key(linear.weight, layer)
         kernels = _chosen(linear, numbers) if layer.inputs and layer.outputs else ()
         others = wanted[key].kernels if key in wanted else ()
@@ -199,7 +203,7 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
         linear.kernel = KernelAttr.new([*chosen_before, TimesAttr.of(dict(sorted(times.items()))), reason])
 
 
-def _chosen(linear: LinearOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
+def _chosen(linear: LinearOp | Conv2dOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
     """Return the kernels of a layer that run by themselves and were not measured."""
     kernel = linear.kernel
     assert kernel is not None

@@ -61,7 +61,10 @@ def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) 
     if op.kernel is None:
         return LayerNumbers()
     predicted, measured = op.kernel.predicted.by_width, op.kernel.measured.by_width
-    used = sorted({*predicted, *op.kernel.choices}) if widths is None else widths
+    if widths is None:
+        # pixels come in tiles of one width, which has a time
+        widths = tuple(sorted(predicted if isinstance(op, Conv2dOp) else {*predicted, *op.kernel.choices}))
+    used = widths
     weights, features = _weight_bytes(op), sum(shape_of(op.weight))
     return LayerNumbers(
         {width: op.kernel.family_at(width) for width in used},

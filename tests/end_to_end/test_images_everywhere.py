@@ -77,7 +77,10 @@ def test_the_provider_says_that_images_of_any_size_stay(capfd: pytest.CaptureFix
 
 
 def test_commands_take_convolutions(
-    small: tuple[ImageModel, onnx.ModelProto], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: tuple[ImageModel, onnx.ModelProto],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     source, report = tmp_path / "cnn.onnx", tmp_path / "report.json"
     source.write_bytes(small[1].SerializeToString())
@@ -91,6 +94,8 @@ def test_commands_take_convolutions(
     assert not exit_code(monkeypatch, "explain", source, "--seconds", 0, "--report", report)
     layers = {layer["name"]: layer for layer in json.loads(report.read_text())["layers"]}
     assert layers["/conv0"]["inputs"] == 576
+    assert layers["/conv0"]["measured_us"]["64"] > 0
+    assert "2 convolutions, of which a pixel is a row of a linear layer" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_compile_takes_images_of_a_stated_size(

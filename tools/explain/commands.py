@@ -25,6 +25,7 @@ from redpebble.tools.explain.edge_table import edge_lines, edge_table
 from redpebble.tools.explain.explanation import ExplainRequest, explain
 from redpebble.tools.explain.memory_sizes import spread_sizes
 from redpebble.tools.explain.neuron_graphs import flat_model, flattened
+from redpebble.tools.explain.pixel_bounds import pixel_line
 from redpebble.tools.explain.saved_orders import (
     ScheduleRequest,
     SearchBudget,
@@ -87,6 +88,9 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
         explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
+    pixels = pixel_line(module)
+    if pixels:
+        console.print(pixels, highlight=False)
     if explanation.network is not None:
         console.print(orders_shown(explanation.network, request))
     if report is not None:
