@@ -63,3 +63,17 @@ def test_not_numbers_reach_the_connections_that_read_them(target: CpuTarget) -> 
     found, _ = network(target, shape).run(None, {"x0": x, "x1": y})
     (constant,) = [op for op in module(*shape).walk() if isinstance(op, SparseConstantOp)]
     assert np.array_equal(np.isnan(found), constant.weight.rows == 7)
+
+
+@each_target
+def test_rows_of_each_sample_are_summed(target: CpuTarget) -> None:
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        sums = SumRowsOp(arguments[0])
+        block.add_op(sums)
+        return [sums.result]
+
+    sums = native(function([f32_tensor([DYNAMIC, DYNAMIC, 37])], body), target)
+    for samples, rows in ((0, 3), (3, 0), (1, 1), (7, 17), (2, 130)):
+        x = np.random.default_rng(rows).standard_normal((samples, rows, 37), dtype=np.float32)
+        (found,) = sums.run(None, {"x0": x})
+        np.testing.assert_allclose(found, x.astype(np.float64).sum(1), atol=1e-4)
