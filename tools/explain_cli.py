@@ -9,6 +9,7 @@ import typer
 from redpebble.tools.cli_options import (
     DropDeadRows,
     Elide,
+    ImageSizes,
     ModelPath,
     PrintAfter,
     PrintAfterAll,
@@ -64,6 +65,7 @@ def explain(
     reorder_seconds: ReorderSeconds = 0.0,
     schedule_seconds: ScheduleSeconds = 0.0,
     drop_dead_rows: DropDeadRows = False,
+    size: ImageSizes = None,
     seed: Seed = 0,
     print_after_all: PrintAfterAll = False,
     print_after: PrintAfter = None,
@@ -84,6 +86,7 @@ def explain(
     from redpebble.tools.explain.memory_sizes import memory_sizes
     from redpebble.tools.explain.saved_orders import SearchBudget
     from redpebble.tools.inspection import Inspection
+    from redpebble.tools.option_texts import sizes
 
     split = None if parts is None else PartitionRequest(parts, seed=seed)
     budget, memories = SearchBudget(seconds, proposals, seed), memory_sizes(memory, batch_tile)
@@ -92,7 +95,8 @@ def explain(
         return
     (model,) = models
     options = Options(drop_dead_rows=drop_dead_rows, reorder_seconds=reorder_seconds, schedule_seconds=schedule_seconds)
-    output = ExplainOutput(report, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
+    inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
+    output = ExplainOutput(report, inspection, sizes(size))
     rows = memories[0] if memories else ExplainRequest.default_memory(batch_tile)
     explain_and_print(model, ExplainRequest(rows, batch_tile, budget), options, output)
     if split is not None and not stop_after:

@@ -89,3 +89,16 @@ def test_the_command_line_states_sizes(tmp_path: Path, monkeypatch: pytest.Monke
     written = read_model(output, any_version=True)
     assert [list(value.shape or ())[2:] for value in written.graph.inputs] == [[32, 24]]
     assert len(network_nodes(onnx_ir.to_proto(written))) == 1
+
+
+def test_explain_shows_convolutions_of_a_stated_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "any.onnx"
+    source.write_bytes(any_size().SerializeToString())
+    sizes = ["--size", "height=32", "--size", "width=24"]
+    report = tmp_path / "any.html"
+    assert not exit_code(monkeypatch, "explain", source, *sizes, "--seconds", 0, "--report", report)
+    assert "any.onnx" in report.read_text(encoding="utf-8")
+    assert "4 convolutions, of which a pixel is a row" in capsys.readouterr().out.replace("\n", " ")
+    assert exit_code(monkeypatch, "explain", source, "--size", "depth=32", "--seconds", 0) == 2

@@ -1,7 +1,7 @@
 """The commands `explain` and `schedule`: layers as `compile` runs them, and what orders of the connections move."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from redpebble.options import Options
 from redpebble.pipeline import run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.cache import default_folder
+from redpebble.stated_sizes import with_sizes
 from redpebble.tools.explain.attention_table import attention_lines, attention_table
 from redpebble.tools.explain.edge_table import edge_lines, edge_table
 from redpebble.tools.explain.explanation import ExplainRequest, explain
@@ -54,6 +55,8 @@ class ExplainOutput:
 
     report: Path | None = None
     inspection: Inspection = NOTHING_SHOWN
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Heights and widths that all images have, by name."""
 
 
 def explain_and_print(model: Path, request: ExplainRequest, options: Options, output: ExplainOutput) -> None:
@@ -62,18 +65,19 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     Layers are those that `compile` makes by `options`.
 
     Raises:
-        ValueError: the report is neither JSON nor HTML, or there is no such pass or stage.
+        ValueError: the report is neither JSON nor HTML, or there is no such pass or stage, or size of an image.
     """
     report, inspection = output.report, output.inspection
     options = replace(inspection.watching(options), tuning=Tuning.recalled(host_target(), default_folder()))
+    source = with_sizes(model, output.sizes)
     if inspection.stage:
-        inspection.print_stage(model, options)
+        inspection.print_stage(source, options)
         return
     if report not in (None, STANDARD_OUTPUT) and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
     with working("choosing and measuring kernels of", model):
-        module = simplified(model, options)
-        optimized = optimize(model)
+        module = simplified(source, options)
+        optimized = optimize(source)
         print_gain(optimized)
         layers = native_report(module, options)
         print_layers(layers, moved=True)
@@ -95,7 +99,9 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         console.print(orders_shown(explanation.network, request))
     if report is not None:
         with working("writing the report of", model):
-            write_story(report, replace(story_of(model, explanation, options, gain), attentions=attentions))
+            write_story(
+                report, replace(story_of((model.name, source), explanation, options, gain), attentions=attentions)
+            )
     end_where_asked(watch, "shown is what was found so far")
 
 

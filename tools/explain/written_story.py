@@ -7,6 +7,7 @@ from pathlib import Path
 
 import redpebble
 from redpebble.foundation.atomic_files import write_text
+from redpebble.frontend.import_model import Source
 from redpebble.options import Options
 from redpebble.tools.explain.explanation import Explanation, explanation_report
 from redpebble.tools.explain.lowering_levels import levels_report, lowering_of
@@ -16,15 +17,16 @@ from redpebble.tools.json_reports import write_report
 from redpebble.tuning.calibration import cpu_model
 
 
-def story_of(model: Path, explanation: Explanation, options: Options, gain: str = "") -> Story:
-    """Return the story of a model whose orders are explained and whose layers are reported; `gain` begins it.
+def story_of(named: tuple[str, Source], explanation: Explanation, options: Options, gain: str = "") -> Story:
+    """Return the story of a model with a name; its orders are explained and its layers reported; `gain` begins it.
 
     Raises:
         ModelError: the model is unreadable.
     """
+    name, model = named
     lowering = lowering_of(model, options)
     return Story(
-        name=model.name,
+        name=name,
         origin=Origin(redpebble.__version__, f"redpebble {shlex.join(sys.argv[1:])}", cpu_model(), str(date.today())),
         machine=options.machine,
         lowering=lowering,
