@@ -19,3 +19,14 @@ func.func @strides(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %y = pebble.linear %x, %w : (tensor<?x8xf32>, tensor<8x8xf32, #pebble.sparsity<nonzeros = 16>>) -> tensor<?x8xf32>
   func.return %y : tensor<?x8xf32>
 }
+
+// -----
+
+// Of a convolution: channels 0 and 2 read the same taps.
+// CHECK-LABEL: @convolution
+func.func @convolution(%x: tensor<?x2x4x4xf32>) -> tensor<?x3x4x3xf32> {
+  // CHECK: panels <[2 by 1], 0.67 shared, dense<[0, 2]> : tensor<2xi64>> : tensor<4x3xf32, #pebble.sparsity<nonzeros = 6>>
+  %w = pebble.sparse_constant pointers dense<[0, 2, 4, 6]> : tensor<4xi64> rows dense<[0, 3, 1, 2, 0, 3]> : tensor<6xi64> values dense<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]> : tensor<6xf32> : tensor<4x3xf32, #pebble.sparsity<nonzeros = 6>>
+  %y = pebble.conv2d %x, %w window <[1, 2] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<4x3xf32, #pebble.sparsity<nonzeros = 6>>) -> tensor<?x3x4x3xf32>
+  func.return %y : tensor<?x3x4x3xf32>
+}
