@@ -62,17 +62,17 @@ class _Target(NamedTuple):
 
 
 def left_product(conversion: Conversion, weight: NDArray[np.float32] | SparseTensor) -> SSAValue | None:
-    """Return `A x` for a constant A [targets, sources] in input 0; None where A is not sparse, or x has no features."""
+    """Return `A x` for a constant A [targets, sources] in input 0; None where A is not sparse, or has no edge."""
     x = conversion.tensor(1)
     sizes = conversion.sizes(x)
     if len(weight.shape) != 2 or len(sizes) < 2 or not (is_known(sizes[-1]) and is_known(sizes[-2])):
         return None
     name = conversion.node.inputs[0].name or "" if conversion.node.inputs[0] else ""
     if isinstance(weight, SparseTensor):
-        if len(weight.entries().values) >= LEFT_DENSITY * _size(weight.shape.numpy()):
+        if not 0 < len(weight.entries().values) < LEFT_DENSITY * _size(weight.shape.numpy()):
             return None
         graph = conversion.emit_sparse(lambda: weight.weight(transposed=True), name, "transposed")
-    elif np.count_nonzero(weight) < LEFT_DENSITY * weight.size and np.isfinite(weight).all():
+    elif 0 < np.count_nonzero(weight) < LEFT_DENSITY * weight.size and np.isfinite(weight).all():
         graph = conversion.emit_sparse(lambda: CscMatrix.from_dense(weight.T), name, "edges")
     else:
         return None
@@ -301,7 +301,11 @@ def _sources(conversion: Conversion, node: onnx_ir.Node, index: onnx_ir.Value) -
     """Return the source of each edge, where a node gathers rows by constants."""
     axis = node.attributes.get("axis")
     number = 0 if axis is None else axis.as_int()
-    rank = None if node.outputs[0].shape is None else len(node.outputs[0].shape)
+    # inside of functions values have no types of their own
+    nodes = node.inputs[0]
+    sizes = None if nodes is None else conversion.scope.sizes_of_onnx_value(nodes)
+    shape = sizes if sizes is not None else node.outputs[0].shape
+    rank = None if shape is None else len(shape)
     if node.op_type == "GatherElements":
         return _index_of_rows(conversion, index) if number in (-2, (rank or 2) - 2) else None
     array = conversion.scope.constant_of(index)

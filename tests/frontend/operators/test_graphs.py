@@ -14,6 +14,7 @@ import redpebble
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
+from redpebble.ort.session import session
 
 NODES, FEATURES, EDGES = 11, 5, 30
 INDICES = np.random.default_rng(3).integers(0, NODES, (2, EDGES))
@@ -181,3 +182,17 @@ def test_a_session_of_any_export_agrees_with_onnxruntime(path: Path) -> None:
     session = redpebble.session(proto)
     (y,) = session.run(None, {proto.graph.input[0].name: x})
     np.testing.assert_allclose(y, by_onnxruntime(proto, x), rtol=1e-5, atol=1e-5)
+
+
+def test_an_optimized_product_over_a_graph_of_several_samples_loads() -> None:
+    rng = np.random.default_rng(0)
+    graph = np.where(rng.random((20, 30)) < 0.05, rng.random((20, 30)), 0).astype(np.float32)
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 21]> g (float[2,30,4] x) => (float[2,20,4] y) { y = MatMul(graph, x) }'
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(graph, "graph"))
+    optimized = redpebble.optimize(proto, target="ort")
+    assert optimized.networks
+    x = rng.random((2, 30, 4), dtype=np.float32)
+    (found,) = session(optimized.model).run(None, {"x": x})
+    np.testing.assert_allclose(found, graph @ x, atol=1e-5)
