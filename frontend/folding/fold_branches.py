@@ -12,21 +12,13 @@ def fold_branches(model: onnx_ir.Model) -> bool:
     """Replace, in place, each If of a known condition by its branch; return whether there were any."""
     folded = False
     for node in list(model.graph):
-        if (node.domain, node.op_type) != ("", "If") or any(map(_is_needed, node.outputs)):
+        if (node.domain, node.op_type) != ("", "If") or any(value.is_graph_output() for value in node.outputs):
             continue
         condition = None if node.inputs[0] is None else constant_array(node.inputs[0], model.ir_version)
         if condition is not None and condition.size == 1:
             name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
             folded |= _replace(model.graph, node, node.attributes[name].as_graph())
     return folded
-
-
-def _is_needed(value: onnx_ir.Value) -> bool:
-    """Return whether the value has to be that of an If.
-
-    A Range takes the one element of a vector in a call, where onnxruntime refuses a vector that it knows beforehand.
-    """
-    return value.is_graph_output() or any(use.node.op_type == "Range" for use in value.uses())
 
 
 def _replace(graph: onnx_ir.Graph, node: onnx_ir.Node, branch: onnx_ir.Graph) -> bool:
@@ -43,6 +35,22 @@ def _replace(graph: onnx_ir.Graph, node: onnx_ir.Node, branch: onnx_ir.Graph) ->
             value.name = f"{node.name}/{value.name}"
     graph.insert_before(node, inside)
     for old, new in zip(node.outputs, outputs, strict=True):
+        _make_limits_scalars(graph, node, old, new)
         old.replace_all_uses_with(new)
     graph.remove(node, safe=True)
     return True
+
+
+def _make_limits_scalars(graph: onnx_ir.Graph, node: onnx_ir.Node, old: onnx_ir.Value, new: onnx_ir.Value) -> None:
+    """Let each Range that reads the value of an If read the one element of what takes its place.
+
+    A Range takes the one element of a vector in a call, where onnxruntime refuses a vector that it knows beforehand.
+    """
+    limits = [use for use in old.uses() if use.node.op_type == "Range"]
+    if not limits:
+        return
+    scalar = onnx_ir.node("Squeeze", [new], version=node.version)
+    scalar.outputs[0].name = f"{new.name}/scalar"
+    graph.insert_before(node, [scalar])
+    for use in limits:
+        use.node.replace_input_with(use.idx, scalar.outputs[0])

@@ -1,5 +1,6 @@
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_ir
 import onnxruntime
 import pytest
@@ -47,8 +48,19 @@ def test_an_if_of_an_input_stays() -> None:
     assert [node.op_type for node in kept.graph] == ["If", "Relu"]
 
 
-def test_an_if_that_gives_a_range_its_bounds_stays() -> None:
-    kept = model(condition=True)
-    bound = next(iter(kept.graph)).outputs[0]
-    kept.graph.append(onnx_ir.node("Range", [bound, bound, bound]))
-    assert not fold_branches(kept)
+def test_a_range_reads_one_element_of_a_vector_that_an_if_gave() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 17]> g (int64[1] x) => (int64[n] y)
+        <int64 one = {1}, int64 zero = {0}>
+        {
+            yes = Constant <value_ints = [1]> ()
+            condition = Cast <to = 9> (yes)
+            end = If <then_branch = t () => (int64[1] a) { a = Add (x, x) },
+                      else_branch = e () => (int64[1] b) { b = Identity (x) }> (condition)
+            y = Range (zero, end, one)
+        }"""
+    folded = onnx_ir.from_proto(onnx.parser.parse_model(text))
+    fold_model(folded, keep_foreign=False)
+    assert [node.op_type for node in folded.graph] == ["Add", "Squeeze", "Range"]
+    proto = onnx_ir.to_proto(folded)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"x": np.array([2], np.int64)})[0], np.arange(4))
