@@ -10,6 +10,7 @@ wrong result is shown. A name is an export, or `layers`.
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,13 @@ import numpy as np
 import onnx
 import onnx_ir
 import typer
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from rich.table import Table
 
 import redpebble
 from redpebble.bench.measure.measuring import Budget, Call, Timing, interleave
 from redpebble.bench.results.console import console
-from redpebble.bench.suites.graph_bench import ALONE, TWICE, core_calls
 from redpebble.bench.suites.real_networks import Sessions, check_results
 from redpebble.foundation.atomic_files import write_text
 from redpebble.models.exports.stored import COLOURS, random_feeds, stored_export
@@ -35,6 +36,12 @@ CALLS_IN_A_ROW: Final = 8
 LAYERS: Final = "layers"
 SHALLOW, DEEP = 2, 10
 """Layers of two networks: what the deeper one takes longer is the time of layers between others."""
+
+
+LOOP: Final = (1000, 20_000)
+"""Passes of a loop that needs no memory, and numbers of each: milliseconds, out of a first-level cache or two."""
+
+ALONE, TWICE = "loop", "loop twice"
 
 
 class Case(NamedTuple):
@@ -163,6 +170,18 @@ def _gains_of_two(calls: Mapping[str, Call], seconds: float) -> tuple[float, flo
     rows = {name: partial(_in_a_row, call) for name, call in {**calls, **core_calls()}.items()}
     least = {name: timing.min_us for name, timing in interleave(rows, Budget(seconds)).items()}
     return least["ours"] / least["two"], 2 * least[ALONE] / least[TWICE]
+
+
+def core_calls() -> dict[str, Call]:
+    """Return a call of a loop that needs no memory, and one that runs it on two threads at once."""
+    passes, count = LOOP
+    pool, arrays = ThreadPoolExecutor(2), [np.ones((2, count), np.float32) for _ in range(2)]
+
+    def alone(array: NDArray[np.float32] = arrays[0]) -> None:
+        for _ in range(passes):
+            np.arctan(array[0], out=array[1])
+
+    return {ALONE: alone, TWICE: lambda: wait([pool.submit(alone, array) for array in arrays])}
 
 
 def _in_a_row(call: Call) -> None:

@@ -2,12 +2,10 @@
 
 `python -m redpebble.bench.suites.graph_bench [--nodes N] [--widths F:G,F:G] [--attention F:G] [--seconds S]`
 prints a line for each pair of widths: times on one thread, on two, and of both orders of the products. All engines run
-in turn, in one process, and so does a loop that needs no memory, on one thread and on two: what the second one gains
-there (`x cores`) is what the machine has to give.
+in turn, in one process. numpy and scipy multiply on one thread, as "one" does.
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -19,6 +17,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 import redpebble
 from redpebble.bench.measure.measuring import Budget, Call, interleave
@@ -31,24 +30,6 @@ SUMS_OF_CALL: Final = """g = Gather <axis = 0> (x, s) m = Mul (w, g) u = Unsquee
     i = Expand (u, of) xs = Shape (x) z = ConstantOfShape (xs)
     y = ScatterElements <axis = 0, reduction = "add"> (z, i, m)"""
 SKIPPED: Final = "pebble-associate"
-
-
-LOOP: Final = (1000, 20_000)
-"""Passes of a loop that needs no memory, and numbers of each: milliseconds, out of a first-level cache or two."""
-
-ALONE, TWICE = "loop", "loop twice"
-
-
-def core_calls() -> dict[str, Call]:
-    """Return a call of a loop that needs no memory, and one that runs it on two threads at once."""
-    passes, count = LOOP
-    pool, arrays = ThreadPoolExecutor(2), [np.ones((2, count), np.float32) for _ in range(2)]
-
-    def alone(array: NDArray[np.float32] = arrays[0]) -> None:
-        for _ in range(passes):
-            np.arctan(array[0], out=array[1])
-
-    return {ALONE: alone, TWICE: lambda: wait([pool.submit(alone, array) for array in arrays])}
 
 
 @dataclass(frozen=True)
@@ -180,7 +161,7 @@ def main(
 ) -> None:
     """Print a line for each pair of widths, fastest rounds in milliseconds."""
     names = ("one", "two", "as it was", "scipy A (X W)", "scipy (A X) W", "onnxruntime")
-    table = Table("F:G", *names, "x onnxruntime", "x scipy", "x threads", "x cores", box=None)
+    table = Table("F:G", *names, "x onnxruntime", "x scipy", "x threads", box=None)
     for word in widths.split(","):
         inputs, outputs = (int(number) for number in word.split(":"))
         calls = engines(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
@@ -190,7 +171,6 @@ def main(
             times.get("onnxruntime", 0.0) / times["one"],
             scipy / times["one"],
             times["one"] / times["two"],
-            _cores(times),
         )
         table.add_row(word, *(f"{times.get(name, 0.0):.2f}" for name in names), *(f"{ratio:.2f}" for ratio in ratios))
     console.print(table)
@@ -205,21 +185,17 @@ def main(
 
 
 def _times(calls: Mapping[str, Call], seconds: float) -> dict[str, float]:
-    """Return the milliseconds of the fastest call of each engine, and of the loop."""
-    timed = interleave({**calls, **core_calls()}, Budget(seconds, 3))
+    """Return the milliseconds of the fastest call of each engine."""
+    with threadpool_limits(1, "blas"):
+        timed = interleave(calls, Budget(seconds, 3))
     return {name: timing.min_us / 1000 for name, timing in timed.items()}
-
-
-def _cores(times: Mapping[str, float]) -> float:
-    return 2 * times[ALONE] / times[TWICE]
 
 
 def _ratios(title: str, word: str, times: Mapping[str, float]) -> Table:
     """Return a table of milliseconds, and of how often the first of them goes into each."""
-    engines = {name: time for name, time in times.items() if name not in (ALONE, TWICE)}
-    table = Table(title, *engines, *(f"x {name}" for name in engines), "x threads", "x cores", box=None)
-    ratios = [time / times["one"] for time in engines.values()] + [times["one"] / times["two"], _cores(times)]
-    table.add_row(word, *(f"{time:.2f}" for time in engines.values()), *(f"{ratio:.2f}" for ratio in ratios))
+    table = Table(title, *times, *(f"x {name}" for name in times), "x threads", box=None)
+    ratios = [time / times["one"] for time in times.values()] + [times["one"] / times["two"]]
+    table.add_row(word, *(f"{time:.2f}" for time in times.values()), *(f"{ratio:.2f}" for ratio in ratios))
     return table
 
 

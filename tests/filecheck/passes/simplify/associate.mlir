@@ -46,3 +46,15 @@ func.func @edges_of_a_call(%x: tensor<?x64xf32>, %i: !pebble.value<"tensor(int64
   %y = pebble.linear %h, %w bias %b activation <relu> : (tensor<?x64xf32>, tensor<64x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// widths that are equal: the graph gathers behind the weights, whose results are still in a cache
+// CHECK-LABEL: func.func @as_wide
+func.func @as_wide(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %a = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>
+  %w = pebble.constant dense<1.0> : tensor<4x4xf32>
+  // CHECK: [[H:%.*]] = pebble.linear %x, %w :
+  // CHECK-NEXT: %y = pebble.aggregate [[H]], %a order <weights first, us = {{.*}}, otherwise = {{.*}}> :
+  %h = pebble.aggregate %x, %a : (tensor<2x4xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x4xf32>
+  %y = pebble.linear %h, %w : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  func.return %y : tensor<2x4xf32>
+}
