@@ -33,8 +33,8 @@ class Plane:
 
     @property
     def tiles(self) -> int:
-        """Number of tiles."""
-        return -(-self.height * self.pitch // PIXELS)
+        """Number of tiles; behind the last pixel there are none."""
+        return -(-((self.height - 1) * self.pitch + self.width) // PIXELS)
 
     def pixels(self) -> NDArray[np.int64]:
         """Return the number of the pixel at each position of all tiles, row by row; `NO_PIXEL` where there is none."""

@@ -41,7 +41,7 @@ def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
     times = {family: predicted_us(family, layer, PIXELS, machine) for family in candidates(layer, PIXELS, machine)}
     best = min(times, key=times.__getitem__)
     others = {family: time for family, time in times.items() if family != best}
-    text = f"density {density(weight):.3f}, {tiles_of(conv.result)} tiles of pixels"
+    text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
     if others:
         following = min(others, key=others.__getitem__)
         text += f"; next {following} {others[following]:.3g} us"

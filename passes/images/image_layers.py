@@ -31,6 +31,12 @@ from redpebble.passes.analysis.rowwise import dynamic_operands
 IMAGES: Final = Size.symbol("%images")
 """Tells rows that are images from others."""
 
+SPREAD_IMAGES: Final = Size.symbol("%spread images")
+"""Images whose rows lie far apart, for windows that reach far: what runs beside them would have longer rows, too."""
+
+SPREAD: Final = 1.5
+"""Distance of two rows, over the width of an image, from which on an image network holds such windows alone."""
+
 CHANNEL_AXIS: Final = 1
 
 COPIED_US: Final = 0.10e-3
@@ -85,8 +91,15 @@ def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicSha
             continue
         sizes = {shapes[value][0] for value in values}
         if len(sizes) == 1:
-            counts[op] = IMAGES * next(iter(sizes))
+            counts[op] = (SPREAD_IMAGES if _is_spread(op) else IMAGES) * next(iter(sizes))
     return counts
+
+
+def _is_spread(op: Operation) -> bool:
+    if not isinstance(op, Conv2dOp | Depthwise2dOp):
+        return False
+    _, _, height, width = image_shape(op.result)
+    return height > 1 and pitch_of(op) >= SPREAD * width + 1
 
 
 def _is_image(value: SSAValue) -> bool:
@@ -137,10 +150,17 @@ def pixels_of(value: SSAValue) -> int:
     return channels * height * width
 
 
-def tiles_of(value: SSAValue) -> int:
-    """Return the tiles of pixels of an image, about: rows have room for a pad."""
-    _, _, height, width = image_shape(value)
-    return -(-height * (width + 1) // PIXELS)
+def tiles_of(op: Conv2dOp) -> int:
+    """Return the tiles of pixels of a convolution's result, about: rows have room for a pad."""
+    _, _, height, width = image_shape(op.result)
+    return -(-height * (pitch_of(op) if _is_spread(op) else width + 1) // PIXELS)
+
+
+def pitch_of(op: Conv2dOp | Depthwise2dOp) -> int:
+    """Return the distance of two rows of the result that leaves room for what a window reads beside the image."""
+    _, _, _, width = image_shape(op.result)
+    columns = [tap.column // op.window.stride[1] for tap in op.window.taps]
+    return width + max(0, max(columns), -min(columns))
 
 
 def network_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> float:
@@ -180,7 +200,7 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
 
 def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
     times = {} if op.kernel is None else op.kernel.predicted.by_width
-    inputs, tiles = shape_of(op.weight)[0], tiles_of(op.result)
+    inputs, tiles = shape_of(op.weight)[0], tiles_of(op)
     copied = COPIED_US * inputs * PIXELS * tiles if len(op.window.taps) > 1 else 0.0
     moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
     added = TOUCHED_US * pixels_of(op.residual) if op.residual is not None else 0.0

@@ -98,7 +98,17 @@ def rows() -> tuple[ImageModel, list[str]]:
     return net, [larger, net.node("GlobalAveragePool", net.node("Mul", c, net.node("GlobalAveragePool", c)))]
 
 
-CASES = (windows, planes, channels, places, rows)
+def distances() -> tuple[ImageModel, list[str]]:
+    """Windows whose taps lie far apart, as DeepLab has them: some reach pads alone, some lie in rows of their own."""
+    net = ImageModel((5, 9, 10))
+    a = net.node("Relu", net.conv("x", (8, 5, 3, 3), pads=[1, 1, 1, 1]))
+    parts = [net.conv(a, (4, 8, 3, 3), dilations=[far, far], pads=[far] * 4) for far in (4, 8, 12)]
+    parts.append(net.conv(a, (8, 1, 3, 3), group=8, dilations=[6, 7], pads=[6, 7, 6, 7]))
+    cut = net.conv(a, (3, 8, 4, 3), strides=[2, 3], dilations=[9, 5], pads=[11, 9, 17, 7])
+    return net, [net.conv(net.node("Concat", *parts, axis=1), (6, 20, 1, 1)), cut]
+
+
+CASES = (windows, planes, channels, places, rows, distances)
 
 
 def agree(model: onnx.ModelProto, net: ImageModel, target: CpuTarget | None, threads: int = 1) -> None:
@@ -198,14 +208,19 @@ def random_windows(draw: st.DrawFn) -> tuple[ImageModel, list[str]]:
         "strides": [draw(st.integers(1, 3)) for _ in taps],
         "pads": [draw(st.integers(0, tap - 1)) for tap in (*taps, *taps)],
     }
+    far = {**attributes}
+    if draw(st.booleans()):
+        far["dilations"] = [draw(st.integers(1, 12)) for _ in taps]
+        reaches = [apart * (tap - 1) for apart, tap in zip(far["dilations"], taps, strict=True)]
+        far["pads"] = [reach + draw(st.integers(0, 3)) for reach in (*reaches, *reaches)]
     first = net.conv("x", (draw(st.integers(1, 9)), net.shape[0], 1, 1))
     outputs = net.tensors["b0"].shape[0]
     kind = draw(st.sampled_from(["Conv", "depthwise", "MaxPool", "AveragePool"]))
     match kind:
         case "Conv":
-            result = net.conv(first, (draw(st.integers(1, 9)), outputs, taps[0], taps[1]), **attributes)
+            result = net.conv(first, (draw(st.integers(1, 9)), outputs, taps[0], taps[1]), **far)
         case "depthwise":
-            result = net.conv(first, (outputs, 1, taps[0], taps[1]), group=outputs, **attributes)
+            result = net.conv(first, (outputs, 1, taps[0], taps[1]), group=outputs, **far)
         case _:
             result = net.node(kind, first, kernel_shape=taps, **attributes)
     return net, [result, net.node("Relu", first)]

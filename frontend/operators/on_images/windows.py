@@ -56,6 +56,11 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     if by_patches and is_cut_into_patches(conversion, kernel):
         return [layer_of_patches(conversion, x, made(_matrix(weight, 1), key, "conv1"), bias, kernel)]
     window = _window(conversion, x, kernel)
+    if np.isfinite(weight).all():
+        window, inside = without_idle_taps(window, image_shape(x)[2:])
+        inside = inside[-len(kernel) :]
+        key += "".join(f" {taps.start}:{taps.stop}" for taps in inside)
+        weight = weight[(slice(None), slice(None), *inside)]
     if groups == channels == weight.shape[0] and groups > 1:
         matrix = np.ascontiguousarray(weight.reshape(channels, -1).T)
         return [conversion.emit(Depthwise2dOp(x, made(matrix, key, "depthwise"), bias, window)).result]
@@ -146,6 +151,26 @@ def _window(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> Windo
             "or what cuts it into patches"
         )
     return window
+
+
+def without_idle_taps(window: WindowAttr, size: Sequence[int]) -> tuple[WindowAttr, list[slice]]:
+    """Return a window without the outer rows and columns of taps that read pads alone, and those that are left."""
+    (down, across), results, pads = window.kernel_size, window.result_size(*size), list(window.pad_sizes)
+    kept = [slice(0, down), slice(0, across)]
+    for axis, extent in enumerate(size):
+        taps, stride = window.kernel_size[axis], window.stride[axis]
+        dilation, before, count = window.dilations.data[axis].data, pads[axis], results[axis]
+        places = np.arange(count) * stride - before + dilation * np.arange(taps)[:, None]
+        read = np.flatnonzero(((places >= 0) & (places < extent)).any(axis=1)).tolist()
+        if not read or read[0] * dilation > before:
+            continue
+        reach = (count - 1) * stride + (read[-1] - read[0]) * dilation + 1
+        pads[axis] = before - read[0] * dilation
+        pads[axis + 2] = max(0, reach - pads[axis] - extent)
+        kept[axis] = slice(read[0], read[-1] + 1)
+    kernel = [taps.stop - taps.start for taps in kept]
+    smaller = WindowAttr.of(kernel, window.stride, [one.data for one in window.dilations], pads)
+    return (smaller, kept) if smaller.result_size(*size) == results else (window, [slice(0, down), slice(0, across)])
 
 
 def _is_whole(window: WindowAttr, x: SSAValue) -> bool:

@@ -58,6 +58,13 @@ def test_pads_and_sizes_become_places_of_pixels() -> None:
     assert "rows <[0, 2, 4, 6]> columns <[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]>" in text
 
 
+def test_taps_that_read_pads_alone_are_left_out() -> None:
+    weights = {"w": np.ones((2, 4, 3, 3), np.float32)}
+    node = "y = Conv<dilations=[24, 11], pads=[24, 11, 24, 11]>(x, w)"
+    text = str(imported(model("(float[n,4,9,12] x) => (float[n,c,h,w] y)", node, opset=19, weights=weights)))
+    assert "window <[1, 3] strides [1, 1] dilations [24, 11] pads [0, 11, 0, 11]>" in text
+
+
 def test_groups_that_would_become_a_vast_matrix_are_refused() -> None:
     image, channels = "(float[n,65536,2,2] x) => (float[n,c,h,w] y)", 1 << 16
     text, weights = f"y = Conv<group={channels // 2}>(x, w)", {"w": np.ones((channels, 2, 1, 1), np.float32)}
