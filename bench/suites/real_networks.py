@@ -2,7 +2,8 @@
 
 `python -m redpebble.bench.suites.real_networks` measures the graphs that torch's exporter wrote of published
 architectures, in their published widths, with random weights of which 90 % are zeros; `--write` puts the table into
-README.md and docs/index.md, and draws docs/pictures/real-networks.svg. Sessions take turns in one process.
+README.md and docs/index.md, and draws docs/pictures/real-networks.svg. Sessions take turns in one process. With
+`published` it measures further networks of torchvision and timm.
 """
 
 import json
@@ -28,6 +29,7 @@ from redpebble.bench.results.console import console
 from redpebble.bench.results.plots import STYLE
 from redpebble.bench.results.target_table import with_table
 from redpebble.foundation.atomic_files import replacing, write_text
+from redpebble.models.exports.published_networks import PUBLISHED
 from redpebble.models.exports.stored import random_feeds, stored_export
 
 PAGES: Final = {Path("README.md"): False, Path("docs/index.md"): True}
@@ -69,6 +71,18 @@ NETWORKS: Final = (
     RealNetwork("mobilenet_v2.dynamo", "MobileNetV2"),
     RealNetwork("lstm_base.dynamo", "LSTM"),
 )
+
+
+PUBLISHED_TOO: Final = "published"
+
+
+def networks_of(names: Sequence[str]) -> list[RealNetwork]:
+    """Return the networks to measure: those of the table, or those named."""
+    if not names:
+        return [*NETWORKS]
+    found = [network for network in NETWORKS if network.export.partition(".")[0] in names]
+    further = [name for name in PUBLISHED if name in names or PUBLISHED_TOO in names]
+    return [*found, *(RealNetwork(f"{name}.dynamo", PUBLISHED[name].name) for name in further)]
 
 
 @dataclass(frozen=True)
@@ -203,7 +217,9 @@ def picture(rows: Sequence[Measured]) -> Figure:
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Exports to measure, such as bert_base; else all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Exports, such as bert_base, or published; else the table's.")
+    ] = None,
     *,
     threads: Annotated[int, typer.Option(help="Threads of both sessions.")] = 1,
     seconds: Annotated[float, typer.Option(help="Measuring time for each network and batch.")] = 3.0,
@@ -216,8 +232,8 @@ def main(
     rows: list[Measured] = []
     if result is not None:
         rows = [Measured(**row) for row in json.loads(result.read_text(encoding="utf-8"))["rows"]]
-    for network in NETWORKS:
-        if result is None and (not names or network.export.partition(".")[0] in names):
+    for network in networks_of(names or []):
+        if result is None:
             rows += measure(network, threads, seconds, sparsity)
             print(
                 *(f"{row.title}, batch {row.batch}: {row.ratio:.2f}x" for row in rows[-2:]), sep="; ", file=sys.stderr

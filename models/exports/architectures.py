@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from redpebble.models.exports.detector import YoloV5s
+from redpebble.models.exports.published_networks import PUBLISHED, Published
 from redpebble.models.exports.torch_networks import (
     DecoderStep,
     Dlrm,
@@ -234,6 +235,11 @@ def _seen(small: Small) -> Architecture:
     return _images(getattr(transformers, f"{small.kind}Model")(config), "pixel_values", 3, 64)
 
 
+def _published(one: Published) -> Architecture:
+    images = torch.randn(2, 3, one.side, one.side)
+    return Architecture(one.module(), (images,), ("pixel_values",), {"pixel_values": {0: "batch"}}, ("scores",))
+
+
 def _bart() -> Architecture:
     layers = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in BART_LAYERS.items()}
     config = transformers.BartConfig(vocab_size=VOCABULARY, d_model=WIDTH, use_cache=False, **layers)
@@ -283,6 +289,7 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "bart": _bart,
         **{name: partial(_text, small) for name, small in TEXT.items()},
         **{name: partial(_seen, small) for name, small in IMAGES.items()},
+        **{name: partial(_published, one) for name, one in PUBLISHED.items()},
     }
 )
 """Name -> architecture, small ones first; weights are torch's of the moment, so seed it before."""

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.attributes.resampling import OUTSIDE, ResamplingAttr
 from redpebble.dialect.ops.images import Resample2dOp, image_shape
 from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.folding.known_sizes import is_known
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.on_images.windows import check_pixels, image_of
 
@@ -97,9 +98,9 @@ def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
     if not all(0 < scale < MOST_ALONG for scale in scales):
         raise NotCovered(f"factors {scales}, accepted are those above 0 and below {MOST_ALONG}")
     after = [int(np.floor(np.float32(extent) * np.float32(scale))) for extent, scale in zip(shape, scales, strict=True)]
-    sizes = conversion.integers(3)
+    sizes = _sizes(conversion)
     if sizes is not None and conversion.text("keep_aspect_ratio_policy", "stretch") == "stretch":
-        after = [int(size) for size in sizes[1:]]
+        after = [*sizes]
     if scales[0] != 1 or 0 in after or 0 in shape:
         raise NotCovered(f"{list(shape)} to {after}, accepted are other sizes of the pixels alone")
     _check_sizes(after[1:])
@@ -125,14 +126,26 @@ def _scales(conversion: Conversion, shape: Sequence[int]) -> list[float]:
         NotCovered: they are not known.
     """
     index = 1 if conversion.opset < 11 or conversion.node.op_type == "Upsample" else 2
-    scales, sizes = conversion.constant(index), conversion.integers(3)
+    scales, sizes = conversion.constant(index), _sizes(conversion)
     if scales is not None and len(scales) == len(shape) + 1:
         return [float(scale) for scale in scales[1:]]
-    if sizes is None or len(sizes) != len(shape) + 1 or 0 in shape:
+    if sizes is None or len(sizes) != len(shape) or 0 in shape:
         raise NotCovered("sizes that are not known, accepted are constant scales or sizes")
     if conversion.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise NotCovered("attribute keep_aspect_ratio_policy, accepted is stretch")
-    return [size / extent for size, extent in zip(sizes[1:], shape, strict=True)]
+    return [size / extent for size, extent in zip(sizes, shape, strict=True)]
+
+
+def _sizes(conversion: Conversion) -> list[int] | None:
+    """Return the channels and pixels of a result that are known, behind as many images as there are."""
+    image, known = conversion.input(0), conversion.shape_value(3)
+    if image is None or known is None or not known.sizes:
+        return None
+    images, *sizes = known.sizes
+    shape = conversion.scope.sizes_of_onnx_value(image)
+    if not (is_known(images) or (shape is not None and images == shape[0])) or not all(map(is_known, sizes)):
+        return None
+    return [int(size.coefficient) for size in sizes]
 
 
 def _both(x: SSAValue, pairs: Sequence[ResamplingAttr]) -> tuple[ResamplingAttr, ResamplingAttr]:

@@ -58,6 +58,20 @@ def test_pads_and_sizes_become_places_of_pixels() -> None:
     assert "rows <[0, 2, 4, 6]> columns <[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]>" in text
 
 
+def test_sizes_of_another_image_are_known_behind_the_batch() -> None:
+    weights = {
+        "w": np.ones((2, 2, 3, 3), np.float32),
+        "zero": np.array([0]),
+        "two": np.array([2]),
+        "four": np.array([4]),
+    }
+    nodes = """h = Conv(x, w) s = Shape(h) images = Slice(s, zero, two) t = Shape(x) pixels = Slice(t, two, four)
+        sizes = Concat<axis=0>(images, pixels) y = Resize<mode="nearest">(h, , , sizes)"""
+    text = str(imported(model(IMAGE, nodes, opset=19, weights=weights)))
+    assert "-> tensor<?x2x8x8xf32>" in text
+    assert "pebble.resample2d" in text
+
+
 def test_taps_that_read_pads_alone_are_left_out() -> None:
     weights = {"w": np.ones((2, 4, 3, 3), np.float32)}
     node = "y = Conv<dilations=[24, 11], pads=[24, 11, 24, 11]>(x, w)"
