@@ -29,6 +29,7 @@ class _Bounds(NamedTuple):
     axis: int
     start: int
     end: int
+    step: int = 1
 
 
 def _convert_slice(conversion: Conversion) -> Sequence[SSAValue]:
@@ -48,21 +49,26 @@ def _bounds(conversion: Conversion, rank: int) -> list[_Bounds]:
     unknown = any(conversion.has_input(index) for index, given in ((3, axes), (4, steps)) if given is None)
     if starts is None or ends is None or unknown:
         raise NotCovered("the bounds are computed from values, accepted are bounds that follow from known sizes")
-    if any(step != 1 for step in steps or ()):
+    if any(step != 1 for step in steps or ()) and not conversion.scope.all_native:
         raise NotCovered(f"steps {list(steps or ())}, accepted is 1")
     sliced_axes = [conversion.axis(axis, rank) for axis in (range(len(starts)) if axes is None else axes)]
     # ONNX's inference has seen to it that there are as many of each
-    return [_Bounds(*entry) for entry in zip(sliced_axes, starts, ends, strict=False)]
+    return [_Bounds(*entry) for entry in zip(sliced_axes, starts, ends, steps or (1,) * len(starts), strict=False)]
 
 
 def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
     sizes = conversion.sizes(x)
     size = sizes[bounds.axis]
-    if bounds.start == 0 and bounds.end >= FAR:
+    if bounds.start == 0 and bounds.end >= FAR and bounds.step == 1:
         return x
     if not is_known(size):
         raise NotCovered(f"axis {bounds.axis} of {shape_words(sizes)} is cut, accepted is a known size there")
     extent = int(size.coefficient)
+    if bounds.step != 1:
+        places = range(*slice(bounds.start, bounds.end, bounds.step).indices(extent))
+        if not 0 < len(places) <= MOST_PLACES:
+            raise NotCovered(f"{len(places)} places of axis {bounds.axis}, accepted are 1 to {MOST_PLACES}")
+        return _picked(conversion, x, bounds.axis, places)
     first, behind, _ = slice(bounds.start, bounds.end).indices(extent)
     output = conversion.node.outputs[0]
     is_joined = not output.is_graph_output() and all(use.node.op_type == "Concat" for use in output.uses())
