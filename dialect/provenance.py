@@ -51,6 +51,13 @@ def take_value_names(source: Operation, target: Operation) -> None:
         new.name_hint = old.name_hint
 
 
+def keep_value_name(gone: SSAValue, kept: SSAValue) -> None:
+    """Let a value without an ONNX name, the one result of its op, have that of a value whose place it takes."""
+    name = value_name(gone)
+    if name and isinstance(kept, OpResult) and len(kept.op.results) == 1 and not value_name(kept):
+        kept.op.attributes[VALUES] = ArrayAttr([StringAttr(name)])
+
+
 def name_in_text(value: SSAValue, name: str) -> None:
     """Let a value be printed with an ONNX name, unless it has one: `/fc/Relu` becomes `%fc_Relu`."""
     text = NOT_IN_NAMES.sub("_", name).strip("_")

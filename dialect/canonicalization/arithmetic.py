@@ -10,6 +10,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.provenance import keep_value_name
 from redpebble.dialect.tensors import broadcast_shape, shape_of
 
 IDEMPOTENT = frozenset({"abs", "relu", "clip"})
@@ -41,6 +42,7 @@ class DropNeutralOperand(RewritePattern):
             # a constant of three rows makes three of an unknown number of rows that may be one
             widened = broadcast_shape(shape_of(kept), shape_of(dropped)) != shape_of(kept)
             if not widened and kept.type == op.result.type and _is_filled_with(dropped, neutral):
+                keep_value_name(op.result, kept)
                 rewriter.replace(op, [], [kept])
                 return
 
@@ -54,6 +56,7 @@ class DropRepeatedActivation(RewritePattern):
         if op.activation.kind.data not in IDEMPOTENT:
             return
         if isinstance(first, ActivateOp | LinearOp) and first.activation == op.activation:
+            keep_value_name(op.result, op.x)
             rewriter.replace(op, [], [op.x])
 
 

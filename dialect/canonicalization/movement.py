@@ -6,7 +6,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
-from redpebble.dialect.provenance import copy_provenance
+from redpebble.dialect.provenance import copy_provenance, keep_value_name
 from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
 
 
@@ -25,6 +25,7 @@ class DropIdentityMovement(RewritePattern):
             case SplitOp():
                 same = len(op.parts) == 1
         if same and op.results[0].type == op.operands[0].type:
+            keep_value_name(op.results[0], op.operands[0])
             rewriter.replace(op, [], [op.operands[0]])
 
 

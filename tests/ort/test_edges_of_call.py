@@ -92,6 +92,17 @@ def test_the_provider_takes_graphs_that_are_inputs(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("name", ["gcn.fixed.classic", "gin.fixed.classic", "sage.fixed.classic", "gat.fixed.dynamo"])
+def test_the_provider_takes_graphs_that_are_fixed_whole(name: str) -> None:
+    proto = read(EXPORTS / f"{name}.onnx.gz")
+    session = by_provider(proto)
+    assert host().network_count == 1
+    given = {"x": np.random.default_rng(0).standard_normal((30, 6), dtype=np.float32)}
+    np.testing.assert_allclose(session.run(None, given)[0], plain(proto).run(None, given)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gcn.input.dynamo", "gcn.input.classic", "sage.input.classic"])
 def test_layers_of_one_graph_are_one_network(name: str) -> None:
     optimized = redpebble.optimize(read(EXPORTS / f"{name}.onnx.gz"))

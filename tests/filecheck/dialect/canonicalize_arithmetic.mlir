@@ -99,3 +99,15 @@ func.func @tiles(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
   }
   func.return %live : tensor<?x4xf32>
 }
+
+// -----
+
+// What takes the place of a value has its name, if it has none of its own.
+// CHECK-LABEL: @names
+func.func @names(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  // CHECK-NEXT: pebble.activate <exp> %x {pebble.values = ["y"]} :
+  %zero = pebble.constant dense<0.0> : tensor<4xf32>
+  %h = pebble.activate <exp> %x : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %y = pebble.add %h, %zero {pebble.values = ["y"]} : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+  func.return %y : tensor<?x4xf32>
+}

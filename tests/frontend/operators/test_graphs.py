@@ -184,6 +184,23 @@ def test_a_session_of_any_export_agrees_with_onnxruntime(path: Path) -> None:
     np.testing.assert_allclose(y, by_onnxruntime(proto, x), rtol=1e-5, atol=1e-5)
 
 
+def test_sums_of_constant_features_over_a_graph_are_a_constant() -> None:
+    rng = np.random.default_rng(0)
+    graph = np.where(rng.random((30, 30)) < 0.1, rng.random((30, 30)), 0).astype(np.float32)
+    features = rng.random((30, 5), dtype=np.float32)
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 21]> g (float[5,4] w) => (float[30,4] y) '
+        "{ h = MatMul(graph, features) y = MatMul(h, w) }"
+    )
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for array, name in ((graph, "graph"), (features, "features"))
+    )
+    folded = redpebble.optimize(proto).proto
+    assert [node.op_type for node in folded.graph.node] == ["MatMul"]
+    (product,) = folded.graph.initializer
+    np.testing.assert_allclose(numpy_helper.to_array(product), graph @ features, rtol=1e-5)
+
+
 def test_an_optimized_product_over_a_graph_of_several_samples_loads() -> None:
     rng = np.random.default_rng(0)
     graph = np.where(rng.random((20, 30)) < 0.05, rng.random((20, 30)), 0).astype(np.float32)
