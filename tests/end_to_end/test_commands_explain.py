@@ -15,6 +15,7 @@ from redpebble.models import zoo
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
+from redpebble.tuning import calibration
 from tests.support.command_line import exit_code
 
 COMPACT = "compact(widths=(24, 32, 12), density=0.2, memory=24)"
@@ -124,6 +125,8 @@ def test_row_compaction_is_explained_by_tiles_whose_rows_all_live(
 def test_an_annealed_schedule_is_explained_with_the_trace_of_its_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # whether a tile goes depth first depends on the prices of a CPU
+    monkeypatch.setattr(calibration, "PRICES_BY_VENDOR", {})
     model = tmp_path / "band.onnx"
     network = onnx_model(HiddenNetwork("band", band(32, 4), width=16384, depth=6).layers())
     model.write_bytes(network.SerializeToString())
