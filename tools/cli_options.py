@@ -55,7 +55,7 @@ def new_model(path: Path) -> Path:
 ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
 Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
 Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
-Atol = Annotated[float, typer.Option(help="Absolute tolerance.")]
+Atol = Annotated[float, typer.Option(help="Absolute tolerance, times the median size of values above 1.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 ReportPath = Annotated[
     Path | None,

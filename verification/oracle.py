@@ -27,7 +27,10 @@ class OracleError(RedpebbleError):
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Two values agree when they differ by at most absolute + relative * |expected|."""
+    """Two values agree when they differ by at most absolute * scale + relative * |expected|.
+
+    The scale is the median size of the output's values, at least 1: sums of large products that cancel round like them.
+    """
 
     relative: float = 1e-4
     absolute: float = 1e-5
@@ -168,12 +171,19 @@ def compare(name: str, expected: Array, actual: Array, tolerance: Tolerance) -> 
     if not np.issubdtype(expected.dtype, np.inexact):
         return Comparison(name, 0.0, 0.0, int(np.count_nonzero(expected != actual)))
     with np.errstate(invalid="ignore", over="ignore"):
-        close = np.isclose(actual, expected, tolerance.relative, tolerance.absolute, equal_nan=True)
+        absolute = tolerance.absolute * max(1.0, _usual_size(expected))
+        close = np.isclose(actual, expected, tolerance.relative, absolute, equal_nan=True)
         same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
         errors = np.where(same, 0.0, np.abs(actual.astype(np.float64) - expected.astype(np.float64)))
     if errors.size == 0:
         return Comparison(name, 0.0, 0.0, 0)
     return Comparison(name, float(np.max(errors)), float(np.mean(errors)), int(np.count_nonzero(~close)))
+
+
+def _usual_size(expected: Array) -> float:
+    """Return the median size of values that are neither zero nor infinite; masked scores do not count."""
+    sizes = np.abs(expected[np.isfinite(expected) & (expected != 0)])
+    return float(np.median(sizes)) if sizes.size else 0.0
 
 
 def worst(comparisons: Sequence[Comparison]) -> list[Comparison]:

@@ -8,7 +8,7 @@ import pytest
 
 from redpebble.verification.compare import CheckPlan, Feeds, compare_runs
 from redpebble.verification.input_choice import InputChoice
-from redpebble.verification.oracle import Oracle, Tolerance
+from redpebble.verification.oracle import Oracle, Tolerance, compare
 
 
 @pytest.mark.parametrize("operator, apart, agrees", [("Round", 1, True), ("Round", 3, False), ("Abs", 1, False)])
@@ -28,3 +28,10 @@ def test_values_that_lie_between_two_integers_may_be_rounded_to_either(
     (found,) = compare_runs(plan, model, oracle, other)
     assert (found.mismatches == 0) == agrees
     assert found.max_error == apart
+
+
+@pytest.mark.parametrize(("size", "mismatches"), [(1.0, 1), (100.0, 0)])
+def test_sums_that_cancel_may_be_off_by_what_large_values_beside_them_round(size: float, mismatches: int) -> None:
+    expected = np.array([size, -size, 0.0, np.inf, 1e-3], np.float32)
+    found = expected + np.array([0, 0, 0, 0, 5e-4 if size > 1 else 5e-5], np.float32)
+    assert compare("y", expected, found, Tolerance()).mismatches == mismatches
