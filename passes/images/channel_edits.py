@@ -1,4 +1,4 @@
-"""The channels between a convolution and the convolutions that read it, and how some of them are taken out.
+"""The channels between a convolution and the convolutions that read it, and how they are taken out and ordered.
 
 A channel is a column of the convolution's weight, an entry of its bias, of what depthwise convolutions behind it have
 for it, and as many rows of its readers' weights as their windows have taps. Only channels that nothing but convolutions
@@ -28,10 +28,13 @@ from redpebble.passes.analysis.weights import (
     finite_inputs,
     finite_outputs,
     weight_of,
+    with_inputs_ordered,
+    with_outputs_ordered,
     without_outputs,
 )
 from redpebble.passes.rewriting.neuron_edits import is_partial
 from redpebble.passes.rewriting.parameters import place_constant
+from redpebble.sparse.csr import CscMatrix
 
 ChannelStep = ActivateOp | Pool2dOp | Resample2dOp | Depthwise2dOp
 """Ops that keep channels apart."""
@@ -172,6 +175,20 @@ def keep_channels(channels: Channels, kept: Indices) -> None:
         if isinstance(step, Depthwise2dOp):
             _keep_constants(step, 1, kept)
         _retype(step.result, len(kept))
+
+
+def order_channels(channels: Channels, order: Indices) -> None:
+    """Put the channels into another order: channel i becomes what channel `order[i]` was."""
+    conv = channels.conv
+    weight = kernel_of(conv)
+    set_kernel(conv, with_outputs_ordered(weight, order) if isinstance(weight, CscMatrix) else weight[:, order])
+    _keep_constants(conv, 2, order)
+    for step in channels.steps:
+        if isinstance(step, Depthwise2dOp):
+            _keep_constants(step, 1, order)
+    for reader in dict.fromkeys(channels.readers):
+        weight, rows = kernel_of(reader), rows_of(reader, order)
+        set_kernel(reader, with_inputs_ordered(weight, rows) if isinstance(weight, CscMatrix) else weight[rows])
 
 
 def _keep_constants(op: Conv2dOp | Depthwise2dOp, first: int, kept: Indices) -> None:

@@ -22,6 +22,7 @@ from redpebble.passes.images.drop_dead_channels import DropDeadChannels
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.passes.images.fuse_convolutions import FuseConvolutions
 from redpebble.passes.images.merge_duplicate_channels import MergeDuplicateChannels
+from redpebble.passes.images.reorder_channels import ReorderChannels
 from redpebble.passes.images.scale_channels import ScaleChannels
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
@@ -119,6 +120,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             DropDeadChannels(),  # the same where an image of each stands for a number
             MergeDuplicateChannels(),
             MergeDuplicateNeurons(),  # dropping may have made columns equal
+            ReorderChannels(),  # of those that are left
             CanonicalizePass(),  # constants nobody uses any more
             Sparsify(),  # last: all of the above changes the density
             lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now

@@ -1,0 +1,74 @@
+"""Put the channels that most connections leave first.
+
+```mlir
+%h = pebble.conv2d %x, %w bias %b window <[3, 3] ...> : (tensor<?x4x8x8xf32>, tensor<36x3xf32>, tensor<3xf32>) -> ...
+%y = pebble.conv2d %h, %v window <[1, 1] ...> : (tensor<?x3x8x8xf32>, tensor<3x2xf32>) -> ...
+// -> most connections leave channel 2, fewest 0: columns of %w, entries of %b and rows of %v in the order 2, 1, 0
+```
+
+Kernels read the windows of some channels at once: where connections are uneven, as those of trained networks, channels
+that are read often share cache lines and pages. Channels that something else relies on stay, as they do where
+connections are about as even as those of a random mask. The function stays what it is, up to the rounding of sums.
+"""
+
+from typing import Final
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.passes.analysis.weights import Indices
+from redpebble.passes.images.channel_edits import (
+    Channels,
+    channels_of,
+    convolutions_with_channels,
+    kernel_of,
+    order_channels,
+    taps_of,
+)
+from redpebble.passes.rewriting.erase_unused import erase_unused
+from redpebble.sparse.csr import CscMatrix
+
+UNEVEN: Final = 2.0
+"""Variance of the connections that leave a channel, over their mean, from which on it pays: random masks have 0.9."""
+
+
+class ReorderChannels(ModulePass):
+    """Order channels by the connections that leave them."""
+
+    name = "pebble-reorder-channels"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        changed = [_reorder(conv) for conv in convolutions_with_channels(op)]
+        if any(changed):
+            erase_unused(op.body)
+
+
+def _reorder(conv: Conv2dOp) -> bool:
+    """Order the channels of a convolution; return whether that changed them."""
+    channels = channels_of(conv)
+    if channels is None or _has_shared_weights(channels):
+        return False
+    counts = np.sum([_connections(reader) for reader in channels.readers], axis=0)
+    order: Indices = np.argsort(-counts, kind="stable")
+    if counts.var() < UNEVEN * counts.mean() or np.array_equal(order, np.arange(len(order))):
+        return False
+    order_channels(channels, order)
+    return True
+
+
+def _has_shared_weights(channels: Channels) -> bool:
+    """Return whether a weight is that of another convolution, too: in two orders it would be there twice."""
+    ops = {channels.conv, *channels.readers}
+    return any(op.weight.uses.get_length() > 1 for op in ops)
+
+
+def _connections(reader: Conv2dOp) -> Indices:
+    """Return how many connections leave each channel, [channels]."""
+    weight, taps = kernel_of(reader), taps_of(reader)
+    rows = weight.rows if isinstance(weight, CscMatrix) else np.nonzero(weight)[0]
+    return np.bincount(rows // taps, minlength=weight.shape[0] // taps)
