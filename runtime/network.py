@@ -98,6 +98,14 @@ class Network:
         ]
 
     @override
+    def __repr__(self) -> str:
+        def ports(tensors: Sequence[NodeArg]) -> str:
+            return ", ".join(f"{one.name}[{', '.join(map(str, one.shape))}]" for one in tensors)
+
+        layers, threads = len(self.report), f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"<Network: {ports(self.get_inputs())} -> {ports(self.get_outputs())}; {layers} layers, {threads}>"
+
+    @override
     def __reduce__(self) -> NoReturn:
         raise TypeError("a compiled network cannot be pickled: compile the model in each process, or read it there")
 

@@ -66,6 +66,10 @@ def test_an_unknown_output_is_refused() -> None:
         a_network().run(["y"], {"x0": np.ones((1, 5), np.float32)})
 
 
+def test_a_network_says_in_a_line_what_it_is() -> None:
+    assert repr(a_network(2)) == "<Network: x0[d0, 5] -> 0[d0, 7]; 1 layers, 2 threads>"
+
+
 def test_no_threads_are_refused() -> None:
     with pytest.raises(ValueError, match="threads is 0, expected 1 or more"):
         a_network(threads=0)
