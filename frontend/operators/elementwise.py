@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import onnx_ir
@@ -129,6 +129,21 @@ def _bound(conversion: Conversion, index: int, default: float) -> float:
     return float(bound.reshape(()))
 
 
+def _convert_limit(kind: Literal["largest", "least"], conversion: Conversion) -> Sequence[SSAValue]:
+    """The larger or the smaller one of a value and a number, as JAX writes a relu."""
+    constants = [conversion.constant(index) for index in range(len(conversion.node.inputs))]
+    numbers = [index for index, array in enumerate(constants) if array is not None and array.size == 1]
+    if len(constants) != 2 or len(numbers) != 1:
+        raise NotCovered("the values of two tensors or of one, accepted are those of a tensor and a constant scalar")
+    x, bound = conversion.tensor(1 - numbers[0]), constants[numbers[0]]
+    if bound is None or bound.ndim > len(conversion.sizes(x)):
+        raise NotCovered("a constant of higher rank than the values, accepted is a scalar")
+    limit = float(bound.reshape(()))
+    if kind == "largest" and limit == 0:
+        return [_activate(conversion, x, "relu")]
+    return [_activate(conversion, x, "clip", *((limit, inf) if kind == "largest" else (-inf, limit)))]
+
+
 def _convert_pow(conversion: Conversion) -> Sequence[SSAValue]:
     exponent = conversion.any_constant(1)
     if exponent is None or exponent.size != 1:
@@ -190,6 +205,8 @@ ELEMENTWISE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "Clip"): _convert_clip,
         ("", "Div"): partial(_convert_binary, DivOp),
         ("", "Gelu"): _convert_gelu,
+        ("", "Max"): partial(_convert_limit, "largest"),
+        ("", "Min"): partial(_convert_limit, "least"),
         ("", "Mul"): partial(_convert_binary, MulOp),
         ("", "PRelu"): partial(_convert_binary, PreluOp),
         ("", "Pow"): _convert_pow,
