@@ -13,6 +13,9 @@ Feeds = Mapping[str, Value]
 BATCH: Final = 64
 """Samples that run at once, at most."""
 
+BATCH_TOKENS: Final = 1024
+"""Tokens that run at once, at most, if it is more than one text: hidden layers have thousands of values for each."""
+
 MASK: Final = "attention_mask"
 """The input [samples, tokens] that is 0 where a text is padded, as transformers call it."""
 
@@ -58,13 +61,17 @@ def _by_lengths(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Fee
         return None
     batches = list[Feeds]()
     for length in np.unique(lengths):
-        own = np.flatnonzero(lengths == length)
+        own, step = np.flatnonzero(lengths == length), _texts_at_once(int(length))
         batches += [
-            {name: value[own[start : start + BATCH], :length] for name, value in feeds.items()}
-            for start in range(0, len(own), BATCH)
+            {name: value[own[start : start + step], :length] for name, value in feeds.items()}
+            for start in range(0, len(own), step)
         ]
     # some first ones stand for all where times and sensitivities are measured
     return sorted(batches, key=lambda batch: -len(batch[MASK]))
+
+
+def _texts_at_once(length: int) -> int:
+    return max(1, min(BATCH, BATCH_TOKENS // max(1, length)))
 
 
 def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:
@@ -75,7 +82,9 @@ def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:
         return [feeds]
     (count,) = counts
     widest = max((value.size for value in feeds.values()), default=0) // max(1, count)
-    size = fixed.pop() if fixed else max(1, min(BATCH, BATCH_VALUES // max(1, widest)))
+    is_text = all(value.ndim == 2 and value.dtype.kind in "iu" for value in feeds.values())
+    most = _texts_at_once(widest) if is_text else min(BATCH, BATCH_VALUES // max(1, widest))
+    size = fixed.pop() if fixed else max(1, most)
     whole = count - count % size if fixed else count
     starts = range(0, max(whole, 1), max(size, 1))
     return [{name: value[start : start + size] for name, value in feeds.items()} for start in starts]

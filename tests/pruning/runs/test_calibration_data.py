@@ -26,3 +26,11 @@ def test_texts_are_cut_to_their_lengths() -> None:
     fixed = onnx.parser.parse_model(TEXT.replace("tokens", "6")).graph
     (whole,) = batches_of(fixed, {"ids": ids, "attention_mask": mask})
     assert whole["ids"].shape == (5, 6)
+
+
+def test_texts_run_few_at_once_where_they_are_long() -> None:
+    graph = onnx.parser.parse_model(TEXT).graph
+    ids, mask = np.ones((20, 300), np.int64), np.ones((20, 300), np.int64)
+    for given in (mask, mask[:, ::-1] * (np.arange(300) > 0)):
+        batches = batches_of(graph, {"ids": ids, "attention_mask": given})
+        assert [len(batch["ids"]) for batch in batches] == [3] * 6 + [2]
