@@ -59,6 +59,11 @@ def simulate(
         float, typer.Option(help="Connections of a layer in its fullest part over the mean, minus 1.")
     ] = 0.03,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    train_bits: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Predict a step of training; replicas exchange N bits a value, 32 or less."),
+    ] = None,
+    gigabits: Annotated[float, typer.Option(metavar="G", help="Rate of a machine's link, Gbit/s.")] = 10.0,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.", callback=new_file)
     ] = None,
@@ -68,10 +73,14 @@ def simulate(
 
     Partitions are real, messages come from a model.
     """
+    from redpebble.distributed.plans.cluster import Machine
     from redpebble.distributed.plans.plans import PlanRequest
     from redpebble.tools.distributed_commands import ScalingOutput, simulate_model
 
-    requests = [PlanRequest(count, "auto", imbalance, seed, None, batch) for count in numbers(parts)]
+    machine = Machine(bandwidth=gigabits * 1e9 / 8)
+    requests = [
+        PlanRequest(count, "auto", imbalance, seed, None, batch, train_bits, machine) for count in numbers(parts)
+    ]
     simulate_model(model, requests, ScalingOutput(plot, report))
 
 

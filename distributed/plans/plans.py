@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -25,13 +25,17 @@ from redpebble.distributed.graph.row_graph import RowGraph, features_of
 from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
 from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
 from redpebble.distributed.plans.simulate import (
+    BACKWARD_PRODUCTS,
     TILES_IN_FLIGHT,
     Ends,
     PredictedTime,
     SampleWork,
     Workload,
+    exchange_seconds,
+    exchanged_bytes,
     simulate,
     simulate_batch,
+    step_layers,
 )
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
@@ -59,6 +63,8 @@ ROW_KINDS: Final = ("batch", "rows", "layers")
 KINDS: Final = (*ROW_KINDS, "nodes")
 """All ways to split."""
 
+F32_BITS: Final = 32
+
 _MOST_MESSAGE_PARTS: Final = 64
 """Parts up to which the search counts messages: with each move it has to look at all of them."""
 
@@ -82,6 +88,8 @@ class PlanRequest:
     """Bytes that a machine has for a part; None for enough."""
     batch: int = 1024
     """Samples of a usual run."""
+    trained_bits: int | None = None
+    """Bits of a value that replicas exchange in a step of training: 32 for f32, 1 for signs; None for no training."""
     machine: Machine = field(default_factory=Machine)
 
     def __post_init__(self) -> None:
@@ -92,6 +100,8 @@ class PlanRequest:
             raise ValueError(f"a memory of {self.memory} bytes a machine, at least 1 is needed")
         if self.batch < 1:
             raise ValueError(f"a batch of {self.batch} samples, at least 1 is needed")
+        if self.trained_bits is not None and not 1 <= self.trained_bits <= F32_BITS:
+            raise ValueError(f"{self.trained_bits} bits of a value, accepted are 1 to {F32_BITS}")
         PartitionRequest(self.part_count, self.imbalance)
 
 
@@ -191,8 +201,16 @@ class _Planner:
         work = SampleWork(sum(counts), self._sample_bytes() // VALUE_BYTES)
         time = simulate_batch(work, request.part_count, self._machine, request.batch)
         weights = sum(count * size for count, size in zip(counts, self._connection_bytes(), strict=True))
-        memory = weights + own * self._sample_bytes()
-        return Candidate("batch", time, memory, None, "nothing is sent, every machine holds all weights")
+        memory, why = weights + own * self._sample_bytes(), "nothing is sent, every machine holds all weights"
+        if request.trained_bits is not None:
+            parts, bits, machine = request.part_count, request.trained_bits, self._machine
+            work = work._replace(connections=(1 + BACKWARD_PRODUCTS) * work.connections)
+            step = simulate_batch(work, parts, machine, request.batch)
+            exchange = exchange_seconds(sum(counts), parts, machine, bits)
+            time = replace(step, seconds=step.seconds + exchange, wire=exchange)
+            sent = int(exchanged_bytes(sum(counts), parts, bits))
+            why = f"{bytes_text(sent)} of updates are sent by each, every machine holds all weights"
+        return Candidate("batch", time, memory, None, why)
 
     def rows(self) -> Candidate:
         """Every machine holds some outputs of every layer."""
@@ -225,6 +243,8 @@ class _Planner:
     def nodes(self) -> Candidate:
         """Every machine holds some nodes of the graph, with the edges that end there."""
         graph, request = NodeGraph.of(self._module), self._request
+        if request.trained_bits is not None:
+            raise UnsupportedModelError("sums over edges are not trained")
         if request.part_count > graph.nodes:
             raise UnsupportedModelError(f"{request.part_count} parts of {graph.nodes} nodes")
         search = PartitionRequest(request.part_count, request.imbalance, request.seed)
@@ -266,7 +286,8 @@ class _Planner:
         tiles = TILES_IN_FLIGHT * workload.tile * rows * VALUE_BYTES
         slices = request.batch * self._sample_bytes() // request.part_count
         ends = Ends(self._owned(partition, 0), self._owned(partition, -1))
-        time = simulate(shares, self._machine, workload, ends)
+        steps = shares if request.trained_bits is None else step_layers(shares)
+        time = simulate(steps, self._machine, workload, ends)
         return Candidate(kind, time, int(weights.max()) + tiles + slices, partition, why)
 
     def _owned(self, partition: Partition, level: int) -> NDArray[np.int64]:

@@ -7,9 +7,9 @@ its wire, sets the pace; and no more than `TILES_IN_FLIGHT` of them are between 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
 from redpebble.theory.partition.partition import LayerShare
 
 TILES_IN_FLIGHT = 3
+
+BACKWARD_PRODUCTS: Final = 2
+"""Products of a connection and a sample backward, for one forward."""
 
 Seconds = NDArray[np.float64]
 
@@ -120,6 +123,31 @@ def _step(layer: LayerShare, machine: Machine, tile: int, ready: Seconds) -> _St
 
 def _transposition(values: NDArray[np.int64] | Seconds, machine: Machine, samples: int) -> Seconds:
     return values.astype(np.float64) * (VALUE_BYTES * samples / machine.transposed_bytes)
+
+
+def step_layers(layers: Sequence[LayerShare]) -> list[LayerShare]:
+    """Return the layers of a step of training: forward, and backward with transposed messages of the same volume.
+
+    Backward, each connection is in the product that goes to the inputs, and in the gradient of its weight.
+    """
+    work = BACKWARD_PRODUCTS
+    back = [LayerShare(one.sent.T, work * one.connections, work * one.local) for one in reversed(layers)]
+    return [*layers, *back]
+
+
+def exchange_seconds(values: int, part_count: int, machine: Machine, bits: int) -> float:
+    """Return the time in which replicas sum `values` of `bits` each: what is sent in pieces around a ring, twice."""
+    if part_count == 1:
+        return 0.0
+    messages = 2 * (part_count - 1)
+    piece = exchanged_bytes(values, part_count, bits) / messages
+    work = machine.message_seconds + piece / machine.copied_bytes
+    return messages * (2 * work + machine.latency + piece / machine.bandwidth)
+
+
+def exchanged_bytes(values: int, part_count: int, bits: int) -> float:
+    """Return the bytes that each replica sends to sum `values` of `bits` each over all of them."""
+    return 2 * (part_count - 1) / part_count * values * bits / 8
 
 
 def simulate_batch(work: SampleWork, part_count: int, machine: Machine, batch: int) -> PredictedTime:

@@ -17,7 +17,7 @@ from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.plans.cluster import Machine
 from redpebble.distributed.plans.plans import PlanRequest, bytes_text, parse_bytes, plan
 from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
-from redpebble.distributed.plans.simulate import Ends, SampleWork, Workload, simulate, simulate_batch
+from redpebble.distributed.plans.simulate import Ends, SampleWork, Workload, exchanged_bytes, simulate, simulate_batch
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.zoo import build, save
 from redpebble.passes.analysis.partitioned_layers import module_traffic
@@ -205,3 +205,28 @@ def test_explain_shows_a_partition_beside_random_rows(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["explain", str(model), "--seconds", "0", "--parts", "0"])
     assert refused.exit_code == 2
     assert "--parts" in refused.output
+
+
+def test_a_step_of_training_sends_as_much_backward_and_multiplies_twice(ffnn: ModuleOp) -> None:
+    run, step = (
+        {one.kind: one for one in plan(ffnn, PlanRequest(2, trained_bits=bits)).candidates} for bits in (None, 32)
+    )
+    for kind in ("rows", "layers"):
+        assert step[kind].time.wire == pytest.approx(2 * run[kind].time.wire)
+        assert step[kind].time.seconds > 1.5 * run[kind].time.seconds
+    assert step["batch"].time.seconds > 3 * run["batch"].time.working * 0.9
+    with pytest.raises(ValueError, match="33 bits of a value, accepted are 1 to 32"):
+        PlanRequest(2, trained_bits=33)
+
+
+def test_signs_of_updates_make_steps_of_replicas_on_a_slow_link_three_times_as_fast() -> None:
+    module = build_module(build("ffnn(depth=4, width=1024, density=0.1)"))
+    slow = Machine(bandwidth=1.25e8)
+    times: dict[int, float] = {}
+    for bits in (32, 1):
+        request = PlanRequest(4, "batch", batch=256, trained_bits=bits, machine=slow)
+        (found,) = [one for one in plan(module, request).candidates if one.kind == "batch"]
+        times[bits] = found.time.seconds
+    assert times[32] > 3 * times[1]
+    assert exchanged_bytes(1000, 4, 32) == 6000
+    assert exchanged_bytes(1000, 4, 1) < exchanged_bytes(1000, 4, 32) / 14
