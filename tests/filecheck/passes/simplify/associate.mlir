@@ -22,18 +22,6 @@ func.func @narrower(%x: tensor<2x64xf32>, %b: tensor<1xf32>) -> tensor<2x1xf32> 
   func.return %y : tensor<2x1xf32>
 }
 
-// at equal times weights come first
-// CHECK-LABEL: func.func @as_wide
-func.func @as_wide(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-  %a = pebble.sparse_constant pointers dense<[0, 2, 4]> : tensor<3xi64> rows dense<[0, 1, 0, 1]> : tensor<4xi64> values dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>
-  %w = pebble.constant dense<1.0> : tensor<4x4xf32>
-  // CHECK: [[H:%.*]] = pebble.linear %x, %w :
-  // CHECK-NEXT: %y = pebble.aggregate [[H]], %a order <weights first, us = {{.*}}, otherwise = {{.*}}> :
-  %h = pebble.aggregate %x, %a : (tensor<2x4xf32>, tensor<2x2xf32, #pebble.sparsity<nonzeros = 4>>) -> tensor<2x4xf32>
-  %y = pebble.linear %h, %w : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
-  func.return %y : tensor<2x4xf32>
-}
-
 // CHECK-LABEL: func.func @layers_in_a_row
 func.func @layers_in_a_row(%x: tensor<64x16xf32>) -> tensor<64x16xf32> {
   %w = pebble.constant dense<2.0> : tensor<16x256xf32>
