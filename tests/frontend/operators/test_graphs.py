@@ -201,6 +201,30 @@ def test_sums_of_constant_features_over_a_graph_are_a_constant() -> None:
     np.testing.assert_allclose(numpy_helper.to_array(product), graph @ features, rtol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(1,), (5,), (1, 5), (30, 1), (30, 5)])
+def test_a_sum_that_spreads_between_layers_agrees_with_onnxruntime(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    constants = {
+        "a": np.where(rng.random((30, 30)) < 0.1, rng.random((30, 30)), 0),
+        "w": rng.standard_normal((6, 5)),
+        "c": rng.standard_normal(shape),
+        "v": rng.standard_normal((5, 4)),
+    }
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 21]> g (float[30,6] x) => (float[30,4] y) '
+        "{ f = MatMul(a, x) g = MatMul(f, w) h = Add(c, g) i = Relu(h) j = MatMul(a, i) y = MatMul(j, v) }"
+    )
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(array.astype(np.float32), name) for name, array in constants.items()
+    )
+    x = rng.standard_normal((30, 6), dtype=np.float32)
+    networks = redpebble.optimize(proto).networks
+    assert sum(int(network.reason.split()[0]) for network in networks) == 2  # both products over the graph are ours
+    for ours in (redpebble.compile(proto), redpebble.session(proto)):
+        np.testing.assert_allclose(ours.run(None, {"x": x})[0], by_onnxruntime(proto, x), rtol=1e-4, atol=1e-5)
+
+
 def test_an_optimized_product_over_a_graph_of_several_samples_loads() -> None:
     rng = np.random.default_rng(0)
     graph = np.where(rng.random((20, 30)) < 0.05, rng.random((20, 30)), 0).astype(np.float32)
