@@ -19,7 +19,7 @@ from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, feeds, model, 
 Feeds = Mapping[str, NDArray[np.generic]]
 
 BY_PROVIDER = [path for path in INPUTS if not path.name.startswith(("sage.input.classic", "gat."))]
-"""All but two: other nodes of those ask for sizes of values inside, and the provider changes no node."""
+"""All but two: in one other nodes ask for sizes of values inside, the other has If nodes, which are not read."""
 
 SIZES = ((30, 70), (1, 3), (7, 1), (200, 3000), (5, 0))
 """Nodes and edges; some are there twice, some nodes have none."""
