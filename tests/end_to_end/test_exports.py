@@ -140,3 +140,18 @@ def test_sessions_of_all_exports_agree(name: str) -> None:
 def test_native_code_of_further_encoders_agrees(name: str) -> None:
     proto = stored_export(name)
     assert_agrees(proto, redpebble.compile(proto, cache=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name.partition(".")[0] in {**SMALL, **FURTHER}])
+def test_sessions_agree_on_texts_of_512_tokens_with_padding(name: str) -> None:
+    proto = stored_export(name)
+    names = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim}
+    if "sequence" not in names:
+        pytest.skip("reads no text")
+    known = {"batch": 2, "sequence": 512, "past": 0, "total": 512, "length": 512}
+    feeds = random_feeds(proto, {one: known[one] for one in names if one})
+    judge = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for expected, found in zip(judge.run(None, feeds), session(proto).run(None, feeds), strict=True):
+        assert isinstance(expected, np.ndarray)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * max(float(np.abs(expected).max()), 1e-30))
