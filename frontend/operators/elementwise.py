@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import inf
+from math import inf, isnan
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -117,7 +117,13 @@ def _convert_clip(conversion: Conversion) -> Sequence[SSAValue]:
         low, high = conversion.number("min", -inf), conversion.number("max", inf)
     else:
         low, high = (_bound(conversion, index, default) for index, default in ((1, -inf), (2, inf)))
-    return [_activate(conversion, conversion.tensor(0), "clip", low, high)]
+    return [_clip(conversion, conversion.tensor(0), low, high)]
+
+
+def _clip(conversion: Conversion, x: SSAValue, low: float, high: float) -> SSAValue:
+    if isnan(low) or isnan(high):
+        raise NotCovered("a bound is NaN, accepted are numbers and infinities")
+    return _activate(conversion, x, "clip", low, high)
 
 
 def _bound(conversion: Conversion, index: int, default: float) -> float:
@@ -141,7 +147,7 @@ def _convert_limit(kind: Literal["largest", "least"], conversion: Conversion) ->
     limit = float(bound.reshape(()))
     if kind == "largest" and limit == 0:
         return [_activate(conversion, x, "relu")]
-    return [_activate(conversion, x, "clip", *((limit, inf) if kind == "largest" else (-inf, limit)))]
+    return [_clip(conversion, x, *((limit, inf) if kind == "largest" else (-inf, limit)))]
 
 
 def _convert_pow(conversion: Conversion) -> Sequence[SSAValue]:

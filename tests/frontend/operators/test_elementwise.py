@@ -71,6 +71,7 @@ SCALARS: Arrays = {
     "three": np.array([3.0], np.float32),
     "integer": np.array(2, np.int64),
     "row": normal(4),
+    "nan": np.array(np.nan, np.float32),
 }
 
 
@@ -109,6 +110,8 @@ def test_a_constant_operand_is_broadcast_as_in_onnx(operator: str, shape: tuple[
     ("signature", "node", "message"),
     [
         (X, "Clip(x, low, x_max)", "input max is no float constant, accepted is a constant scalar"),
+        (X, "Clip(x, nan, high)", "a bound is NaN, accepted are numbers and infinities"),
+        (X, "Min(x, nan)", "a bound is NaN, accepted are numbers and infinities"),
         (X, "Pow(x, low)", "the exponent is -0.30000001192092896, accepted are -1, -0.5, 0.5, 1, 2 and 3"),
         (X, "Pow(x, x)", "the exponent is no constant scalar, accepted are -1, -0.5, 0.5, 1, 2 and 3"),
         (X, "Add(x, other)", "operands n x 4 and m x 4, accepted are sizes that are equal by number or name, or 1"),
