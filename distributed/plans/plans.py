@@ -63,7 +63,7 @@ ROW_KINDS: Final = ("batch", "rows", "layers")
 KINDS: Final = (*ROW_KINDS, "nodes")
 """All ways to split."""
 
-F32_BITS: Final = 32
+F32_BITS: Final = 8 * VALUE_BYTES
 
 _MOST_MESSAGE_PARTS: Final = 64
 """Parts up to which the search counts messages: with each move it has to look at all of them."""
@@ -198,16 +198,15 @@ class _Planner:
         request = self._request
         own = -(-request.batch // request.part_count)
         counts = self._connections()
-        work = SampleWork(sum(counts), self._sample_bytes() // VALUE_BYTES)
+        products = 1 if request.trained_bits is None else 1 + BACKWARD_PRODUCTS
+        work = SampleWork(products * sum(counts), self._sample_bytes() // VALUE_BYTES)
         time = simulate_batch(work, request.part_count, self._machine, request.batch)
         weights = sum(count * size for count, size in zip(counts, self._connection_bytes(), strict=True))
         memory, why = weights + own * self._sample_bytes(), "nothing is sent, every machine holds all weights"
         if request.trained_bits is not None:
-            parts, bits, machine = request.part_count, request.trained_bits, self._machine
-            work = work._replace(connections=(1 + BACKWARD_PRODUCTS) * work.connections)
-            step = simulate_batch(work, parts, machine, request.batch)
-            exchange = exchange_seconds(sum(counts), parts, machine, bits)
-            time = replace(step, seconds=step.seconds + exchange, wire=exchange)
+            parts, bits = request.part_count, request.trained_bits
+            exchange = exchange_seconds(sum(counts), parts, self._machine, bits)
+            time = replace(time, seconds=time.seconds + exchange, wire=exchange)
             sent = int(exchanged_bytes(sum(counts), parts, bits))
             why = f"{bytes_text(sent)} of updates are sent by each, every machine holds all weights"
         return Candidate("batch", time, memory, None, why)

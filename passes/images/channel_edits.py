@@ -167,28 +167,29 @@ def set_offsets(conv: Conv2dOp, bias: Doubles) -> Conv2dOp:
 
 def keep_channels(channels: Channels, kept: Indices) -> None:
     """Take all channels but `kept` (ascending) out of convolution and steps; the caller changes readers' weights."""
-    conv = channels.conv
-    set_kernel(conv, without_outputs(kernel_of(conv), kept))
-    _keep_constants(conv, 2, kept)
-    _retype(conv.result, len(kept))
-    for step in channels.steps:
-        if isinstance(step, Depthwise2dOp):
-            _keep_constants(step, 1, kept)
-        _retype(step.result, len(kept))
+    set_kernel(channels.conv, without_outputs(kernel_of(channels.conv), kept))
+    _select(channels, kept)
 
 
 def order_channels(channels: Channels, order: Indices) -> None:
     """Put the channels into another order: channel i becomes what channel `order[i]` was."""
-    conv = channels.conv
-    weight = kernel_of(conv)
-    set_kernel(conv, with_outputs_ordered(weight, order) if isinstance(weight, CscMatrix) else weight[:, order])
-    _keep_constants(conv, 2, order)
-    for step in channels.steps:
-        if isinstance(step, Depthwise2dOp):
-            _keep_constants(step, 1, order)
+    weight = kernel_of(channels.conv)
+    ordered = with_outputs_ordered(weight, order) if isinstance(weight, CscMatrix) else weight[:, order]
+    set_kernel(channels.conv, ordered)
+    _select(channels, order)
     for reader in dict.fromkeys(channels.readers):
         weight, rows = kernel_of(reader), rows_of(reader, order)
         set_kernel(reader, with_inputs_ordered(weight, rows) if isinstance(weight, CscMatrix) else weight[rows])
+
+
+def _select(channels: Channels, which: Indices) -> None:
+    """Let the bias of the convolution, and the steps behind it, have these channels, in this order."""
+    _keep_constants(channels.conv, 2, which)
+    _retype(channels.conv.result, len(which))
+    for step in channels.steps:
+        if isinstance(step, Depthwise2dOp):
+            _keep_constants(step, 1, which)
+        _retype(step.result, len(which))
 
 
 def _keep_constants(op: Conv2dOp | Depthwise2dOp, first: int, kept: Indices) -> None:

@@ -13,7 +13,8 @@ from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.analysis.weights import density, weight_of
+from redpebble.passes.analysis.weights import density
+from redpebble.passes.images.channel_edits import kernel_of
 from redpebble.passes.images.image_layers import tiles_of
 
 
@@ -33,9 +34,7 @@ def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) 
 
 
 def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
-    weight = weight_of(conv.weight)
-    if weight is None:
-        raise ValueError("the weight of a convolution is no constant")
+    weight = kernel_of(conv)
     # weights of other layers are read between two images, not between two tiles
     (layer,) = layers_of([conv.weight])
     times = {family: predicted_us(family, layer, PIXELS, machine) for family in candidates(layer, PIXELS, machine)}
