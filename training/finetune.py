@@ -30,7 +30,7 @@ from redpebble.frontend.reading.model_source import read_model
 from redpebble.passes.training.losses import LossName
 from redpebble.training.loss_values import hits, mean_loss
 from redpebble.training.native_step import NativeStep, StepOptions
-from redpebble.training.optimizers import OPTIMIZERS, OptimizerName, VotedLion
+from redpebble.training.optimizers import OPTIMIZERS, OptimizerName, Places, VotedLion
 from redpebble.training.options import FinetuneOptions, Schedule
 from redpebble.training.quantized_sums import QuantizedSums
 from redpebble.training.replicas import Alone, Replicas
@@ -244,8 +244,25 @@ class _Training:
         self.add = QuantizedSums(replicas, count, options.bits, options.seed).add if quantized else replicas.add
         self.votes = options.exchange == "signs"
         self.optimizer = (
-            VotedLion(count, replicas, options.sync) if self.votes else OPTIMIZERS[options.optimizer](count)
+            VotedLion(count, replicas, options.sync, self._synchronised())
+            if self.votes
+            else OPTIMIZERS[options.optimizer](count)
         )
+
+    def _synchronised(self) -> Places:
+        """Return the places of the values whose momentum replicas average.
+
+        Raises:
+            ValueError: an initializer is not trained.
+        """
+        every = self.step.initializers
+        for name in self.options.sync_of:
+            if name not in every:
+                raise ValueError(
+                    f"momentum of {name!r} is to be averaged, accepted are {', '.join(every) or 'no names of parts'}"
+                )
+        places = np.arange(len(self.step.values))
+        return np.concatenate([places[every[name]] for name in self.options.sync_of] or [places])
 
     def run(self) -> tuple[Floats, FinetuneReport]:
         """Train; return the best values, and how it went."""

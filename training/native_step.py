@@ -112,6 +112,8 @@ class NativeStep:
         order = np.concatenate([parameter.values for parameter in parameters])
         self._ranks[order] = np.arange(count)
         self.parameters = [replace(parameter, values=self._ranks[parameter.values]) for parameter in parameters]
+        ends = np.cumsum([len(parameter.values) for parameter in parameters]).tolist()
+        self._slices = [slice(start, end) for start, end in pairwise([0, *ends])]
         self.values = np.empty(count, np.float32)
         for parameter in self.parameters:
             self.values[parameter.values] = array_of(self.model, parameter.name).ravel()[parameter.places]
@@ -121,8 +123,7 @@ class NativeStep:
         """Return the step for arrays of a batch, which are read at each run."""
         inputs = [tensor.name for tensor in self.network.program.inputs]
         outputs = [tensor.name for tensor in self.network.program.outputs]
-        ends = np.cumsum([len(parameter.values) for parameter in self.parameters]).tolist()
-        slices = [self.gradient[start:end] for start, end in pairwise([0, *ends])]
+        slices = [self.gradient[own] for own in self._slices]
         call = self.network.bind({**feeds, inputs[-1]: target}, dict(zip(outputs[1:], slices, strict=True)))
         return Batch(call.run, call.outputs[0])
 
@@ -131,9 +132,9 @@ class NativeStep:
         self._packed.put(self.values)
 
     @property
-    def initializers(self) -> tuple[str, ...]:
-        """The names of what is trained."""
-        return tuple(parameter.name for parameter in self.parameters)
+    def initializers(self) -> dict[str, slice]:
+        """The places among the values of each initializer that is trained, by its name."""
+        return {parameter.name: own for parameter, own in zip(self.parameters, self._slices, strict=True)}
 
     def trained(self, values: Floats) -> onnx_ir.Model:
         """Return the model with these values."""

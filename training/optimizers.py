@@ -13,6 +13,8 @@ from redpebble.training.replicas import Replicas
 
 Floats = NDArray[np.float32]
 
+Places = NDArray[np.int64]
+
 OptimizerName = Literal["sgd", "adam", "lion"]
 
 STABLE: Final = np.float32(1e-8)
@@ -108,13 +110,15 @@ class VotedLion(Optimizer):
     """Lion over replicas: each has its own momentum, and all take the steps that most of them want.
 
     Source: distributed Lion (Liu et al. 2024) with the reductions of Lion Cub (Ishikawa et al. 2024): bits are
-    exchanged in place of gradients, and momentum is averaged every `sync` steps, if at all.
+    exchanged in place of gradients, and momentum is averaged every `sync` steps, if at all: of all values, or of those
+    at some places, such as the layers whose momentum differs most.
     """
 
-    def __init__(self, count: int, replicas: Replicas, sync: int = 0) -> None:
+    def __init__(self, count: int, replicas: Replicas, sync: int = 0, places: Places | None = None) -> None:
         """Start at rest."""
         super().__init__(count, 1)
         self._replicas, self._sync = replicas, sync
+        self._places = np.arange(count) if places is None else places
         self._wanted = np.empty(count, np.bool_)
 
     @override
@@ -126,8 +130,10 @@ class VotedLion(Optimizer):
         values -= np.multiply(voted, np.float32(2 * rate), out=voted)
         if self._sync and self._steps % self._sync == 0:
             (moved,) = self._state
-            self._replicas.add(moved)
-            moved *= np.float32(1 / self._replicas.size)
+            chosen = moved[self._places]
+            self._replicas.add(chosen)
+            chosen *= np.float32(1 / self._replicas.size)
+            moved[self._places] = chosen
 
     @override
     def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:

@@ -40,6 +40,8 @@ class FinetuneOptions:
     """Numbers that replicas send each other: gradients, these in a few bits, or the signs of Lion's steps."""
     sync: int = 0
     """Steps after which replicas that exchange signs average their momentum; 0: never."""
+    sync_of: tuple[str, ...] = ()
+    """Initializers whose momentum is averaged; all, where none is named."""
     bits: int = 4
     """Bits of a value of a gradient, 1 to 8, where these are exchanged."""
 
@@ -63,6 +65,12 @@ class FinetuneOptions:
             raise ValueError(f"bits is {self.bits}, accepted is 1 to {MOST_BITS}")
         if self.exchange == "signs" and self.optimizer != "lion":
             raise ValueError(f"signs are exchanged of {self.optimizer}, accepted is lion")
+        if self.sync and self.exchange != "signs":
+            raise ValueError(
+                f"sync is {self.sync} where {self.exchange} is exchanged, accepted is 0: momentum is alike"
+            )
+        if self.sync_of and not self.sync:
+            raise ValueError("sync is 0 where sync_of names initializers, accepted is 1 or more")
         if not 0 < self.rate < float("inf"):
             raise ValueError(f"rate is {self.rate}, accepted is more than 0")
 

@@ -33,8 +33,8 @@ class Step(Protocol):
         ...
 
     @property
-    def initializers(self) -> Sequence[str]:
-        """The names of what is trained."""
+    def initializers(self) -> Mapping[str, slice]:
+        """The places among the values of each initializer that is trained, by its name."""
         ...
 
     def bind(self, feeds: Mapping[str, Floats], target: Floats) -> Batch:

@@ -105,9 +105,9 @@ class PartCode:
         self.put()
 
     @property
-    def initializers(self) -> tuple[str, ...]:
-        """The names of what is trained, which parts do not know."""
-        return ()
+    def initializers(self) -> dict[str, slice]:
+        """Nothing: parts do not know the names of what is trained."""
+        return {}
 
     def put(self) -> None:
         """Write the values into the packed weights."""

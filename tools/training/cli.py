@@ -50,6 +50,10 @@ def finetune(
     sync: Annotated[
         int, typer.Option(metavar="STEPS", help="Steps after which replicas average momentum; 0: never.")
     ] = 0,
+    sync_of: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="An initializer of which they do, not of all; may be given again."),
+    ] = None,
     bits: Annotated[int, typer.Option(help="Bits of a value of a gradient with --exchange bits.")] = 4,
     seed: Seed = 0,
     report: Annotated[
@@ -69,7 +73,8 @@ def finetune(
     """
     from redpebble.tools.training.command import FinetuneFiles, Rates, finetune_and_print
 
-    rates = Rates(optimizer, epochs, batch, rate, schedule, warm_up, patience, seed, threads, exchange, sync, bits)
+    steps = (optimizer, epochs, batch, rate, schedule, warm_up, patience)
+    rates = Rates(*steps, seed, threads, exchange, sync, tuple(sync_of or ()), bits)
     files = FinetuneFiles(model, data, output, validate, teacher, labels, report)
     if model.is_dir():
         from redpebble.tools.training.parts_command import finetune_parts_and_print

@@ -53,6 +53,7 @@ class Rates(NamedTuple):
     threads: int
     exchange: Exchange
     sync: int
+    sync_of: tuple[str, ...]
     bits: int
 
 

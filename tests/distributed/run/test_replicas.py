@@ -57,15 +57,20 @@ def test_replicas_train_what_one_trains_and_votes_send_little(tmp_path: Path) ->
             mpiexec(2, REDPEBBLE, *words, "--replicas"),
             mpiexec(2, REDPEBBLE, *words, "--replicas", "--exchange", "signs", "--sync", "8"),
             mpiexec(2, REDPEBBLE, *words, "--replicas", "--exchange", "bits", "--bits", "4"),
+            mpiexec(
+                2, REDPEBBLE, *words, "--replicas", "--exchange", "signs", "--sync", "3", "--sync-of", "layers.1.bias"
+            ),
         )
     ]
-    one, two, votes, bits = ([epoch["validation"] for epoch in report["epochs"]] for report in reports)
+    one, two, votes, bits, _ = ([epoch["validation"] for epoch in report["epochs"]] for report in reports)
     assert two == pytest.approx(one, rel=0.05)
     assert votes[-1] < 0.9 * reports[2]["before"]["validation"]
     assert bits == pytest.approx(one, rel=0.05)
-    assert [report["replicas"] for report in reports] == [1, 2, 2, 2]
+    assert [report["replicas"] for report in reports] == [1, 2, 2, 2, 2]
     # 15 steps, both ways, a block of 512 values and its scale
     assert reports[3]["bytes_sent"] == 15 * 2 * (4 * 512 // 8 + 4)
+    # 15 votes, and five means of 24 biases
+    assert reports[4]["bytes_sent"] == votes_bytes(reports[2], reports[1]) + 5 * 24 * 4
     assert 0 < 14 * votes_bytes(reports[2], reports[1]) < reports[1]["bytes_sent"]
 
 
