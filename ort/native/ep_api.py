@@ -52,6 +52,8 @@ class GraphSlot(IntEnum):
     OpAttr_GetTensorAttributeAsOrtValue = 362
     OpAttr_GetType = 363
     OpAttr_GetName = 364
+    Node_GetNumSubgraphs = 365
+    Node_GetSubgraphs = 366
 
 
 class ContextSlot(IntEnum):

@@ -1,7 +1,7 @@
 """Digests of graphs: of all that can change which networks they have, and the code of these."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.ort.provider.graph import OrtGraph
+from redpebble.ort.provider.graph import GraphNode, OrtGraph
 
 
 def graph_digest(graph: OrtGraph, threads: int) -> bytes:
@@ -18,9 +18,8 @@ def graph_digest(graph: OrtGraph, threads: int) -> bytes:
     opsets, types = sorted(graph.opsets.items()), sorted(graph.types.items())
     digest.update(repr((graph.inputs, graph.outputs, graph.ir_version, opsets, types)).encode())
     for node in graph.nodes:
-        digest.update(repr((node.name, node.operator, node.inputs, node.outputs)).encode())
-        for attribute in sorted(node.attributes, key=lambda attribute: attribute.name):
-            digest.update(_attribute_words(attribute))
+        for words in _node_words(node):
+            digest.update(words)
     tables = _tables(graph)
     read = sorted(name for name in graph.constants if name not in tables)
     with ThreadPoolExecutor(threads) as pool:
@@ -29,6 +28,16 @@ def graph_digest(graph: OrtGraph, threads: int) -> bytes:
             array = graph.constants[name]
             digest.update(repr((name, array.dtype.str, array.shape)).encode() + content)
     return digest.digest()
+
+
+def _node_words(node: GraphNode) -> Iterator[bytes]:
+    yield repr((node.name, node.operator, node.inputs, node.outputs)).encode()
+    for attribute in sorted(node.attributes, key=lambda attribute: attribute.name):
+        yield _attribute_words(attribute)
+    for body in node.bodies:
+        yield repr((body.name, len(body.nodes), body.outputs)).encode()
+        for inner in body.nodes:
+            yield from _node_words(inner)
 
 
 def _attribute_words(attribute: onnx_ir.Attr) -> bytes:

@@ -1,9 +1,9 @@
 """A graph as onnxruntime shows it to an execution provider, and the models that are made of it or of a part of it."""
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import onnx_ir
@@ -21,7 +21,10 @@ UNREAD: Final = {"ep_cache_context"}
 """Attributes that hold code, or what else only a provider can read: megabytes that make no model."""
 
 OPAQUE: Final = "redpebble.opaque"
-"""Domain of nodes that stand for those we cannot read: with subgraphs, or attributes of other kinds."""
+"""Domain of nodes that stand for those we cannot read: loops, or with attributes of other kinds."""
+
+IF: Final = ("", "If")
+"""The operator whose bodies are read: conditions on ranks and known sizes, as exporters write them, are decided."""
 
 Boundary = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of the inputs and outputs of nodes that become one."""
@@ -35,9 +38,21 @@ def behind(name: str) -> str:
     return BEHIND + name
 
 
+class Body(NamedTuple):
+    """A branch of an If: the attribute that it is, its nodes, and the names of what it yields."""
+
+    name: str
+    nodes: "tuple[GraphNode, ...]"
+    outputs: tuple[str, ...]
+
+    def renamed(self, names: Mapping[str, str]) -> "Body":
+        """Return the branch reading other values."""
+        return self._replace(nodes=tuple(node.renamed(names) for node in self.nodes))
+
+
 @dataclass(frozen=True)
 class GraphNode:
-    """A node by the names of its values, empty for one that is left out; implicit inputs come last."""
+    """A node by the names of its values, empty for one that is left out; those that bodies read come last."""
 
     handle: int
     number: int
@@ -48,11 +63,25 @@ class GraphNode:
     attributes: tuple[onnx_ir.Attr, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    bodies: tuple[Body, ...] = ()
 
     @property
     def boundary(self) -> Boundary:
         """Names of its inputs and outputs."""
         return self.inputs, self.outputs
+
+    @property
+    def made(self) -> Iterator[str]:
+        """Names of its outputs, and of all that its bodies make."""
+        yield from self.outputs
+        for body in self.bodies:
+            for node in body.nodes:
+                yield from node.made
+
+    def renamed(self, names: Mapping[str, str]) -> "GraphNode":
+        """Return the node reading other values, its bodies, too."""
+        inputs = tuple(names.get(name, name) for name in self.inputs)
+        return replace(self, inputs=inputs, bodies=tuple(body.renamed(names) for body in self.bodies))
 
 
 @dataclass(frozen=True)
@@ -74,7 +103,7 @@ class OrtGraph:
             return self.part(self.nodes, self.inputs, self.outputs)
         names = {name: behind(name) for name in cuts}
         types = {**self.types, **{names[name]: self.types[name] for name in cuts}}
-        nodes = [replace(node, inputs=tuple(names.get(name, name) for name in node.inputs)) for node in self.nodes]
+        nodes = [node.renamed(names) for node in self.nodes]
         outputs = dict.fromkeys([*self.outputs, *sorted(cuts)])
         return replace(self, types=types).part(nodes, self.inputs, tuple(outputs))
 
@@ -84,7 +113,7 @@ class OrtGraph:
         made = [self._node(node, values) for node in nodes]
         results = [self._value(name, values) for name in outputs]
         constants = [values[name] for name in self.constants if name in values]
-        produced = {output.name for node in made for output in node.outputs}
+        produced = {name for node in nodes for name in node.made}
         free = [name for name in values if name not in produced and name not in self.constants]
         names = dict.fromkeys([*(name for name in inputs if name not in self.constants), *free])
         graph = onnx_ir.Graph(
@@ -99,14 +128,20 @@ class OrtGraph:
 
     def _node(self, node: GraphNode, values: dict[str, onnx_ir.Value]) -> onnx_ir.Node:
         domain, operator = node.operator
+        bodies = [onnx_ir.AttrGraph(body.name, self._body(body, values)) for body in node.bodies]
+        inputs = node.inputs[:1] if bodies else node.inputs  # the others are read by the bodies
         return onnx_ir.Node(
             domain,
             operator,
-            [self._value(name, values) if name else None for name in node.inputs],
-            node.attributes,
+            [self._value(name, values) if name else None for name in inputs],
+            [*node.attributes, *bodies],
             outputs=[self._value(name, values) if name else onnx_ir.Value(name="") for name in node.outputs],
             name=node.name,
         )
+
+    def _body(self, body: Body, values: dict[str, onnx_ir.Value]) -> onnx_ir.Graph:
+        nodes = [self._node(node, values) for node in body.nodes]
+        return onnx_ir.Graph([], [self._value(name, values) for name in body.outputs], nodes=nodes, name=body.name)
 
     def _value(self, name: str, values: dict[str, onnx_ir.Value]) -> onnx_ir.Value:
         if name not in values:
@@ -188,13 +223,24 @@ class GraphReader:
     def _node(self, node: int) -> GraphNode:
         implicit = self._names(GraphSlot.Node_GetNumImplicitInputs, GraphSlot.Node_GetImplicitInputs, node)
         operator = (self._text(GraphSlot.Node_GetDomain, node), self._text(GraphSlot.Node_GetOperatorType, node))
+        bodies = self._branches(node) if operator == IF else ()
         attributes = [self._attribute(name, handle) for name, handle in self._attributes(node) if name not in UNREAD]
         known = [attribute for attribute in attributes if attribute is not None]
-        if implicit or len(known) != len(attributes):
-            known, operator = [], (OPAQUE, operator[1])
+        if (implicit and not bodies) or len(known) + len(bodies) != len(attributes):
+            known, bodies, operator = [], (), (OPAQUE, operator[1])
         inputs = (*self.inputs(node), *implicit)
         number = self.functions.word(GraphSlot.Node_GetId, node)
-        return GraphNode(node, number, self.name(node), operator, tuple(known), inputs, self.outputs(node))
+        return GraphNode(node, number, self.name(node), operator, tuple(known), inputs, self.outputs(node), bodies)
+
+    def _branches(self, node: int) -> tuple[Body, ...]:
+        count = self.functions.word(GraphSlot.Node_GetNumSubgraphs, node)
+        graphs, names = (ctypes.c_uint64 * count)(), (ctypes.c_char_p * count)()
+        addresses = (ctypes.addressof(graphs), count, ctypes.addressof(names))
+        self.functions.call(GraphSlot.Node_GetSubgraphs, node, *addresses)
+        read = [self.graph(graph) for graph in graphs]
+        return tuple(
+            Body((name or b"").decode(), one.nodes, one.outputs) for name, one in zip(names, read, strict=True)
+        )
 
     def _attributes(self, node: int) -> list[tuple[str, int]]:
         handles = self._list(GraphSlot.Node_GetNumAttributes, GraphSlot.Node_GetAttributes, node)

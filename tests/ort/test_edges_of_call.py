@@ -19,7 +19,7 @@ from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, feeds, model, 
 Feeds = Mapping[str, NDArray[np.generic]]
 
 BY_PROVIDER = [path for path in INPUTS if not path.name.startswith(("sage.input.classic", "gat."))]
-"""All but two: in one other nodes ask for sizes of values inside, the other has If nodes, which are not read."""
+"""All but two, in which nodes that make indices ask for sizes of values inside."""
 
 SIZES = ((30, 70), (1, 3), (7, 1), (200, 3000), (5, 0))
 """Nodes and edges; some are there twice, some nodes have none."""
@@ -93,7 +93,9 @@ def test_the_provider_takes_graphs_that_are_inputs(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("provider")
-@pytest.mark.parametrize("name", ["gcn.fixed.classic", "gin.fixed.classic", "sage.fixed.classic", "gat.fixed.dynamo"])
+@pytest.mark.parametrize(
+    "name", [f"{kind}.fixed.classic" for kind in ("gcn", "gin", "sage", "gat")] + ["gat.fixed.dynamo"]
+)
 def test_the_provider_takes_graphs_that_are_fixed_whole(name: str) -> None:
     proto = read(EXPORTS / f"{name}.onnx.gz")
     session = by_provider(proto)

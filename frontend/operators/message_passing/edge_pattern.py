@@ -1,5 +1,7 @@
 """Nodes of ONNX around a sum over edges, as a converter walks back through them."""
 
+from typing import TypeGuard
+
 import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
@@ -117,11 +119,11 @@ class EdgePattern:
         """Return whether a Slice cuts to the shape of an index that was spread over what is cut: all stays."""
         starts = None if len(node.inputs) != 3 else self.constant(node.inputs[1])
         end = None if starts is None or starts.any() else self.given(node.inputs[2]).producer()
-        if end is None or end.op_type != "Shape" or end.attributes.keys() & {"start", "end"}:
+        if not _is_shape(end):
             return False
         spread = self.given(end.inputs[0]).producer()
         shape = None if spread is None or spread.op_type != "Expand" else self.given(spread.inputs[1]).producer()
-        return shape is not None and shape.op_type == "Shape" and shape.inputs[0] is node.inputs[0]
+        return _is_shape(shape) and shape.inputs[0] is node.inputs[0]
 
     def index(self, node: onnx_ir.Node) -> Ends:
         """Return the node of each row that a Gather takes.
@@ -208,6 +210,14 @@ class EdgePattern:
         if value is None:
             raise NoPattern
         return value
+
+
+def _is_shape(node: onnx_ir.Node | None) -> TypeGuard[onnx_ir.Node]:
+    """Return whether a node yields all sizes of its input; onnxruntime writes the first axis down."""
+    if node is None or node.op_type != "Shape" or "end" in node.attributes:
+        return False
+    start = node.attributes.get("start")
+    return start is None or start.as_int() == 0
 
 
 def same_ends(left: Ends, right: Ends) -> bool:
