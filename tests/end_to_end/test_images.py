@@ -95,7 +95,8 @@ def rows() -> tuple[ImageModel, list[str]]:
     net.tensors["factors"] = np.array([1, 1, 2], np.float32)
     c = net.conv(net.node("Pad", pooled, "pads", mode="edge"), (4, 8, 4), strides=[2])
     larger = net.node("Resize", c, "", "factors", mode="linear")
-    return net, [larger, net.node("GlobalAveragePool", net.node("Mul", c, net.node("GlobalAveragePool", c)))]
+    means = net.node("AveragePool", c, kernel_shape=[90], strides=[90], ceil_mode=1, count_include_pad=1)
+    return net, [larger, means, net.node("GlobalAveragePool", net.node("Mul", c, net.node("GlobalAveragePool", c)))]
 
 
 def distances() -> tuple[ImageModel, list[str]]:

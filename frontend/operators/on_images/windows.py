@@ -189,9 +189,12 @@ def _convert_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
 
 def _pool_window(conversion: Conversion) -> WindowAttr:
     """Return the window of a pooling; the last ones of `ceil_mode` reach over the end, which is more pads there."""
-    x = image_of(conversion)
-    window = _window(conversion, x, conversion.integer_list("kernel_shape") or ())
-    if not conversion.integer("ceil_mode", 0):
+    x, kernel = image_of(conversion), conversion.integer_list("kernel_shape") or ()
+    is_rounded_up = bool(conversion.integer("ceil_mode", 0))
+    if is_rounded_up and _is_cut_to_image(conversion, kernel, shape_of(x)[2:]):
+        return WindowAttr.of(image_shape(x)[2:])
+    window = _window(conversion, x, kernel)
+    if not is_rounded_up:
         return window
     pads = list(window.pad_sizes)
     for axis, (extent, taps, stride) in enumerate(
@@ -206,6 +209,16 @@ def _pool_window(conversion: Conversion) -> WindowAttr:
         raise NotCovered("attributes ceil_mode=1 and count_include_pad=1 with a window that is cut off")
     numbers = (window.kernel_size, window.stride, [one.data for one in window.dilations])
     return WindowAttr.of(*numbers, pads)
+
+
+def _is_cut_to_image(conversion: Conversion, kernel: Sequence[int], size: Sequence[int]) -> bool:
+    """Return whether the one window of a pooling without pads reaches over the end of all axes, and holds the image."""
+    strides = conversion.integer_list("strides") or (1,) * len(size)
+    pads, dilations = (conversion.integer_list(name) or () for name in ("pads", "dilations"))
+    others = [*pads, *(dilation - 1 for dilation in dilations)]
+    if any(others) or conversion.text("auto_pad", "NOTSET") != "NOTSET" or not len(kernel) == len(strides) == len(size):
+        return False
+    return all(0 <= taps - extent < step for taps, extent, step in zip(kernel, size, strides, strict=True))
 
 
 def _convert_global_pool(kind: Pooling, conversion: Conversion) -> Sequence[SSAValue]:
