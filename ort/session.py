@@ -1,5 +1,6 @@
 """Models with sparse networks inside onnxruntime: native code for their nodes, from what the model file holds."""
 
+import gc
 import hashlib
 import mmap
 import os
@@ -163,6 +164,12 @@ def _opened(model: "Source", options: onnxruntime.SessionOptions, making: Making
     made: list[str] = []
     try:
         ready = _ready_model(model, threads_of(options), made)
+        if made:
+            from redpebble.runtime.memory import return_free_memory
+
+            # what was compiled from is held by cycles, and may be several times the model
+            gc.collect()
+            return_free_memory()
         if isinstance(ready, str | bytes):
             return _session_of(ready, options, making)
         from redpebble.export.loadable_model import loadable

@@ -107,10 +107,10 @@ def _layer(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto])
     return PrunableLayer(name, index, node.input[0], node.input[1], is_turned, inputs, outputs, window)
 
 
-def weights_of(graph: onnx.GraphProto, layers: Sequence[PrunableLayer]) -> dict[str, Array]:
-    """Return the weights [inputs, outputs] of layers by name."""
+def weights_of(graph: onnx.GraphProto, layers: Sequence[PrunableLayer], folder: str) -> dict[str, Array]:
+    """Return the weights [inputs, outputs] of layers by name; `folder` has the files that hold them."""
     stored = {one.name: one for one in graph.initializer}
     return {
-        layer.name: layer.matrix(numpy_helper.to_array(stored[layer.weight]).astype(np.float32, copy=False))
+        layer.name: layer.matrix(numpy_helper.to_array(stored[layer.weight], folder).astype(np.float32, copy=False))
         for layer in layers
     }

@@ -140,6 +140,7 @@ class _Pruning:
         self.watch, self.loss = watch, loss
         self.segmented = SegmentedModel.of(model.proto, model.layers, usable_threads())
         self.first = first = FirstRun.of(self.segmented, dict(batches[0]), model.dense)
+        return_free_memory()
         self.prices = LayerPrices(model.layers, options, first, machine_for(host_target(), None))
         self.lessons = self._lessons() if options.finetune else None
         self.options_by_layer: dict[str, list[Option]] = {}
@@ -174,14 +175,16 @@ class _Pruning:
 
     def _lessons(self) -> Lessons:
         """Return what the network is trained by; what does not fit is refused before any work is done."""
-        dense = Oracle(self.model.model, self.options.threads)
+        model = self.model.with_weights({})
+        dense = Oracle(model, self.options.threads)
         lessons = lessons_of(self.batches, self.options.labels, lambda feeds: dense.run(feeds)[0])
-        check_trainable(self.model.model, lessons.loss)
+        check_trainable(model, lessons.loss)
         return lessons
 
     def _loss_of(self, model: onnx_ir.Model) -> float:
         names, threads = self.segmented.outputs, self.options.threads
-        pruned, dense = Oracle.of(partial(session, model, session_options(threads))), Oracle(self.model.model, threads)
+        pruned = Oracle.of(partial(session, model, session_options(threads)))
+        dense = Oracle(self.model.with_weights({}), threads)
 
         def outputs(oracle: Oracle) -> list[dict[str, NDArray[Any]]]:
             return [dict(zip(names, oracle.run(batch), strict=True)) for batch in self.batches]
@@ -225,6 +228,7 @@ class _Pruning:
         trace = Trace.start(self.segmented, self.batches)
         for number, (layer, curve) in enumerate(loss_curves(trace, self.model.dense, probe), 1):
             found[layer.name] = curve
+            return_free_memory()
             self.watch("measuring what each layer loses", number, len(self.model.layers))
         return found
 
@@ -255,6 +259,7 @@ class _Pruning:
         total = sum(density < 1 for density in densities.values())
         for one in solver.solve(densities):
             layers[one.layer.name] = one
+            return_free_memory()
             self.watch("pruning", len(layers), total)
         return _Solved(layers, self.loss(*solver.outputs()))
 

@@ -48,7 +48,8 @@ def _mean(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, int]:
             product = left.T @ right
             total = product if count == 0 else np.add(total, product, out=total)
             count += len(left)
-    return total / np.float32(max(1, count)), count
+    total /= np.float32(max(1, count))
+    return total, count
 
 
 def _gathered(pairs: Iterable[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:

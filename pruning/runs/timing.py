@@ -1,5 +1,6 @@
 """Times of a model in onnxruntime, the original and one with sparse layers in turn."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from redpebble.bench.measure.measuring import Budget, interleave
 from redpebble.ort.session import session
+from redpebble.runtime.memory import return_free_memory
 from redpebble.verification.oracle import Oracle, session_options
 
 Value = NDArray[Any]
@@ -44,7 +46,7 @@ class MeasuredTimes:
 class ModelClock:
     """Times of an original and of pruned models; the best time of the original tells when others disturb the clock."""
 
-    original: onnx_ir.Model
+    original: str | os.PathLike[str] | onnx_ir.Model
     feeds: Feeds
     threads: int
     budget: Budget = BUDGET
@@ -71,8 +73,10 @@ class ModelClock:
         Raises:
             OracleError: onnxruntime refuses a model or the inputs.
         """
-        before = Oracle(self.original, self.threads)
+        # compiling needs more memory than anything else here, so nothing is beside it that need not be
+        return_free_memory()
         after = Oracle.of(partial(session, pruned, session_options(self.threads)))
+        before = Oracle(self.original, self.threads)
         calls = {"original": partial(before.run, self.feeds), "pruned": partial(after.run, self.feeds)}
         pruned_us = inf
         for _ in range(MEASUREMENTS):

@@ -1,5 +1,6 @@
 """Runs of a model, segment after segment, on all batches of the data at once, with dense or with pruned weights."""
 
+import mmap
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Trace:
             values |= {name: _spilled(value) for name, value in found.items()} if self.spills else found
             for name in [name for name in values if self.model.last_reader(name) <= self.done]:
                 del values[name]
+            for value in values.values():
+                _put_away(value)
         self.done += 1
 
     def finish(self, weights: Weights) -> list[dict[str, Value]]:
@@ -64,6 +67,7 @@ class Trace:
         samples = sum(len(values[layer.x]) for values in self.batches)
         for values in self.batches:
             yield from layer.rows(values[layer.x], samples)
+            _put_away(values[layer.x])
 
 
 def _spilled(value: Value) -> Value:
@@ -73,3 +77,9 @@ def _spilled(value: Value) -> Value:
         mapped = np.memmap(file, value.dtype, "w+", shape=value.shape)
     mapped[...] = value
     return mapped
+
+
+def _put_away(value: Value) -> None:
+    """Give back the memory of a value that lies in a file, until it is looked at again."""
+    if isinstance(value.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        value.base.madvise(mmap.MADV_DONTNEED)

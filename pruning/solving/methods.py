@@ -96,7 +96,10 @@ def _admm(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
     layer = scaled(weight, hessian)
     size = len(layer.hessian)
     penalty = np.float32(1.0)
-    inverse = inverse_of(np.add(layer.hessian, penalty * np.eye(size, dtype=np.float32), dtype=np.float32))
+    matrix = layer.hessian.copy()
+    matrix[np.diag_indices(size)] += penalty
+    inverse = inverse_of(matrix)
+    del matrix
     constant = inverse @ (layer.hessian @ layer.weight)
     dual, solution = np.zeros_like(layer.weight), layer.weight
     projected, mask = solution, np.ones(solution.shape, dtype=np.bool_)

@@ -44,7 +44,9 @@ def scaled(weight: Array, hessian: Array) -> Scaled:
     matrix = damped(hessian)
     scale = np.sqrt(np.diag(matrix))[:, np.newaxis]
     inverse = np.reciprocal(scale)
-    return Scaled(weight * scale, matrix * inverse * inverse.T, scale)
+    matrix *= inverse
+    matrix *= inverse.T
+    return Scaled(weight * scale, matrix, scale)
 
 
 def refitted(weight: Array, hessian: Array, mask: Mask, steps: int = REFIT_STEPS) -> Array:
@@ -86,8 +88,11 @@ def inverse_of(matrix: Array) -> Array:
         factor, _ = cho_factor(matrix)
     except LinAlgError:
         return np.linalg.inv(matrix)
-    upper = np.triu(spotri(factor)[0])
-    return upper + np.triu(upper, 1).T
+    # a wide layer's matrices are larger than its weights: none is copied that need not be
+    inverse, _ = spotri(factor, overwrite_c=True)
+    for row in range(1, len(inverse)):
+        inverse[row, :row] = inverse[:row, row]
+    return inverse
 
 
 def moved_target(weight: Array, hessian: Array, crossed: Array) -> Array:
@@ -95,13 +100,12 @@ def moved_target(weight: Array, hessian: Array, crossed: Array) -> Array:
 
     `hessian` is that of the new inputs, X^T X / rows, and `crossed` is X^T Y / rows with the original inputs Y.
     """
-    matrix = damped(hessian)
     shift: Array = np.matmul(crossed - hessian, weight, dtype=np.float32)
     try:
-        return weight + cho_solve(cho_factor(matrix), shift)
+        return weight + cho_solve(cho_factor(damped(hessian).T, overwrite_a=True), shift)
     except LinAlgError:
         # what rounding makes of many inputs that are nearly the same
-        return weight + np.linalg.solve(matrix, shift).astype(np.float32)
+        return weight + np.linalg.solve(damped(hessian), shift).astype(np.float32)
 
 
 def _quotient(left: Array, right: Array) -> Array:

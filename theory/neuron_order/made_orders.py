@@ -56,7 +56,11 @@ def locality(rows: CsrPattern, rng: np.random.Generator) -> float:
 
 def outgoing_counts(groups: NeuronGroups) -> Indices:
     """Return the connections that leave each neuron, [neurons]."""
-    return np.bincount(groups.connections[0], minlength=groups.neuron_count).astype(np.int64)
+    counts = np.zeros(groups.neuron_count, dtype=np.int64)
+    for weight in groups.weights:
+        # those of all weights at once take more memory than the weights
+        counts += np.bincount(weight.inputs.neurons[weight.rows.indices], minlength=groups.neuron_count)
+    return counts
 
 
 def count_numbers(groups: NeuronGroups) -> Indices:

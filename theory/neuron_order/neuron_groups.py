@@ -35,7 +35,7 @@ class GroupedWeight:
     inputs: Axis
     outputs: Axis
 
-    @cached_property
+    @property
     def connections(self) -> tuple[Indices, Indices]:
         """The neurons that each connection joins, from and to."""
         return self.inputs.neurons[self.rows.indices], self.outputs.neurons[self.rows.rows]

@@ -224,10 +224,11 @@ def _made_orders(groups: NeuronGroups, request: Request) -> list[tuple[str, Numb
 
 def _suitable(groups: NeuronGroups, request: Request, rng: np.random.Generator) -> tuple[str, ...]:
     suitable: list[str] = []
-    if request.seconds == 0 and sum(len(weight.rows.indices) for weight in groups.weights) > MOST_ORDERED:
+    connections = sum(len(weight.rows.indices) for weight in groups.weights)
+    if request.seconds == 0 and connections > MOST_ORDERED:
         return ()
     if any(locality(weight.rows, rng) < LOCAL for weight in groups.weights):
-        small = len(groups.connections[0]) <= MOST_TRIED or request.seconds > 0
+        small = connections <= MOST_TRIED or request.seconds > 0
         suitable += [name for name in GRAPH_ORDERS if small or name not in SLOW_ORDERS]
     counts = outgoing_counts(groups)
     members = [counts[start:end] for start, end in zip(groups.starts[:-1], groups.starts[1:], strict=True)]

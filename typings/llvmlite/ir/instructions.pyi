@@ -11,7 +11,13 @@ class Instruction(NamedValue):
     flags: list[str]
     metadata: dict[str, MDValue]
     def __init__(
-        self, parent: Block, typ: Type, opname: str, operands: Sequence[Value], name: str = "", flags: Sequence[str] = ()
+        self,
+        parent: Block,
+        typ: Type,
+        opname: str,
+        operands: Sequence[Value],
+        name: str = "",
+        flags: Sequence[str] = (),
     ) -> None: ...
     @property
     def function(self) -> Function: ...

@@ -29,7 +29,6 @@ def quantize_static(
     weight_type: QuantType = ...,
     op_types_to_quantize: list[str] | None = ...,
 ) -> None: ...
-
 def quantize_dynamic(
     model_input: str | PathLike[str],
     model_output: str | PathLike[str],
