@@ -3,7 +3,8 @@
 `python -m redpebble.bench.suites.quantized_bench [SHAPE,...] [--sparsities .8,.9] [--batches 1,8,128] [--seconds 1]
 [--structure rows:4|blocks:4]`, where outputs share their inputs, or inputs come in blocks, not single weights; on
 one thread, arrays bound once. onnxruntime's layer of eight bits is the faster one of two: `MatMulInteger`, whose sums
-nobody scales or rounds, and `QGemm` between floats, as ours is. Both have unsigned inputs and signed weights.
+nobody scales or rounds, and `QGemm` between floats, as ours is. Both have unsigned inputs and signed weights. With
+`--sparseml` ours, and the latter, are as SparseML writes a layer: `MatMulInteger` of unsigned weights, Add, Cast, Mul.
 """
 
 import time
@@ -36,6 +37,7 @@ class QuantizedLayer:
     outputs: int
     sparsity: float
     tile: tuple[int, int] = (1, 1)
+    is_sparseml: bool = False
 
     def weight(self) -> NDArray[np.int8]:
         """Return the weight [inputs, outputs]."""
@@ -82,6 +84,27 @@ class QuantizedLayer:
             nodes, [numpy_helper.from_array(array, name) for name, array in arrays.items()], TensorProto.FLOAT
         )
 
+    def sparseml_model(self) -> bytes:
+        """Return MatMulInteger of unsigned weights, whose zero is 128, between QuantizeLinear and a scale."""
+        arrays: dict[str, Array] = {
+            "xs": np.array(SCALE),
+            "xz": np.array(ZERO, np.uint8),
+            "w": (self.weight().astype(np.int16) + ZERO).astype(np.uint8),
+            "wz": np.array(ZERO, np.uint8),
+            "b": np.zeros(self.outputs, np.int32),
+            "s": np.array(SCALE * STEP),
+        }
+        nodes = [
+            helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+            helper.make_node("MatMulInteger", ["q", "w", "xz", "wz"], ["p"]),
+            helper.make_node("Add", ["p", "b"], ["a"]),
+            helper.make_node("Cast", ["a"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["f", "s"], ["y"]),
+        ]
+        return self._model(
+            nodes, [numpy_helper.from_array(array, name) for name, array in arrays.items()], TensorProto.FLOAT
+        )
+
     def _model(self, nodes: Sequence[onnx.NodeProto], weights: Sequence[onnx.TensorProto], kind: int) -> bytes:
         result = TensorProto.INT32 if kind == TensorProto.UINT8 else TensorProto.FLOAT
         x = helper.make_tensor_value_info("x", kind, ["batch", self.inputs])
@@ -95,10 +118,11 @@ class QuantizedLayer:
         floats = np.random.default_rng(1).standard_normal((batch, self.inputs), dtype=np.float32)
         codes = np.clip(np.rint(floats / SCALE) + ZERO, 0, 255).astype(np.uint8)
         shape = (batch, self.outputs)
+        between_floats = self.sparseml_model() if self.is_sparseml else self.quantized_model()
         return {
-            "ours": redpebble.compile(self.quantized_model(), cache=False).bind({"x": floats}).run,
+            "ours": redpebble.compile(between_floats, cache=False).bind({"x": floats}).run,
             "MatMulInteger": _bound(self.integer_model(), codes, np.empty(shape, np.int32)),
-            "QGemm": _bound(self.quantized_model(), floats, np.empty(shape, np.float32)),
+            "between floats": _bound(between_floats, floats, np.empty(shape, np.float32)),
             "fp32": _bound(self.float_model(), floats, np.empty(shape, np.float32)),
         }
 
@@ -123,9 +147,9 @@ def lines(layer: QuantizedLayer, batches: Sequence[int], budget: Budget) -> Iter
     connections = int(np.count_nonzero(layer.weight()))
     for batch in batches:
         times = {name: timing.min_us for name, timing in interleave(layer.calls(batch), budget).items()}
-        ours, int8 = times["ours"], min(times["MatMulInteger"], times["QGemm"])
+        ours, int8 = times["ours"], min(times["MatMulInteger"], times["between floats"])
         giga = 2e-3 * connections * batch / ours
-        ratios = [f"{time / ours:.2f}x" for time in (int8, times["QGemm"], times["fp32"])]
+        ratios = [f"{time / ours:.2f}x" for time in (int8, times["between floats"], times["fp32"])]
         shape = f"{layer.inputs}x{layer.outputs}"
         yield f"| {shape} | {layer.sparsity:g} | {batch} | {ours:.1f} | {giga:.0f} | {' | '.join(ratios)} |"
 
@@ -137,11 +161,12 @@ def main(
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 1.0,
     structure: Annotated[str, typer.Option(help="rows:N, blocks:N, or free for single weights.")] = "free",
     *,
+    sparseml: Annotated[bool, typer.Option(help="Layers as SparseML writes them.")] = False,
     thread_time: Annotated[bool, typer.Option(help="Count the time of the thread on its core.")] = False,
 ) -> None:
     """Print a table of ratios."""
     console.print(
-        "| layer | sparsity | rows | us | GOP/s | fastest int8 | QGemm | fp32 |\n|---|---|---|---|---|---|---|---|"
+        "| layer | sparsity | rows | us | GOP/s | fastest int8 | between floats | fp32 |\n" + "|---" * 8 + "|"
     )
     kind, _, count = structure.partition(":")
     tile = {"free": (1, 1), "rows": (1, int(count or 1)), "blocks": (int(count or 1), 1)}[kind]
@@ -149,7 +174,7 @@ def main(
     for shape in shapes.split(","):
         inputs, outputs = (int(size) for size in shape.split("x"))
         for sparsity in sparsities.split(","):
-            layer = QuantizedLayer(inputs, outputs, float(sparsity), tile)
+            layer = QuantizedLayer(inputs, outputs, float(sparsity), tile, sparseml)
             for line in lines(layer, [int(batch) for batch in batches.split(",")], budget):
                 console.print(line, highlight=False, soft_wrap=True)
 
