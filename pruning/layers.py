@@ -18,6 +18,9 @@ from redpebble.pruning.windows import Window
 
 Array = NDArray[np.float32]
 
+Reading = tuple[str, Window | None]
+"""A value, and the window through which a layer reads it: layers of the same have the same inputs."""
+
 SMALL: Final = 4096
 """Weights of a layer that takes about as long as its call: nothing is gained by pruning it."""
 
@@ -44,6 +47,11 @@ class PrunableLayer:
     def size(self) -> int:
         """The number of weights, zeros included."""
         return self.inputs * self.outputs
+
+    @property
+    def reading(self) -> Reading:
+        """The inputs of the layer."""
+        return self.x, self.window
 
     def matrix(self, stored: NDArray[np.float32]) -> Array:
         """Return a weight [inputs, outputs] from the initializer."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.layers import PrunableLayer, Reading
 from redpebble.pruning.losses import Loss
 from redpebble.pruning.runs.hessians import layer_inputs
 from redpebble.pruning.runs.traces import Trace, Weights
@@ -59,14 +59,14 @@ def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[
     few = trace.branch(few_batches(trace.batches))
     expected = few.branch().finish(weights)
     while not few.is_over:
-        inputs: dict[str, _Inputs] = {}
+        inputs: dict[Reading, _Inputs] = {}
         for layer in trace.model.segments[few.done].layers:
             densities = probe.densities_of(layer)
             if densities:
-                if layer.x not in inputs:
-                    inputs[layer.x] = _Inputs.of(layer_inputs(layer, few, None).hessian, probe.method)
-                known, weight, hessian = _some(densities), weights[layer.name], inputs[layer.x].hessian
-                pruned = dict(_quickly_pruned(weight, inputs[layer.x], known, probe))
+                if layer.reading not in inputs:
+                    inputs[layer.reading] = _Inputs.of(layer_inputs(layer, few, None).hessian, probe.method)
+                known, weight, hessian = _some(densities), weights[layer.name], inputs[layer.reading].hessian
+                pruned = dict(_quickly_pruned(weight, inputs[layer.reading], known, probe))
                 whole = max(mean_square(weight, hessian), LEAST)
                 own = {one: max(mean_square(pruned[one] - weight, hessian) / whole, LEAST) for one in known}
                 shares = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.layers import PrunableLayer, Reading
 from redpebble.pruning.runs.hessians import LayerInputs, layer_inputs
 from redpebble.pruning.runs.segments import Value
 from redpebble.pruning.runs.traces import Trace, Weights
@@ -62,11 +62,11 @@ class LayerSolver:
         return found, found if self.original is None else self.original.finish(self.dense)
 
     def _stage(self, layers: Sequence[PrunableLayer], densities: Mapping[str, float]) -> Iterator[SolvedLayer]:
-        known: dict[str, LayerInputs] = {}
+        known: dict[Reading, LayerInputs] = {}
         for layer in layers:
-            if layer.x not in known:
-                known[layer.x] = layer_inputs(layer, self.trace, self.original if self.method.refits else None)
-            inputs, weight = known[layer.x], self.dense[layer.name]
+            if layer.reading not in known:
+                known[layer.reading] = layer_inputs(layer, self.trace, self.original if self.method.refits else None)
+            inputs, weight = known[layer.reading], self.dense[layer.name]
             if self.method.reads_data and 2 * inputs.rows < layer.inputs:
                 least = -(-layer.inputs // 2)
                 raise ValueError(

@@ -112,6 +112,21 @@ def test_a_network_of_convolutions_is_pruned_and_runs_natively() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_block_and_its_shortcut_read_one_value_through_windows_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    block (float[n, 64, 6, 6] x) => (float[n, 80, 3, 3] y) {
+        a = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w1)  b = Conv<strides = [2, 2]>(x, w2)  y = Add(a, b)
+    }""")
+    for name, kernel in (("w1", 3), ("w2", 1)):
+        weight = weight_of(64 * kernel * kernel, 80, rng).T.reshape(80, 64, kernel, kernel).copy()
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    data = {"x": rng.standard_normal((64, 64, 6, 6)).cumsum(axis=2).astype(np.float32)}
+    report = prune(ir.from_proto(model), data, loss=0.1, rows=1).report
+    assert [layer.inputs for layer in report.layers] == [576, 64]
+    assert report.loss <= 0.1
+
+
 def test_convolutions_are_priced_by_pixels() -> None:
     source = SourceModel.read(network(), [])
     first = FirstRun.of(SegmentedModel.of(source.proto, source.layers, 1), images(4), source.dense)
