@@ -242,9 +242,10 @@ class _Training:
         count = len(step.values)
         quantized = options.exchange == "bits"
         self.add = QuantizedSums(replicas, count, options.bits, options.seed).add if quantized else replicas.add
-        self.votes = options.exchange == "signs"
+        self.votes = options.by_sign
+        bits = options.bits if options.exchange == "directions" else 1
         self.optimizer = (
-            VotedLion(count, replicas, options.sync, self._synchronised())
+            VotedLion(count, replicas, options.sync, self._synchronised(), bits)
             if self.votes
             else OPTIMIZERS[options.optimizer](count)
         )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from redpebble.training.direction_sums import DirectionSums
 from redpebble.training.replicas import Replicas
 
 Floats = NDArray[np.float32]
@@ -107,24 +108,32 @@ class Lion(Optimizer):
 
 
 class VotedLion(Optimizer):
-    """Lion over replicas: each has its own momentum, and all take the steps that most of them want.
+    """Lion over replicas: each has its own momentum, and all take the same steps.
 
-    Source: distributed Lion (Liu et al. 2024) with the reductions of Lion Cub (Ishikawa et al. 2024): bits are
+    These are the ones that most of them want, or, with `bits` of 2 or more, the signs of sums of directions in as many
+    bits. Source: distributed Lion (Liu et al. 2024) with the reductions of Lion Cub (Ishikawa et al. 2024): bits are
     exchanged in place of gradients, and momentum is averaged every `sync` steps, if at all: of all values, or of those
     at some places, such as the layers whose momentum differs most.
     """
 
-    def __init__(self, count: int, replicas: Replicas, sync: int = 0, places: Places | None = None) -> None:
+    def __init__(
+        self, count: int, replicas: Replicas, sync: int = 0, places: Places | None = None, bits: int = 1
+    ) -> None:
         """Start at rest."""
         super().__init__(count, 1)
         self._replicas, self._sync = replicas, sync
         self._places = np.arange(count) if places is None else places
-        self._wanted = np.empty(count, np.bool_)
+        self._directions = np.empty(count, np.float32)
+        self._sums = DirectionSums(replicas, count, bits) if bits > 1 else None
 
     @override
     def update(self, values: Floats, gradient: Floats, rate: float, scale: float = 1.0) -> None:
         super().update(values, gradient, rate, scale)
-        packed = self._replicas.vote(np.packbits(self._wanted))
+        directions = self._directions
+        if self._sums is None:
+            packed = self._replicas.vote(np.packbits(directions > 0))
+        else:
+            packed = self._sums.signs(directions)
         voted = np.unpackbits(packed, count=len(values)).astype(np.float32)
         voted -= np.float32(0.5)
         values -= np.multiply(voted, np.float32(2 * rate), out=voted)
@@ -138,12 +147,10 @@ class VotedLion(Optimizer):
     @override
     def _change(self, start: int, values: Floats, gradient: Floats, state: Sequence[Floats], rate: float) -> None:
         (moved,) = state
-        direction = self._product(moved, 9.0)
+        direction = np.multiply(moved, np.float32(9), out=self._directions[start : start + len(values)])
         direction += gradient
-        wanted = self._wanted[start : start + len(values)]
-        np.greater(direction, 0, out=wanted)
-        # a bit cannot say that a value is to stay: it goes back and forth
-        wanted[direction == 0] = self._steps % 2 == 1
+        # a sign cannot say that a value is to stay: it goes back and forth
+        direction[direction == 0] = STABLE if self._steps % 2 else -STABLE
         moved *= np.float32(0.99)
         moved += self._product(gradient, 0.01)
 

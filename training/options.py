@@ -11,7 +11,7 @@ from redpebble.training.quantized_sums import MOST_BITS
 
 Schedule = Literal["constant", "cosine"]
 
-Exchange = Literal["f32", "bits", "signs"]
+Exchange = Literal["f32", "bits", "signs", "directions"]
 
 EXCHANGES: Final[tuple[Exchange, ...]] = get_args(Exchange)
 
@@ -37,13 +37,14 @@ class FinetuneOptions:
     seed: int = 0
     threads: int = 1
     exchange: Exchange = "f32"
-    """Numbers that replicas send each other: gradients, these in a few bits, or the signs of Lion's steps."""
+    """Numbers that replicas send each other: gradients, these in a few bits, signs of Lion's steps, or what these are
+    the signs of, in a few bits."""
     sync: int = 0
     """Steps after which replicas that exchange signs average their momentum; 0: never."""
     sync_of: tuple[str, ...] = ()
     """Initializers whose momentum is averaged; all, where none is named."""
     bits: int = 4
-    """Bits of a value of a gradient, 1 to 8, where these are exchanged."""
+    """Bits of a value, 1 to 8 of a gradient, 2 to 8 of a direction, where these are exchanged."""
 
     def __post_init__(self) -> None:
         checked_threads(self.threads)
@@ -63,9 +64,11 @@ class FinetuneOptions:
                 raise ValueError(f"{what} is {number}, accepted is {least} or more")
         if not 1 <= self.bits <= MOST_BITS:
             raise ValueError(f"bits is {self.bits}, accepted is 1 to {MOST_BITS}")
-        if self.exchange == "signs" and self.optimizer != "lion":
-            raise ValueError(f"signs are exchanged of {self.optimizer}, accepted is lion")
-        if self.sync and self.exchange != "signs":
+        if self.by_sign and self.optimizer != "lion":
+            raise ValueError(f"{self.exchange} are exchanged of {self.optimizer}, accepted is lion")
+        if self.exchange == "directions" and self.bits == 1:
+            raise ValueError("directions are exchanged in 1 bit, accepted are 2 or more, and signs")
+        if self.sync and not self.by_sign:
             raise ValueError(
                 f"sync is {self.sync} where {self.exchange} is exchanged, accepted is 0: momentum is alike"
             )
@@ -73,6 +76,11 @@ class FinetuneOptions:
             raise ValueError("sync is 0 where sync_of names initializers, accepted is 1 or more")
         if not 0 < self.rate < float("inf"):
             raise ValueError(f"rate is {self.rate}, accepted is more than 0")
+
+    @property
+    def by_sign(self) -> bool:
+        """Whether replicas agree on signs of steps, each with momentum of its own."""
+        return self.exchange in ("signs", "directions")
 
     def rate_at(self, step: int, steps: int) -> float:
         """Return the rate of one of so many steps: up from 0 through the warm-up, then as the schedule says."""

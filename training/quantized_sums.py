@@ -6,8 +6,8 @@ beyond is cut off. One bit is the sign times the mean of absolutes (EF-signSGD, 
 is added to the next step's values: it does not grow as long as it is less than what was there, in squares.
 
 Every replica gets the codes of its share from all others, adds them up, and sends codes of the sum, whose error it
-keeps: 2 * bits a value and step, in place of two floats (Lion Cub, Ishikawa et al. 2024, has this for Lion, and takes
-the sign of the sum, as Lion does here).
+keeps: 2 * bits a value and step, in place of two floats. For Lion there are sums of directions, see
+`redpebble.training.direction_sums`.
 """
 
 from typing import Final, NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.training.replicas import Bytes, Replicas
+from redpebble.training.wide_bits import packed_numbers, unpacked_numbers
 
 Floats = NDArray[np.float32]
 
@@ -50,20 +51,14 @@ def encoded(values: Floats, bits: int, rng: np.random.Generator) -> Codes:
     multiples += rng.random(values.shape, dtype=np.float32)
     whole = np.clip(np.floor(multiples, out=multiples), -most, most, out=multiples)
     whole += most
-    wide = np.unpackbits(whole.astype(np.uint8)[..., None], axis=2)[..., 8 - bits :]
-    return Codes(np.packbits(wide.reshape(len(values), -1), axis=1), scales)
+    return Codes(packed_numbers(whole.astype(np.uint8), bits), scales)
 
 
 def decoded(codes: Codes, bits: int) -> Floats:
     """Return the values [blocks, BLOCK] that codes stand for."""
-    blocks = len(codes.packed)
-    wide = np.unpackbits(codes.packed, axis=1)
+    whole = unpacked_numbers(codes.packed, bits, BLOCK).astype(np.float32)
     if bits == 1:
-        return (wide.astype(np.float32) * 2 - 1) * codes.scales[:, None]
-    wide = wide.reshape(blocks, BLOCK, bits)
-    whole = np.zeros((blocks, BLOCK), np.float32)
-    for place in range(bits):
-        whole += wide[..., place] * np.float32(1 << (bits - 1 - place))
+        return (whole * 2 - 1) * codes.scales[:, None]
     whole -= _most(bits)
     return whole * codes.scales[:, None]
 
@@ -91,19 +86,20 @@ class QuantizedSums:
         self._lost.reshape(-1)[: self._count] += values
         sent = encoded(self._lost, self._bits, self._rng)
         self._lost -= decoded(sent, self._bits)
-        received = decoded(self._unpacked(self._replicas.scatter(self._packed(sent))), self._bits)
+        received = decoded(without_scales(self._replicas.scatter(with_scales(sent))), self._bits)
         self._sum_lost += received.reshape(self._replicas.size, *self._sum_lost.shape).sum(axis=0)
         total = encoded(self._sum_lost, self._bits, self._rng)
         self._sum_lost -= decoded(total, self._bits)
-        every = decoded(self._unpacked(self._replicas.gather(self._packed(total))), self._bits)
+        every = decoded(without_scales(self._replicas.gather(with_scales(total))), self._bits)
         values[:] = every.reshape(-1)[: self._count]
 
-    @staticmethod
-    def _packed(codes: Codes) -> Bytes:
-        """Return codes and scales of each block, one behind the other."""
-        scales = np.ascontiguousarray(codes.scales, np.float32).view(np.uint8).reshape(-1, 4)
-        return np.concatenate((codes.packed, scales), axis=1)
 
-    @staticmethod
-    def _unpacked(blocks: Bytes) -> Codes:
-        return Codes(blocks[:, :-4], np.ascontiguousarray(blocks[:, -4:]).view(np.float32)[:, 0])
+def with_scales(codes: Codes) -> Bytes:
+    """Return codes and scales of each block, one behind the other."""
+    scales = np.ascontiguousarray(codes.scales, np.float32).view(np.uint8).reshape(-1, 4)
+    return np.concatenate((codes.packed, scales), axis=1)
+
+
+def without_scales(blocks: Bytes) -> Codes:
+    """Return the codes that `with_scales` made bytes of."""
+    return Codes(blocks[:, :-4], np.ascontiguousarray(blocks[:, -4:]).view(np.float32)[:, 0])

@@ -67,3 +67,7 @@ def test_layers_that_are_not_there_are_refused() -> None:
         options(sync_of=("w",))
     with pytest.raises(ValueError, match="sync is 4 where bits is exchanged"):
         options(sync=4, exchange="bits")
+    with pytest.raises(ValueError, match="directions are exchanged in 1 bit, accepted are 2 or more"):
+        options(exchange="directions", bits=1)
+    with pytest.raises(ValueError, match="directions are exchanged of adam, accepted is lion"):
+        options(exchange="directions", optimizer="adam")

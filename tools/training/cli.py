@@ -10,7 +10,7 @@ from redpebble.tools.cli_options import Seed, new_model, new_report
 Loss = Literal["mse", "cross-entropy", "crps", "distill"]
 Optimizer = Literal["sgd", "adam", "lion"]
 Schedule = Literal["constant", "cosine"]
-Exchange = Literal["f32", "bits", "signs"]
+Exchange = Literal["f32", "bits", "signs", "directions"]
 
 
 def finetune(
@@ -45,7 +45,9 @@ def finetune(
     ] = False,
     exchange: Annotated[
         Exchange,
-        typer.Option(help="What replicas send: gradients, these in --bits, or signs of Lion's steps."),
+        typer.Option(
+            help="What replicas send: gradients, these in --bits, signs of Lion's steps, or, in --bits, what has them."
+        ),
     ] = "f32",
     sync: Annotated[
         int, typer.Option(metavar="STEPS", help="Steps after which replicas average momentum; 0: never.")
@@ -54,7 +56,7 @@ def finetune(
         list[str] | None,
         typer.Option(metavar="NAME", help="An initializer of which they do, not of all; may be given again."),
     ] = None,
-    bits: Annotated[int, typer.Option(help="Bits of a value of a gradient with --exchange bits.")] = 4,
+    bits: Annotated[int, typer.Option(help="Bits of a value with --exchange bits and directions.")] = 4,
     seed: Seed = 0,
     report: Annotated[
         Path | None,

@@ -60,13 +60,17 @@ def test_replicas_train_what_one_trains_and_votes_send_little(tmp_path: Path) ->
             mpiexec(
                 2, REDPEBBLE, *words, "--replicas", "--exchange", "signs", "--sync", "3", "--sync-of", "layers.1.bias"
             ),
+            mpiexec(2, REDPEBBLE, *words, "--replicas", "--exchange", "directions", "--bits", "3"),
         )
     ]
-    one, two, votes, bits, _ = ([epoch["validation"] for epoch in report["epochs"]] for report in reports)
+    one, two, votes, bits, _, directions = ([epoch["validation"] for epoch in report["epochs"]] for report in reports)
     assert two == pytest.approx(one, rel=0.05)
     assert votes[-1] < 0.9 * reports[2]["before"]["validation"]
     assert bits == pytest.approx(one, rel=0.05)
-    assert [report["replicas"] for report in reports] == [1, 2, 2, 2, 2]
+    assert [report["replicas"] for report in reports] == [1, 2, 2, 2, 2, 2]
+    assert directions == pytest.approx(two, rel=0.05)
+    # up in 3 bits, a block of 256 values and its scale, down in one
+    assert reports[5]["bytes_sent"] == 15 * (3 * 256 // 8 + 4 + 256 // 8)
     # 15 steps, both ways, a block of 512 values and its scale
     assert reports[3]["bytes_sent"] == 15 * 2 * (4 * 512 // 8 + 4)
     # 15 votes, and five means of 24 biases
