@@ -149,7 +149,9 @@ class OrtGraph:
             if name in self.types:
                 element, dims = self.types[name]
                 value.type = onnx_ir.TensorType(onnx_ir.DataType(element))
-                value.shape = onnx_ir.Shape(dims)
+                # onnxruntime says no sizes for a tensor of unknown rank, too: what nodes make is inferred anew
+                if dims or name in self.constants or name in self.inputs:
+                    value.shape = onnx_ir.Shape(dims)
             if name in self.constants:
                 value.const_value = onnx_ir.Tensor(self.constants[name], name=name)
         return values[name]
