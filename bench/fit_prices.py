@@ -131,7 +131,9 @@ def fitted(measured: MeasuredMachine, first: Prices | None = None) -> Prices:
     among = any(one.other_bytes for one in measured.layers)
     exposures = {name: EXPOSURES if among or first is None else (first[name][-1],) for name in names}
     priced = {name: one.fitted(one.times, exposures[name]) for name, one in known.items()}
-    speeds = _speeds(known, priced, len(measured.layers))
+    # rounding families came later, on the scale of the others: what they take says nothing about the machine's speed
+    others = {name: one for name, one in known.items() if not FAMILIES[name].rounds}
+    speeds = _speeds(others, priced, len(measured.layers))
     return {name: one.fitted(one.times / speeds[one.rows], exposures[name]) for name, one in known.items()}
 
 
@@ -168,10 +170,8 @@ def _completed(measured: MeasuredMachine, first: Prices | None, origin: Mapping[
     if first is None:
         return own
     ratio = slowness(measured, origin[measured.lanes])
-    return {
-        name: own[name] if name in own else (*(ratio * price for price in priced[:-1]), priced[-1])
-        for name, priced in first.items()
-    }
+    scaled = {name: (*(ratio * price for price in priced[:-1]), priced[-1]) for name, priced in first.items()}
+    return scaled | own
 
 
 def slowness(measured: MeasuredMachine, other: MeasuredMachine) -> float:
@@ -223,8 +223,15 @@ def examples_of(measured: MeasuredMachine, prices_of: str) -> Examples:
 
 
 def _tuned(microseconds: Mapping[str, float]) -> dict[str, float]:
-    """Return the times that `redpebble tune` would have measured: others may be of a day on which all was faster."""
-    return {kernel: time for kernel, time in microseconds.items() if int(kernel.partition("@")[2]) in WIDTHS}
+    """Return the times that `redpebble tune` would have measured: others may be of a day on which all was faster.
+
+    It measures what all layers may use, not what rounds.
+    """
+    return {
+        kernel: time
+        for kernel, time in microseconds.items()
+        if int(kernel.partition("@")[2]) in WIDTHS and not FAMILIES[kernel.partition("@")[0]].rounds
+    }
 
 
 def write_examples() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from redpebble.kernels.family import KernelFamily
 from redpebble.kernels.formats import (
+    bfloat_pairs,
     count_blocks,
     dense_outputs,
     lookup_rows,
@@ -26,6 +27,7 @@ _ALL: Final = (
     row_panels.FAMILY,
     strips.FAMILY,
     sparse_rows.FAMILY,
+    bfloat_pairs.FAMILY,
 )
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})

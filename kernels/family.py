@@ -90,6 +90,8 @@ class KernelFamily:
     """The family that packs the same arrays, its own name where there is none."""
     share: int = SHARE
     """Outputs in a thread's share of a layer are multiples of this."""
+    rounds: bool = False
+    """Whether it rounds inputs and weights to bfloat16: for layers of that precision, on CPUs with its products."""
     block_rule: BlockRule | None = None
     """The rule by which it cuts inputs into blocks, if it does."""
     far_features: Callable[[LayerWithPattern, float], float] = features_in_turn

@@ -33,6 +33,8 @@ class Machine:
     """Time of a byte that is streamed from memory, by one core."""
     prices: str = DEFAULT_PRICES
     """The machine in `kernels/prices.py` whose prices count."""
+    bfloat: bool = False
+    """Whether it has instructions for products of bfloat16."""
     examples: Examples = field(default_factory=Examples)
     """Layers on which kernels were measured, which correct what is predicted of those nearby."""
 

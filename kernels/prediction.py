@@ -31,7 +31,10 @@ def candidates(layer: Layer, width: int, machine: Machine) -> tuple[str, ...]:
     return tuple(
         name
         for name, family in FAMILIES.items()
-        if width in family.widths and layer.stored in family.stored and machine.prices_of(name)
+        if width in family.widths
+        and layer.stored in family.stored
+        and (not family.rounds or (layer.rounded and machine.bfloat))
+        and machine.prices_of(name)
     )
 
 

@@ -26,8 +26,8 @@ class Likeness(NamedTuple):
 
     shape: tuple[int, int]
     measures: tuple[float, ...]
-    """Connections, those of the fullest outputs, rows with connections in 16 inputs, inputs that 32 outputs read, and
-    the bytes of other layers."""
+    """Connections, those of the fullest outputs, rows with connections in 16 inputs, inputs that 32 outputs read, the
+    bytes of other layers, and whether values are rounded."""
 
     def alike(self, other: "Likeness") -> bool:
         """Return whether one price serves both."""
@@ -44,7 +44,7 @@ def likeness_of(layer: Layer) -> Likeness | None:
     touched = _different(outputs * -(-layer.inputs // half) + inputs // half, -(-layer.inputs // half) * layer.outputs)
     read = _different(outputs // NEIGHBOURS * layer.inputs + inputs, (layer.outputs // NEIGHBOURS + 1) * layer.inputs)
     fullest = float(layer.fullest(NEIGHBOURS).sum())
-    measures = (float(layer.connections), fullest, float(touched), float(read), layer.other_bytes)
+    measures = (float(layer.connections), fullest, float(touched), float(read), layer.other_bytes, float(layer.rounded))
     return Likeness((layer.inputs, layer.outputs), measures)
 
 

@@ -40,6 +40,8 @@ class Layer:
     stored: Stored = "sparse"
     panel_reads: float = 0.0
     block_counts: Mapping[str, int] = field(default_factory=dict[str, int], kw_only=True)
+    rounded: bool = field(default=False, kw_only=True)
+    """Whether inputs and weights may be rounded to bfloat16."""
 
     def blocks(self, rule: BlockRule) -> int:
         """Return the number of blocks of inputs that the family of a rule has."""

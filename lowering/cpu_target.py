@@ -47,6 +47,11 @@ class CpuTarget:
         return self.lanes >= 8
 
     @property
+    def has_bfloat(self) -> bool:
+        """Whether there is an instruction for products of pairs of bfloat16."""
+        return self.has_avx512 and "+avx512bf16" in self.features.split(",")
+
+    @property
     def has_avx512(self) -> bool:
         """Whether vectors of 16 floats and 32 registers may be used."""
         return self.lanes >= 16

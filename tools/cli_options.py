@@ -105,9 +105,13 @@ class Precision(StrEnum):
 
     FLOAT32 = "float32"
     INT8 = "int8"
+    BFLOAT16 = "bf16"
 
 
-PrecisionChoice = Annotated[Precision, typer.Option(help="Numbers that sparse layers compute with: int8 needs --data.")]
+PrecisionChoice = Annotated[
+    Precision,
+    typer.Option(help="Numbers that sparse layers compute with: int8 needs --data, bf16 a CPU with avx512_bf16."),
+]
 Samples = Annotated[
     Path | None, typer.Option(metavar="SAMPLES.npz", help="Samples of the inputs, an array for each by name.")
 ]
@@ -117,10 +121,10 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     """Return the samples in a file, None where none are needed.
 
     Raises:
-        ValueError: int8 comes without samples, samples without int8, or the file cannot be understood.
+        ValueError: int8 comes without samples, float32 with some, or the file cannot be understood.
     """
     from redpebble.verification.input_choice import arrays_of
 
-    if (precision is Precision.INT8) != (data is not None):
+    if precision is not Precision.BFLOAT16 and (precision is Precision.INT8) != (data is not None):
         raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
     return None if data is None else arrays_of(data)

@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -165,6 +166,7 @@ def optimize(
     networks = target is not OptimizeTarget.PORTABLE
     samples = samples_of(precision, data)
     options = Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows, samples=samples)
+    options = replace(options, bfloat=precision is Precision.BFLOAT16)
     request = OptimizeRequest(model, options, files, sizes(size))
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
     raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)

@@ -63,7 +63,9 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
 def measured_before(folder: Path) -> Machine | None:
     """Return what `folder` has of measurements of this machine, or None where it was never measured."""
     known = recalled_machine(folder, machine_name(host_target()))
-    return known.machine if known is not None and known.machine.lanes == host_target().lanes else None
+    if known is None or known.machine.lanes != host_target().lanes:
+        return None
+    return replace(known.machine, bfloat=host_target().has_bfloat)
 
 
 def calibrate(folder: Path | None = None, probes: Sequence[int] = PROBES) -> Machine:
@@ -156,7 +158,8 @@ def of_this_cpu(lanes: int) -> Machine:
     """Return a machine with the prices and the caches of this one, as far as these are known."""
     prices = prices_of_cpu()
     l3_ns, dram_ns = STREAMS[prices]
-    machine = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns)
+    bfloat = host_target().has_bfloat and lanes == host_target().lanes
+    machine = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=bfloat)
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine

@@ -29,7 +29,7 @@ from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
 from redpebble.passes.analysis.block_choices import Times, predicted_times
-from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, write_measurements
+from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, layers_of_ops, write_measurements
 from redpebble.runtime.jit import host_target, missing_features
 from redpebble.runtime.store.json_cache import Json, recall, remember
 from redpebble.tuning.calibration import machine_name
@@ -183,7 +183,7 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
     wanted: dict[str, Candidates] = {}
     keys: dict[LinearOp | Conv2dOp, str] = {}
     linears = [op for op in known if isinstance(op, LinearOp)]
-    layers = dict(zip(linears, layers_of([op.weight for op in linears]), strict=True))
+    layers = dict(zip(linears, layers_of_ops(linears), strict=True))
     for linear, numbers in known.items():
         # weights of other layers are read between two images, not between two tiles of pixels
         layer = layers[linear] if isinstance(linear, LinearOp) else layers_of([linear.weight])[0]
@@ -233,7 +233,7 @@ def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
     """Return what is worth measuring, each layer once however often its pattern occurs."""
     linears = [op for op in module.walk() if isinstance(op, LinearOp)]
     found: dict[str, Candidates] = {}
-    for linear, layer in zip(linears, layers_of([linear.weight for linear in linears]), strict=True):
+    for linear, layer in zip(linears, layers_of_ops(linears), strict=True):
         key = layer_key(linear.weight, layer)
         if key in found or not layer.inputs or not layer.outputs:
             continue

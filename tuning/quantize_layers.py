@@ -66,7 +66,7 @@ class QuantizeLayers(ModulePass):
             before = observe(op, self.samples, self.foreign)
             chosen = [one for one in layers if _quantize(one, before)]
             join_layers(op)
-            change = _change(before.results, observe(op, self.samples, self.foreign).results)
+            change = change_of(before.results, observe(op, self.samples, self.foreign).results)
         except (InterpretationError, ValueError) as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         erase_unused(op.body)
@@ -74,9 +74,9 @@ class QuantizeLayers(ModulePass):
         op.attributes[QUANTIZED] = StringAttr(text)
 
 
-def quantized_text(module: ModuleOp) -> str:
-    """Return what was quantized of a module, and what its results lost; empty where nobody asked for it."""
-    text = module.attributes.get(QUANTIZED)
+def text_on(module: ModuleOp, name: str) -> str:
+    """Return an attribute of a module that is text; empty where there is none."""
+    text = module.attributes.get(name)
     return text.data if isinstance(text, StringAttr) else ""
 
 
@@ -99,7 +99,7 @@ def _quantize(op: LinearOp, observed: Observed) -> bool:
     (result,) = evaluate(made, operands, np.float32)
     block = op.parent
     assert block is not None
-    if _change([y], [result]) > MOST_CHANGE:
+    if change_of([y], [result]) > MOST_CHANGE:
         made.drop_all_references()
         return False
     for one in (*constants, made):
@@ -157,7 +157,7 @@ def _array(value: SSAValue) -> Floats:
     return array
 
 
-def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> float:
+def change_of(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> float:
     """Return the root mean square of what arrays change by, as a share of their own: the largest of all."""
     shares = [0.0]
     for old, new in zip(before, after, strict=True):

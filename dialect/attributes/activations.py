@@ -19,12 +19,15 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.foundation.bfloat import rounded_to_bfloat
+
 Floats = NDArray[np.floating]
 """An array of float32 or float64; what is computed from it has the same dtype."""
 
 ACTIVATION_PARAMETERS: Final = MappingProxyType(
     {
         "abs": (),
+        "bfloat16": (),
         "celu": ("alpha",),
         "clip": ("min", "max"),
         "elu": ("alpha",),
@@ -53,9 +56,12 @@ ACTIVATION_PARAMETERS: Final = MappingProxyType(
 """Kind of activation -> the names of its parameters, in the order in which they are printed.
 
 `silu` is x * sigmoid(alpha * x); `gelu` is the exact form with erf, `gelu_tanh` the approximation with tanh.
+`bfloat16` is the nearest number of eight bits of mantissa, ties to even.
 `quantize` is the nearest of the 256 multiples of the scale from -zero on, those of codes of eight bits, ties to even.
 `clip` holds -inf and inf where a bound is missing; min wins nowhere: min > max gives max, as in ONNX."""
 
+BFLOAT_SINCE: Final = 13
+"""The opset from which ONNX can say bfloat16: Cast there and back."""
 
 CODES: Final = 256
 """Number of the codes of eight bits."""
@@ -127,6 +133,10 @@ def activate(activation: ActivationAttr, x: Floats) -> Floats:
     """Return `activation` of every value of `x`, in the dtype of `x`."""
     with np.errstate(all="ignore"):
         return np.asarray(REFERENCE_ACTIVATIONS[activation.kind.data](x, *activation.values), dtype=x.dtype)
+
+
+def _bfloat16(x: Floats) -> Floats:
+    return rounded_to_bfloat(x.astype(np.float32))
 
 
 def _celu(x: Floats, alpha: float) -> Floats:
@@ -205,6 +215,7 @@ def _softplus(x: Floats) -> Floats:
 REFERENCE_ACTIVATIONS: Final[Mapping[str, Callable[..., Floats]]] = MappingProxyType(
     {
         "abs": np.abs,
+        "bfloat16": _bfloat16,
         "celu": _celu,
         "clip": _clip,
         "elu": _elu,

@@ -24,7 +24,7 @@ class DropZeroBias(RewritePattern):
         if op.bias is None or not _is_filled_with(op.bias, 0.0):
             return
         plain = LinearOp(op.x, op.weight, None, op.activation)
-        plain.kernel, plain.io_bounds = op.kernel, op.io_bounds
+        plain.kernel, plain.io_bounds, plain.precision = op.kernel, op.io_bounds, op.precision
         plain.attributes.update(op.attributes)
         rewriter.replace(op, plain)
 

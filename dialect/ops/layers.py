@@ -1,8 +1,8 @@
 """Layers: the linear layer, normalisations and softmax over the last axis, products of what a call computes."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, f64, i64
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, StringAttr, f64, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -36,12 +36,17 @@ from redpebble.dialect.tensors import (
     verify_bias,
 )
 
+BFLOAT: Final = "bf16"
+"""The precision of a layer whose inputs and weights are rounded."""
+
 
 @irdl_op_definition
 class LinearOp(IRDLOperation):
     """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].
 
-    `cut` gives the outputs at which the pieces that threads do at the same time begin, and N.
+    A layer of `precision` "bf16" rounds x and weight to bfloat16, and sums products in f32; kernels without
+    instructions for that may leave x and weight as they are. `cut` gives the outputs at which the pieces that threads
+    do at the same time begin, and N.
 
     ```mlir
     %h = pebble.linear %x, %w bias %b activation <relu>
@@ -55,6 +60,7 @@ class LinearOp(IRDLOperation):
     weight = operand_def(F32_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
     activation = opt_prop_def(ActivationAttr)
+    precision = opt_prop_def(StringAttr)
     kernel = opt_prop_def(KernelAttr)
     io_bounds = opt_prop_def(IoBoundsAttr)
     bound = opt_prop_def(InstanceBoundAttr)
@@ -64,8 +70,8 @@ class LinearOp(IRDLOperation):
 
     traits = traits_def(Pure(), AxisPattern("...k, kn, n -> ...n"), RowWise(), LayerPatterns())
     assembly_format: ClassVar = (
-        "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`kernel` $kernel^)? "
-        "(`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
+        "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`precision` $precision^)? "
+        "(`kernel` $kernel^)? (`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
         "(`partition` $partition^)? attr-dict `:` functional-type(operands, results)"
     )
 
@@ -92,6 +98,8 @@ class LinearOp(IRDLOperation):
         if not shape or shape[-1] != weight[0]:
             raise VerifyException(f"input {shape_text(shape)} does not fit weight {shape_text(weight)}")
         verify_bias(self.bias, weight[1])
+        if self.precision is not None and self.precision.data != BFLOAT:
+            raise VerifyException(f"precision {self.precision.data!r}, accepted is {BFLOAT}")
         expected = (*shape[:-1], weight[1])
         if shape_of(self.result) != expected:
             raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
@@ -100,6 +108,11 @@ class LinearOp(IRDLOperation):
             raise VerifyException(f"cut at {list(borders)}, expected ascending outputs from 0 to {weight[1]}")
         if self.partition is not None and len(self.partition.array) != weight[1]:
             raise VerifyException(f"owners of {len(self.partition.array)} outputs, expected {weight[1]}")
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether inputs and weights are rounded to bfloat16."""
+        return self.precision is not None
 
     @property
     def borders(self) -> tuple[int, ...]:

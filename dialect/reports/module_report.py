@@ -46,7 +46,7 @@ def _report(op: LinearOp | Conv2dOp, name: str, numbers: LayerNumbers) -> LayerR
         outputs=outputs,
         connections=connections,
         density=connections / (inputs * outputs) if inputs * outputs else 0.0,
-        format="csc" if isinstance(op.weight.owner, SparseConstantOp) else "dense",
+        format=_format(op),
         kernel=_kernel(numbers.families),
         reason="; ".join([*_reasons(op), *filter(None, [numbers.reason])]),
         families={str(width): family for width, family in numbers.families.items()},
@@ -60,6 +60,12 @@ def _report(op: LinearOp | Conv2dOp, name: str, numbers: LayerNumbers) -> LayerR
         most_writes=bounds.most_writes.data if bounds is not None else None,
         structure="\n".join(_structure(op)),
     )
+
+
+def _format(op: LinearOp | Conv2dOp) -> str:
+    if isinstance(op, LinearOp) and op.is_rounded:
+        return "bf16"
+    return "csc" if isinstance(op.weight.owner, SparseConstantOp) else "dense"
 
 
 def _by_text(numbers: Mapping[int, float]) -> dict[str, float]:

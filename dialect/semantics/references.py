@@ -35,6 +35,7 @@ from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resa
 from redpebble.dialect.semantics.network import run_network
 from redpebble.dialect.semantics.quantized import run_quantized_layers
 from redpebble.dialect.tensors import shape_of
+from redpebble.foundation.bfloat import rounded_to_bfloat
 from redpebble.foundation.extensible_table import ExtensibleTable
 
 Reference = Callable[..., Floats | Sequence[Floats]]
@@ -42,6 +43,8 @@ Reference = Callable[..., Floats | Sequence[Floats]]
 
 
 def _linear(op: LinearOp, x: Floats, weight: Floats, bias: Floats | None = None) -> Floats:
+    if op.is_rounded:
+        x, weight = (rounded_to_bfloat(one.astype(np.float32)).astype(one.dtype) for one in (x, weight))
     product = x @ weight
     result = product if bias is None else product + bias
     return result if op.activation is None else activate(op.activation, result)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, BFLOAT_SINCE, ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from redpebble.export.writing.node_builder import NodeBuilder
 
@@ -87,6 +87,14 @@ def _attributes(kind: str, values: tuple[float, ...], defaults: tuple[float, ...
     return {name: value for name, value, default in named if np.float32(value) != np.float32(default)}
 
 
+def _bfloat16(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
+    """Two casts, there and back."""
+    if builder.opset < BFLOAT_SINCE:
+        raise ValueError(f"activation bfloat16 needs opset {BFLOAT_SINCE}, the model's is {builder.opset}")
+    rounded = builder.node("Cast", x, to=int(ir.DataType.BFLOAT16))
+    return builder.node("Cast", rounded, to=int(ir.DataType.FLOAT))
+
+
 def _clip(x: ir.Value, bounds: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
     """Clip with the bounds that there are: attributes once, inputs since opset 11."""
     low, high = bounds
@@ -159,6 +167,7 @@ def _square(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value
 
 DECOMPOSED: Final[Mapping[str, Callable[[ir.Value, tuple[float, ...], NodeBuilder], ir.Value]]] = MappingProxyType(
     {
+        "bfloat16": _bfloat16,
         "celu": _celu,
         "clip": _clip,
         "gelu": _gelu,

@@ -8,6 +8,7 @@ from math import prod
 
 import onnx_ir as ir
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
@@ -19,15 +20,17 @@ GEMM_WITHOUT_C = 11
 
 
 def emit_linear(op: LinearOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """Gemm for matrices; MatMul and Add for any other rank, which Gemm refuses."""
-    value = _gemm(op, builder) if len(shape_of(op.x)) == 2 else _matmul(op, builder)
+    """Gemm for matrices; MatMul and Add for any other rank, which Gemm refuses. The weight is rounded already."""
+    x = builder.operand(op.x)
+    if op.is_rounded:
+        x = emit_activation(ActivationAttr.of("bfloat16"), x, builder)
+    value = _gemm(op, x, builder) if len(shape_of(op.x)) == 2 else _matmul(op, x, builder)
     if op.activation is not None:
         value = emit_activation(op.activation, value, builder)
     return (value,)
 
 
-def _gemm(op: LinearOp, builder: NodeBuilder) -> ir.Value:
-    x = builder.operand(op.x)
+def _gemm(op: LinearOp, x: ir.Value, builder: NodeBuilder) -> ir.Value:
     weight, transposed = builder.weight(op.weight)
     if op.bias is None and not transposed:
         return builder.node("MatMul", x, weight)
@@ -39,8 +42,7 @@ def _gemm(op: LinearOp, builder: NodeBuilder) -> ir.Value:
     return builder.node("Gemm", *inputs, transB=1) if transposed else builder.node("Gemm", *inputs)
 
 
-def _matmul(op: LinearOp, builder: NodeBuilder) -> ir.Value:
-    x = builder.operand(op.x)
+def _matmul(op: LinearOp, x: ir.Value, builder: NodeBuilder) -> ir.Value:
     product = builder.node("MatMul", x, builder.operand(op.weight))
     if op.bias is None:
         return product

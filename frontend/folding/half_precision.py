@@ -59,7 +59,7 @@ def _is_wide(model: onnx_ir.Model) -> bool:
             casts.update(node.inputs[:1], node.outputs)
     apart = [one for one in (*model.graphs(), *(body.graph for body in model.functions.values())) if one is not graph]
     edges = {*graph.inputs, *graph.outputs}
-    inside = (value for value in _values(graph) if value.dtype in HALVES)
+    inside = (value for value in _values(graph) if value.dtype in HALVES and not _is_rounded(value))
     return not (_has_half_attributes(graph) or any(_holds_halves(one) for one in apart)) and all(
         value in edges
         and value in casts
@@ -67,6 +67,33 @@ def _is_wide(model: onnx_ir.Model) -> bool:
         and all(use.node.op_type == "Cast" and use.node.domain == "" for use in value.uses())
         for value in inside
     )
+
+
+def is_rounding(node: onnx_ir.Node) -> bool:
+    """Return whether a node casts float32 to bfloat16, only for other ones to cast it back: so values are rounded."""
+    target = node.attributes.get("to")
+    if (node.domain, node.op_type) != ("", "Cast") or target is None or target.is_ref():
+        return False
+    result, x = node.outputs[0], node.inputs[0]
+    return (
+        target.as_int() == onnx_ir.DataType.BFLOAT16
+        and (x is not None and x.dtype in (None, onnx_ir.DataType.FLOAT))
+        and not result.is_graph_output()
+        and bool(result.uses())
+        and all(_casts_to_float(use.node) for use in result.uses())
+    )
+
+
+def _is_rounded(value: onnx_ir.Value) -> bool:
+    node = value.producer()
+    return node is not None and is_rounding(node)
+
+
+def _casts_to_float(node: onnx_ir.Node) -> bool:
+    target = node.attributes.get("to")
+    if (node.domain, node.op_type) != ("", "Cast") or target is None or target.is_ref():
+        return False
+    return target.as_int() == onnx_ir.DataType.FLOAT
 
 
 def _values(graph: onnx_ir.Graph) -> Iterator[onnx_ir.Value]:

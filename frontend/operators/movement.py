@@ -8,8 +8,11 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
+from redpebble.frontend.folding.half_precision import is_rounding
 from redpebble.frontend.folding.known_sizes import broadcast_sizes, is_known, shape_words
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
@@ -212,6 +215,8 @@ def refuse_further_outputs(conversion: Conversion) -> None:
 def _convert_cast(conversion: Conversion) -> Sequence[SSAValue]:
     target = onnx_ir.DataType(conversion.integer("to", 0))
     x = conversion.tensor(0)
+    if is_rounding(conversion.node):
+        return [conversion.emit(ActivateOp(x, ActivationAttr.of("bfloat16"))).result]
     if target != onnx_ir.DataType.FLOAT:
         raise NotCovered(f"attribute to={element_name(target)}, accepted is float")
     return [x]

@@ -80,6 +80,8 @@ class RowGroups:
     rows: int
     y: ir.Value
     bias: ir.Value
+    step_inputs: int = 1
+    """Inputs of a row in a step: a count is of steps."""
 
     def scaled(self, offset: ir.Value) -> ir.Value:
         """Return an offset of tiles of 8 columns as one of this width."""
@@ -107,7 +109,8 @@ class RowGroups:
         marked = load_index(builder, record, 4 * self.rows)
         count, flags = builder.and_(marked, i64(0xFFFF)), builder.lshr(marked, i64(16))
         parts = builder.mul(count, i64(self.rows))
-        ends = float_at(builder, weights, parts), builder.gep(offsets, [parts], source_etype=ir.IntType(16))
+        inputs = builder.mul(parts, i64(self.step_inputs))
+        ends = float_at(builder, weights, parts), builder.gep(offsets, [inputs], source_etype=ir.IntType(16))
         self._fetch(record, flags, ends)
         sums = self._initial(_has(builder, flags, FIRST), rows, targets)
         sums = products(self, GroupWork(x, weights, offsets, *ends, count), sums)
@@ -171,6 +174,9 @@ class RowGroups:
 Products = Callable[[RowGroups, GroupWork, Values], list[ir.Value]]
 """Emits the multiply-adds of a group: returns the sums after them."""
 
+Enter = Callable[[RowGroups, ir.Value, ir.Value], ir.Value]
+"""Takes the address of a block's inputs, and the third word of its entry, the number of them."""
+
 
 @dataclass(frozen=True)
 class BlockKernel:
@@ -180,6 +186,10 @@ class BlockKernel:
     rows: int
     most_vectors: int
     products: Products
+    step_inputs: int = 1
+    block_bytes: int = BLOCK_BYTES
+    enter: "Enter | None" = None
+    """Emits what is done where a block begins, and returns the address from which its groups read x."""
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return `void (x, y, blocks, records, weights, offsets, bias, inputs, outputs)`."""
@@ -203,7 +213,7 @@ class BlockKernel:
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
             x, y, *lists, bias = args
             lanes = code.lanes(builder, code.column_lanes(chunk.width))
-            self._emit_blocks(RowGroups(builder, lanes, chunk, self.rows, y, bias), x, lists)
+            self._emit_blocks(RowGroups(builder, lanes, chunk, self.rows, y, bias, self.step_inputs), x, lists)
 
         return code.function(key, [POINTER] * 7, body)
 
@@ -219,6 +229,9 @@ class BlockKernel:
         builder.cbranch(builder.icmp_unsigned("==", count, i64(0)), done, inside)
         builder.position_at_end(inside)
         source = byte_at(builder, x, groups.scaled(load_index(builder, block, 4)))
+        if self.enter is not None:
+            source = self.enter(groups, source, load_index(builder, block, 8))
+        inside = builder.block
         builder.branch(group)
         builder.position_at_end(group)
         # counting down at the end of a group leaves one branch and one register to the loop
@@ -228,7 +241,7 @@ class BlockKernel:
             phi.add_incoming(value, builder.block)
         builder.cbranch(builder.icmp_unsigned("==", following[0], i64(0)), after, group)
         builder.position_at_end(after)
-        values = [byte_at(builder, block, i64(BLOCK_BYTES)), *following[1:]]
+        values = [byte_at(builder, block, i64(self.block_bytes)), *following[1:]]
         for phi, value in zip([block, *starts], values, strict=True):
             phi.add_incoming(value, after)
         builder.branch(header)

@@ -15,10 +15,23 @@ SQRT_HALF: Final = 0.7071067811865476
 SQRT_8_BY_PI: Final = 1.5957691216057308
 GELU_CUBE: Final = 0.044715
 
+UPPER: Final = 0xFFFF0000
+"""The bits of a float that a bfloat16 has."""
+
 
 def emit_activation(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
     """Return the activation `kind` of a vector; the parameters are those of `ACTIVATION_PARAMETERS`, in its order."""
     return EMITTERS[kind](lanes, x, *parameters)
+
+
+def _bfloat16(lanes: Lanes, x: ir.Value) -> ir.Value:
+    builder, bits = lanes.builder, lanes.bits(x)
+    upper = lanes.ints(UPPER)
+    odd = builder.and_(builder.lshr(bits, lanes.ints(16)), lanes.ints(1))
+    rounded = builder.add(builder.add(bits, lanes.ints(0x7FFF)), odd)
+    # a NaN stays one, quiet, whatever is cut off
+    quiet = builder.or_(bits, lanes.ints(0x400000))
+    return lanes.from_bits(builder.and_(builder.select(lanes.is_nan(x), quiet, rounded), upper))
 
 
 def _celu(lanes: Lanes, x: ir.Value, alpha: float) -> ir.Value:
@@ -99,6 +112,7 @@ def _square(lanes: Lanes, x: ir.Value) -> ir.Value:
 EMITTERS: Final[Mapping[str, Callable[..., ir.Value]]] = MappingProxyType(
     {
         "abs": Lanes.abs,
+        "bfloat16": _bfloat16,
         "celu": _celu,
         "clip": _clip,
         "elu": _elu,

@@ -37,6 +37,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
+from redpebble.lowering.llvm.interleaving import interleaved
 from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.quantized.byte_lanes import BYTE, WORD, ByteLanes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
@@ -185,18 +186,8 @@ class _Block:
 def _unpacked(builder: ir.IRBuilder, lines: Sequence[ir.Value]) -> list[ir.Value]:
     """Return four vectors of words of four lines, 16 columns each."""
     a, b, c, d = lines
-    words = [(_interleaved(builder, a, b, 1, high), _interleaved(builder, c, d, 1, high)) for high in HALVES]
-    return [_interleaved(builder, *pair, 2, high) for pair in words for high in HALVES]
-
-
-def _interleaved(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, size: int, high: bool) -> ir.Value:
-    """Return items of `size` bytes of two vectors in turns, from the low or high halves of their quarters."""
-    chosen = [
-        quarter + (QUARTER // 2 if high else 0) + byte // (2 * size) * size + byte % size + COLUMNS * (byte // size % 2)
-        for quarter in range(0, COLUMNS, QUARTER)
-        for byte in range(QUARTER)
-    ]
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(I32, COLUMNS), chosen))
+    words = [(interleaved(builder, a, b, 1, high), interleaved(builder, c, d, 1, high)) for high in HALVES]
+    return [interleaved(builder, *pair, 2, high) for pair in words for high in HALVES]
 
 
 def words_to_lines(code: Code) -> ir.Function:
@@ -217,8 +208,8 @@ def words_to_lines(code: Code) -> ir.Function:
             ]
             mask = ir.Constant(ir.VectorType(I32, COLUMNS), order)
             a, b, c, d = (builder.shuffle_vector(part, part, mask) for part in parts)
-            halves = [(_interleaved(builder, a, b, 4, high), _interleaved(builder, c, d, 4, high)) for high in HALVES]
-            lines = [_interleaved(builder, *pair, 8, high) for pair in halves for high in HALVES]
+            halves = [(interleaved(builder, a, b, 4, high), interleaved(builder, c, d, 4, high)) for high in HALVES]
+            lines = [interleaved(builder, *pair, 8, high) for pair in halves for high in HALVES]
             for made, place in zip(lines, places, strict=True):
                 builder.store(made, place, align=COLUMNS)
 

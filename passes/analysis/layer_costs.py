@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
@@ -74,6 +76,16 @@ def take_measurements(module: ModuleOp) -> list[Measurement]:
     return [Measurement.parse(text.data) for text in texts] if isa(texts, ArrayAttr[StringAttr]) else []
 
 
+def layers_of_ops(ops: Sequence[LinearOp]) -> list[Layer]:
+    """Return each op's layer, see `layers_of`, and whether it is rounded.
+
+    Raises:
+        ValueError: a weight is no constant matrix.
+    """
+    layers = layers_of([op.weight for op in ops])
+    return [replace(layer, rounded=op.is_rounded) for op, layer in zip(ops, layers, strict=True)]
+
+
 def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
     """Return each weight's layer among the others, which are read between two uses of it.
 
@@ -130,9 +142,9 @@ def _layer(value: SSAValue, other_bytes: float) -> Layer:
 
 def layer_key(constant: SSAValue, layer: Layer) -> str:
     """Return a name for the pattern of a weight and for how much else is read, the same on every machine."""
-    weight = _weight(constant)
+    weight, stored = _weight(constant), f"{layer.stored}, rounded" if layer.rounded else layer.stored
     digest = hashlib.sha256(
-        repr((weight.shape, layer.stored, round(np.log2(1 + layer.other_bytes / OTHER_BYTES_UNIT)))).encode()
+        repr((weight.shape, stored, round(np.log2(1 + layer.other_bytes / OTHER_BYTES_UNIT)))).encode()
     )
     if isinstance(weight, CscMatrix):
         digest.update(np.ascontiguousarray(weight.pointers).data)

@@ -43,7 +43,13 @@ from redpebble.kernels.similar_layers import Likeness, likeness_of
 from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
-from redpebble.passes.analysis.layer_costs import layer_key, layers_of, read_bytes, take_measurements, times_by_layer
+from redpebble.passes.analysis.layer_costs import (
+    layer_key,
+    layers_of_ops,
+    read_bytes,
+    take_measurements,
+    times_by_layer,
+)
 from redpebble.passes.analysis.weights import Weight, density, weight_of
 from redpebble.passes.images.convolution_kernels import choose_for_convolutions
 from redpebble.sparse.csr import CscMatrix
@@ -69,6 +75,7 @@ class ChooseKernels(ModulePass):
     l3_ns: float = Machine.l3_ns
     dram_ns: float = Machine.dram_ns
     prices: str = DEFAULT_PRICES
+    bfloat: bool = Machine.bfloat
     examples: tuple[str, ...] = ()
     """Layers that were measured on the machine, see `Examples`."""
     blocks: tuple[str, ...] = ()
@@ -85,6 +92,7 @@ class ChooseKernels(ModulePass):
             l3_ns=machine.l3_ns,
             dram_ns=machine.dram_ns,
             prices=machine.prices,
+            bfloat=machine.bfloat,
             examples=machine.examples.words,
         )
 
@@ -96,14 +104,15 @@ class ChooseKernels(ModulePass):
             ValueError: an option is none that a machine can have, or a measured layer cannot be read.
         """
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
-        return Machine(self.lanes, *sizes, self.l3_ns, self.dram_ns, self.prices, Examples(self.examples))
+        reading = (self.l3_ns, self.dram_ns)
+        return Machine(self.lanes, *sizes, *reading, self.prices, self.bfloat, Examples(self.examples))
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         linears = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
         try:
             weights = [_weight(linear) for linear in linears]
-            layers, machine = layers_of([linear.weight for linear in linears]), self.machine
+            layers, machine = layers_of_ops(linears), self.machine
             choose_for_convolutions([conv for conv in op.walk() if isinstance(conv, Conv2dOp)], self.machine)
             measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):

@@ -43,6 +43,8 @@ def _merged(layer: LinearOp, machine: Machine) -> LinearOp | None:
     first = layer.x.owner
     if not isinstance(first, LinearOp) or first.activation is not None or first.parent is not layer.parent:
         return None
+    if layer.is_rounded or first.is_rounded:
+        return None
     before, behind = weight_of(first.weight), weight_of(layer.weight)
     if before is None or behind is None or not (_is_known(first.bias) and _is_known(layer.bias)):
         return None

@@ -75,6 +75,8 @@ def place_constant(constant: ConstantOp | SparseConstantOp, user: Operation, rep
 
 def absorb_behind(linear: LinearOp, affine: Affine) -> bool:
     """Let a layer without activation compute `affine` of what it computed; return whether its parameters allow it."""
+    if linear.is_rounded and np.any(affine.scale != 1.0):
+        return False
     weight, bias = weight_of_linear(linear), bias_of(linear)
     with np.errstate(all="ignore"):
         scaled = scaled_outputs(weight, affine.scale)
@@ -89,6 +91,8 @@ def absorb_behind(linear: LinearOp, affine: Affine) -> bool:
 
 def absorb_before(affine: Affine, linear: LinearOp) -> bool:
     """Let a layer that reads the result of `affine` read its source; return whether its parameters allow it."""
+    if linear.is_rounded:
+        return False
     weight, bias = weight_of_linear(linear), bias_of(linear)
     with np.errstate(all="ignore"):
         scaled = scaled_inputs(weight, affine.scale)

@@ -100,6 +100,8 @@ def _products_of(aggregate: OverGraph) -> _Products | None:
     if aggregate.maximum is not None or not _is_known(aggregate):
         return None
     before, behind = aggregate.x.owner, aggregate.result.get_user_of_unique_use()
+    if any(isinstance(op, LinearOp) and op.is_rounded for op in (before, behind)):
+        return None
     is_alone = isinstance(before, LinearOp) and before.result.has_one_use() and before.bias is before.activation is None
     if is_alone and isinstance(before, LinearOp) and weight_of(before.weight) is not None:
         return _Products(aggregate, before, WEIGHTS_FIRST)

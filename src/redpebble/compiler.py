@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import onnx
 import onnx_ir
@@ -37,7 +37,8 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
 from redpebble.native_build import native_build
 from redpebble.network_of_sizes import compiled_for_sizes
-from redpebble.options import Options
+from redpebble.options import Options, Precision
+from redpebble.passes.kernels.round_layers import ROUNDED
 from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import check_skipped, run_stages
 from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
@@ -50,7 +51,7 @@ from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
 from redpebble.stated_sizes import with_sizes
 from redpebble.tuning.measure_kernels import Tuning
-from redpebble.tuning.quantize_layers import quantized_text
+from redpebble.tuning.quantize_layers import QUANTIZED, text_on
 
 Cache = str | os.PathLike[str] | bool
 """A folder for native code; True is the user's, False none."""
@@ -207,7 +208,7 @@ class Optimized:
     splits: tuple[SplitReport, ...] = ()
     """The layers that are computed in groups without connections between them; `report` has them as they were."""
     quantized: str = ""
-    """The layers that were quantized by samples, and what results change by; empty where that was not asked for."""
+    """The layers that compute with integers or bfloat16, and what results change by; empty where nobody asked."""
     left: NodesLeft | None = None
     """The nodes outside of sparse networks; None for a model of which nothing is known."""
     machine: Machine = field(default_factory=Machine, repr=False)
@@ -264,6 +265,7 @@ def optimize(
     rows: int = 0,
     samples: Mapping[str, NDArray[Any]] | None = None,
     sizes: Mapping[str, int] | None = None,
+    precision: Precision | None = None,
 ) -> Optimized:
     """Return the model after the passes that any runtime gains from; what is not covered stays as it is.
 
@@ -272,17 +274,34 @@ def optimize(
     into parts without connections between them. `rows` is how many rows layers get at once, where that is known: a
     layer that is fastest sparse for these may be no faster for others. 0 is what the model states, or any number.
     With `samples` of its inputs, [samples, ...] each, sparse layers compute with integers of eight bits afterwards, if
-    their results change little by it; `Optimized.quantized` says how many, and what the model's results change by.
+    their results change little by it; `Optimized.quantized` says how many, and what the model's results change by. With
+    the `precision` "bf16" they round inputs and weights to bfloat16 where this CPU gains by it, and samples, if any,
+    only tell what results change by.
 
     Raises:
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
-        ValueError: a pass to be skipped does not exist, or the target; or rows are negative.
+        ValueError: a pass to be skipped does not exist, or the target, or the precision; it is "int8" without samples,
+            or "f32" with some; or rows are negative.
     """
     if target not in ("portable", "ort"):
         raise ValueError(f"target is {target!r}, accepted are 'portable' and 'ort'")
     networks = target == "ort"
     options = Options("optimize", skip_passes=skip_passes, sparse_networks=networks, rows=rows, samples=samples)
+    options = replace(options, bfloat=is_bfloat(precision, samples is not None))
     return optimized(with_sizes(source, sizes), options)
+
+
+def is_bfloat(precision: Precision | None, has_samples: bool) -> bool:
+    """Return whether a precision is that of bfloat16; None is "int8" with samples, and "f32" without.
+
+    Raises:
+        ValueError: there is no such precision, or it does not go with samples, or without them.
+    """
+    if precision not in (None, *get_args(Precision)):
+        raise ValueError(f"precision is {precision!r}, accepted are {', '.join(get_args(Precision))}")
+    if precision in ("f32", "int8") and has_samples != (precision == "int8"):
+        raise ValueError(f"precision is {precision!r} {'with' if has_samples else 'without'} samples, which int8 needs")
+    return precision == "bf16"
 
 
 OnNetwork = Callable[[str, ModuleOp], None]
@@ -363,7 +382,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         networks=networks,
         obstacle=obstacle,
         splits=split_reports(module),
-        quantized=quantized_text(module),
+        quantized=text_on(module, ROUNDED if options.bfloat else QUANTIZED),
         left=left,
         machine=options.machine,
     )

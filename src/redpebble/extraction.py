@@ -53,7 +53,9 @@ def extracted(
         obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
         module, before = imported.module, imported.module.clone()
         rows = options.rows or stated_rows(imported.model)
-        known = replace(options, sparse_networks=options.sparse_networks and not obstacle, rows=rows)
+        is_open = options.sparse_networks and not obstacle
+        opset = imported.model.opset_imports.get("", 0)
+        known = replace(options, sparse_networks=is_open, rows=rows, opset=opset)
         run_stages(module, replace(known, foreign=ForeignNodes(imported.model)), until="extract")
         left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     # brings all searches of orders, which few builds have a use for
     from redpebble.passes.network.schedule_connections import ScheduleConnections
 
+Precision = Literal["f32", "int8", "bf16"]
+"""The numbers that sparse layers compute with."""
+
 Goal = Literal["compile", "optimize", "neurons"]
 """The purpose of a module: native code, an ONNX model, or graphs of neurons whose connections have an order."""
 
@@ -49,6 +52,10 @@ class Options:
     """The order of the connections in graphs of neurons, for native code that follows it."""
     samples: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)
     """Samples of the inputs, by which sparse layers are quantized to eight bits; None: they are not."""
+    bfloat: bool = False
+    """Whether sparse layers may compute with bfloat16, where they gain by it; samples then tell what is lost."""
+    opset: int = 0
+    """The opset that a model is written in, 0 where that is not known yet."""
     foreign: "Foreign | None" = field(default=None, repr=False, compare=False)
     """Runs nodes that were left as they are, for these samples."""
     on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
+from redpebble.dialect.attributes.activations import BFLOAT_SINCE
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Goal, Options
@@ -28,6 +29,7 @@ from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.kernels.round_layers import RoundLayers
 from redpebble.passes.neuron_order.order_targets import OrderTargets
 from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
 from redpebble.passes.runner import context, run_passes
@@ -37,6 +39,7 @@ from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.simplify.fold_constants import FoldConstants
 from redpebble.passes.simplify.fuse_aggregations import FuseAggregations
 from redpebble.passes.simplify.fuse_layers import FuseLayers
+from redpebble.passes.simplify.fuse_rounding import FuseRounding
 from redpebble.passes.simplify.join_quantized_layers import JoinQuantizedLayers
 from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
 from redpebble.passes.simplify.recognize_layers import RecognizeLayers
@@ -51,6 +54,7 @@ from redpebble.tuning.found_schedules import ScheduleAsBefore
 from redpebble.tuning.group_timing import MeasureGroups
 from redpebble.tuning.measure_kernels import MeasureKernels
 from redpebble.tuning.quantize_layers import QuantizeLayers
+from redpebble.tuning.round_by_samples import RoundBySamples
 
 Entry = ModulePass | Callable[[Options], ModulePass | None]
 """A pass, or what makes one of the options: None where they leave it out."""
@@ -69,6 +73,21 @@ class Stage:
 
 def _extraction(options: Options) -> ModulePass | None:
     return FormSparseNetworks(options.rows, options.machine.prices) if options.sparse_networks else None
+
+
+def _quantize(options: Options) -> ModulePass | None:
+    if options.samples is None or options.bfloat:
+        return None
+    return QuantizeLayers(options.samples, options.foreign)
+
+
+def _round(options: Options) -> ModulePass | None:
+    if not options.bfloat:
+        return None
+    obstacle = "" if options.sparse_networks else "there are no sparse networks"
+    if options.opset and options.opset < BFLOAT_SINCE:
+        obstacle = f"it needs opset {BFLOAT_SINCE}, the model's is {options.opset}"
+    return RoundBySamples(RoundLayers.on(options.machine, options.rows, obstacle), options.samples, options.foreign)
 
 
 def _reorder(options: Options) -> ModulePass:
@@ -108,6 +127,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         "simplify",
         (
             CanonicalizePass(),  # what comes later may take for granted that trivial ops are gone
+            FuseRounding(),  # before a layer takes the rounding behind it for its activation
             RecognizeLayers(),  # before anything folds away the constants by which a decomposition is known
             FoldConstants(),  # weights that the exporter left as expressions become weights
             FoldBatchNorm(keep=True),  # into the linear layer beside it
@@ -125,7 +145,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             Sparsify(),  # last: all of the above changes the density
             lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now
             # by samples of the inputs, on request: bytes take a quarter of the room and of the time
-            lambda options: QuantizeLayers(options.samples, options.foreign) if options.samples is not None else None,
+            _quantize,
             DiscoverStructure(),  # rows that read the same inputs make kernels possible that no random mask has
         ),
     ),
@@ -187,7 +207,10 @@ PIPELINE: Final[tuple[Stage, ...]] = (
     Stage(
         "extract",
         # it decides from the kernels chosen, and only moves what the others left
-        (_extraction,),
+        (
+            _extraction,
+            _round,  # on request: sparse networks alone gain by it
+        ),
         goals=("optimize",),
         needed_for=("optimize",),
     ),

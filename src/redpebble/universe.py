@@ -11,6 +11,7 @@ from xdsl.utils.target import Target
 PASSES = {
     "simplify": (
         "RecognizeLayers",
+        "FuseRounding",
         "FoldConstants",
         "FoldBatchNorm",
         "FuseAggregations",
@@ -23,7 +24,7 @@ PASSES = {
         "Associate",
     ),
     "neuron_order": ("OrderTargets", "PermuteNeurons", "ReorderNeurons"),
-    "kernels": ("DiscoverStructure", "ChooseKernels", "ChooseQuantizedKernels", "AnnotateIoBounds"),
+    "kernels": ("DiscoverStructure", "ChooseKernels", "RoundLayers", "ChooseQuantizedKernels", "AnnotateIoBounds"),
     "images": (
         "FuseConvolutions",
         "DropDeadChannels",

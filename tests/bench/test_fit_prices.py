@@ -42,7 +42,12 @@ def test_committed_prices_of_all_machines_are_those_of_the_fit() -> None:
 def test_every_family_has_prices_wherever_it_has_code() -> None:
     for by_lanes in prices.PRICES.values():
         for lanes, known in by_lanes.items():
-            assert set(known) == {name for name, family in FAMILIES.items() if lanes in family.lanes}
+            own = {name for name, family in FAMILIES.items() if lanes in family.lanes and not family.rounds}
+            # a machine that was not measured with bfloat16 may lack the instructions
+            assert own <= set(known) <= own | {name for name, family in FAMILIES.items() if family.rounds}
+
+
+EXACT = [name for name, family in FAMILIES.items() if not family.rounds]
 
 
 def regret(measured: MeasuredMachine, step: int) -> float:
@@ -52,7 +57,7 @@ def regret(measured: MeasuredMachine, step: int) -> float:
     for one in measured.layers[::step]:
         layer = one.layer()
         for width in WIDTHS:
-            times = {name: one.microseconds.get(f"{name}@{width}", np.inf) for name in FAMILIES}
+            times = {name: one.microseconds.get(f"{name}@{width}", np.inf) for name in EXACT}
             known = [name for name, time in times.items() if time < np.inf]
             chosen = min(known, key=lambda name, at=width, of=layer: predicted_us(name, of, at, machine))
             ratios.append(times[chosen] / min(times.values()))

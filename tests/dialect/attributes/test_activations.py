@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
@@ -52,6 +53,14 @@ def test_an_activation_is_the_onnx_operator(
         assert result.dtype == dtype
         with np.errstate(over="ignore"):
             np.testing.assert_allclose(result.astype(np.float32), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_bfloat16_is_a_cast_there_and_back() -> None:
+    expected = VALUES.astype(ml_dtypes.bfloat16).astype(np.float32)
+    for dtype in (np.float32, np.float64):
+        result = activate(ActivationAttr.of("bfloat16"), VALUES.astype(dtype))
+        assert result.dtype == dtype
+        assert np.array_equal(result.astype(np.float32), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (-np.inf, 2.0), (-1.0, np.inf), (3.0, -3.0), (np.nan, 1.0)])

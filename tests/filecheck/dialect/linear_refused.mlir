@@ -45,3 +45,11 @@ func.func @main(%x: tensor<?x4xf64>, %w: tensor<4x2xf32>) {
   %y = pebble.linear %x, %w : (tensor<?x4xf64>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
+  // CHECK: precision 'fp8', accepted is bf16
+  %y = pebble.linear %x, %w precision "fp8" : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
+  func.return
+}

@@ -26,7 +26,7 @@ from tests.support.lowering_modules import HERE, Floats, best_target_first
 
 cases = st.builds(
     Case,
-    family=st.sampled_from(sorted(FAMILIES)),
+    family=st.sampled_from(sorted(name for name, family in FAMILIES.items() if not family.rounds)),
     target=st.sampled_from([*HERE.values()]),
     shape=st.tuples(st.integers(1, 300), st.integers(1, 70)),
     pattern=st.sampled_from(sorted(PATTERNS)),

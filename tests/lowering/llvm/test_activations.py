@@ -30,6 +30,7 @@ class Case(NamedTuple):
 
 CASES = [
     Case("abs", (), "y = Abs(x)"),
+    Case("bfloat16", (), "c = Cast<to = 16>(x) y = Cast<to = 1>(c)"),
     Case("celu", (1.0,), "y = Celu(x)"),
     Case("celu", (2.5,), "y = Celu<alpha = 2.5>(x)"),
     Case("clip", (-1.0, 2.0), "y = Clip<min = -1.0, max = 2.0>(x)", 7),

@@ -1,0 +1,16 @@
+"""Shuffles that interleave two vectors within quarters of 16 bytes, as unpacking instructions do."""
+
+from llvmlite import ir
+
+from redpebble.kernels.byte_lookup import QUARTER, VECTOR
+from redpebble.lowering.llvm.vectors import INT
+
+
+def interleaved(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, size: int, high: bool) -> ir.Value:
+    """Return items of `size` bytes of two vectors of 64 in turns, from the low or high halves of their quarters."""
+    chosen = [
+        quarter + (QUARTER // 2 if high else 0) + byte // (2 * size) * size + byte % size + VECTOR * (byte // size % 2)
+        for quarter in range(0, VECTOR, QUARTER)
+        for byte in range(QUARTER)
+    ]
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(INT, VECTOR), chosen))

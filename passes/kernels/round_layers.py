@@ -1,0 +1,127 @@
+"""Let sparse layers compute with bfloat16 where that is predicted to be faster, and say of the others why they do not.
+
+```mlir
+%y = pebble.sparse_network %x ... {
+^bb0(%a : ...):
+  %h = pebble.linear %a, %w kernel <count_blocks from 1, ...> : ...
+// ->
+%y = pebble.sparse_network %x ... {
+^bb0(%a : ...):
+  %h = pebble.linear %a, %v precision "bf16" kernel <count_blocks from 1, bfloat_pairs from 32, ...> : ...
+```
+
+Layers of sparse networks alone: what computes by connections. Their weights are rounded here, their inputs by the
+layers. What was found is written on the module, and reports show it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeGuard
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.layers import BFLOAT, LinearOp
+from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.provenance import copy_provenance, node_name
+from redpebble.foundation.bfloat import rounded_to_bfloat
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
+from redpebble.passes.analysis.block_choices import LayerTimes, with_blocks
+from redpebble.passes.analysis.layer_costs import layers_of
+from redpebble.passes.kernels.choose_kernels import kernel_for
+from redpebble.passes.rewriting.erase_unused import erase_unused
+from redpebble.sparse.csr import CscMatrix
+
+ROUNDED: Final = "pebble.rounded"
+"""The attribute of a module that says which layers compute with bfloat16, and which do not."""
+
+WORTH_ROUNDING: Final = 0.9
+"""Time of a rounded layer over that of the layer as it was, below which it is rounded: bits are lost for good."""
+
+
+@dataclass(frozen=True)
+class RoundLayers(ModulePass):
+    """Round the layers of sparse networks that gain by it."""
+
+    name = "pebble-round-layers"
+
+    rows: int = 0
+    """The rows that layers get at once, 0 for tiles of the widest kind."""
+    prices: str = DEFAULT_PRICES
+    """The machine in `kernels/prices.py` whose prices count."""
+    bfloat: bool = Machine.bfloat
+    """Whether the machine has instructions for products of bfloat16."""
+    obstacle: str = ""
+    """The reason why no layer can be rounded; empty where there is none."""
+
+    @staticmethod
+    def on(machine: Machine, rows: int, obstacle: str = "") -> "RoundLayers":
+        """Return the pass for a machine."""
+        return RoundLayers(rows, machine.prices, machine.bfloat, obstacle)
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.rows < 0:
+            raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
+        networks = [one for one in op.walk() if isinstance(one, SparseNetworkOp)]
+        layers = [one for network in networks for one in network.walk() if _is_sparse(one)]
+        obstacle = self.obstacle or ("" if self.bfloat else "this CPU has no instructions for it (avx512_bf16)")
+        left = [obstacle] * bool(obstacle) or [text for layer in layers if (text := self._left(layer))]
+        count = 0 if obstacle else len(layers) - len(left)
+        some = f"{count} of {len(layers)} sparse layers compute with bfloat16"
+        op.attributes[ROUNDED] = StringAttr("; ".join([some, *left]))
+        erase_unused(op.body)
+
+    def _left(self, op: LinearOp) -> str:
+        """Round a layer that gains; return the reason why another one is left as it is."""
+        (layer,) = layers_of([op.weight])
+        machine, rows = Machine(prices=self.prices, bfloat=True), self.rows or WIDTHS[-1]
+        _, before = with_blocks(layer, {}, machine, {})
+        rounded, after = with_blocks(replace(layer, rounded=True), {}, machine, {})
+        where = f"{node_name(op) or op.name} ({layer.inputs} -> {layer.outputs})"
+        share = _us(after, rows) / _us(before, rows)
+        if share > WORTH_ROUNDING:
+            return f"{where} would take {share:.2f} of its time for {rows} rows"
+        assert isinstance(op.weight.owner, SparseConstantOp)
+        weight = _rounded(op.weight.owner.weight)
+        if weight is None:
+            return f"{where} has weights beyond the range of bfloat16"
+        _store(op, weight)
+        op.kernel = kernel_for(weight, rounded, after, machine)
+        return ""
+
+
+def _is_sparse(op: Operation) -> TypeGuard[LinearOp]:
+    return isinstance(op, LinearOp) and isinstance(op.weight.owner, SparseConstantOp)
+
+
+def _us(times: LayerTimes, rows: int) -> float:
+    """Return the microseconds of some rows by the best kernels."""
+    return time_of_rows({width: min(times.predicted[width].values()) for width in WIDTHS}, rows)
+
+
+def _rounded(weight: CscMatrix) -> CscMatrix | None:
+    values = rounded_to_bfloat(weight.values)
+    if not np.array_equal(np.isfinite(values), np.isfinite(weight.values)):
+        return None
+    return CscMatrix(weight.shape, weight.pointers, weight.rows, values)
+
+
+def _store(op: LinearOp, weight: CscMatrix) -> None:
+    """Let a layer read a weight of the same pattern, and be rounded."""
+    before = op.weight.owner
+    assert isinstance(before, SparseConstantOp)
+    assert before.parent is not None
+    stored = SparseConstantOp(weight)
+    stored.panels, stored.facts = before.panels, before.facts
+    copy_provenance(before, stored)
+    stored.result.name_hint = op.weight.name_hint
+    before.parent.insert_op_after(stored, before)
+    op.operands[1] = stored.result
+    op.precision = StringAttr(BFLOAT)
