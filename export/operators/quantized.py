@@ -8,33 +8,48 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.semantics.quantized import rounds_sums
 from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.sparse.csr import CscMatrix
 
 
 def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """Five nodes a layer and its activation's, and two where the result is rounded."""
-    value = builder.operand(op.x)
-    for layer in op.layers:
-        value = _layer(layer, value, builder)
+    """Five nodes a layer and its activation's, two more where the result is rounded, and a division in between.
+
+    Sums that are rounded by one multiplication are steps of the next codes before they are rounded, so that bytes are
+    those of onnxruntime's integer kernels: a product that is divided afterwards may be another float.
+    """
+    value, step = builder.operand(op.x), op.codes.data[0].scale
+    for layer, following in zip(op.layers, [*op.codes.data[1:], None], strict=False):
+        in_steps = following is not None and rounds_sums(layer)
+        value = _layer(layer, value, step, following if in_steps else None, builder)
         if layer.activation is not None:
             value = emit_activation(layer.activation, value, builder)
+        if following is not None:
+            step = 1.0 if in_steps else following.scale
     if op.output is not None:
-        scale, zero = _scale_and_zero(op.output, builder)
-        value = builder.node("DequantizeLinear", builder.node("QuantizeLinear", value, scale, zero), scale, zero)
+        zero = _zero(op.output, builder)
+        rounded = builder.node("QuantizeLinear", value, builder.scalar(step), zero)
+        value = builder.node("DequantizeLinear", rounded, builder.scalar(op.output.scale), zero)
     return (value,)
 
 
-def _layer(layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+def _layer(
+    layer: QuantizedLayer, value: ir.Value, step: float, steps_of: CodesAttr | None, builder: NodeBuilder
+) -> ir.Value:
+    """Return the values of a layer, in steps of some codes where they are given; `step` is that of its inputs."""
     if layer.codes.is_dynamic:
         return _dynamic_layer(layer, value, builder)
-    scale, zero = _scale_and_zero(layer.codes, builder)
-    codes = builder.node("QuantizeLinear", value, scale, zero)
+    zero = _zero(layer.codes, builder)
+    codes = builder.node("QuantizeLinear", value, builder.scalar(step), zero)
     sums = _sums(layer, codes, zero, builder)
     bias = builder.node("Cast", builder.operand(layer.bias), to=int(ir.DataType.INT32))
     values = builder.node("Cast", builder.node("Add", sums, bias), to=int(ir.DataType.FLOAT))
-    return builder.node("Mul", values, builder.operand(layer.multiplier))
+    multiplier = builder.operand(layer.multiplier)
+    if steps_of is not None:
+        multiplier = builder.node("Div", multiplier, builder.scalar(steps_of.scale))
+    return builder.node("Mul", values, multiplier)
 
 
 def _dynamic_layer(layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder) -> ir.Value:
@@ -58,10 +73,9 @@ def _sums(layer: QuantizedLayer, codes: ir.Value, zero: ir.Value, builder: NodeB
     return builder.node("MatMulInteger", *operands)
 
 
-def _scale_and_zero(codes: CodesAttr, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:
+def _zero(codes: CodesAttr, builder: NodeBuilder) -> ir.Value:
     unsigned = codes.kind.data == "u8"
-    zero = np.array(codes.zero, np.uint8) if unsigned else np.array(codes.zero, np.int8)
-    return builder.scalar(codes.scale), builder.initializers.literal(zero)
+    return builder.initializers.literal(np.array(codes.zero, np.uint8) if unsigned else np.array(codes.zero, np.int8))
 
 
 def _extremes(value: SSAValue) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

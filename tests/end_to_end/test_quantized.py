@@ -151,6 +151,30 @@ def test_weights_are_counted_behind_their_zero() -> None:
     assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], expected)
 
 
+TIES = """
+<ir_version: 9, opset_import: ["" : 17]>
+ties (float[n, 127] x) => (float[n, 127] y) <
+  float xs = {0.3}, uint8 xz = {0}, float ws = {0.05}, int8 wz = {0}, float ys = {0.03}, uint8 yz = {7}>
+{
+  q = QuantizeLinear(x, xs, xz)
+  h = QLinearMatMul(q, xs, xz, w, ws, wz, ys, yz)
+  y = DequantizeLinear(h, ys, yz)
+}
+"""
+
+
+def test_sums_halfway_between_two_bytes_are_rounded_as_by_integer_kernels() -> None:
+    # 0.3 * 0.05 / 0.03 is a half, but for the last bits: every odd sum is about halfway
+    model, weight = parser.parse_model(TIES), np.diag(np.arange(1, 128, dtype=np.int8))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    x = np.repeat(np.arange(256, dtype=np.float32)[:, np.newaxis] * np.float32(0.3), 127, axis=1)
+    expected = outcome(model, x)
+    assert networks_of(model) == ["ours"]
+    standard = onnx_ir.to_proto(redpebble.optimize(model, target="ort").model)
+    assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], expected)
+    assert np.array_equal(outcome(standard, x), expected)  # the function of our node
+
+
 BLOCKED = """
 <ir_version: 10, opset_import: ["" : 21]>
 blocked (float[n, 4] x) => (float[n, 2] y) <
