@@ -83,6 +83,10 @@ def emit_reshape(op: ReshapeOp, builder: NodeBuilder) -> tuple[ir.Value]:
     entries = _constant_entries(target)
     if entries is not None:
         return (builder.node("Reshape", x, builder.integers(entries), **_zeros(target, builder)),)
+    axis = _flattened_axis(shape, target)
+    if axis is not None:
+        # a target that is computed has no word for what is left over beside a size that turns out to be 0
+        return (builder.node("Flatten", x, axis=axis),)
     return (builder.node("Reshape", x, _computed_target(x, target, builder), **_zeros(target, builder, computed=True)),)
 
 
@@ -99,6 +103,18 @@ def _settled(op: ReshapeOp) -> tuple[int, ...]:
         source = shape[-2 - entry] if entry < INFERRED else size
         entries.append(entry if source == DYNAMIC else source)
     return tuple(entries)
+
+
+def _flattened_axis(shape: Shape, target: tuple[int, ...]) -> int | None:
+    """Return where Flatten cuts the axes so that one that is copied stays alone, or None."""
+    if len(target) != 2:
+        return None
+    copies = _copies(shape)
+    for axis in range(1, len(shape)):
+        sides = zip(target, (copies[:axis], copies[axis:]), strict=True)
+        if any(entry < INFERRED and [one for one in side if one != 1] == [entry] for entry, side in sides):
+            return axis
+    return None
 
 
 def _missing_axes(longer: Sequence[int], shorter: Sequence[int]) -> list[int] | None:

@@ -21,6 +21,10 @@ RESHAPES = [
     ("?x6", "[6, d0]", "6x?", (4, 6), ["Reshape"]),
     ("?x?x6", "[d1, d0, 6]", "?x?x6", (2, 2, 6), ["Shape", "Gather", "Gather", "Concat", "Reshape"]),
     ("?x?x6", "[d1, d0, 3, 2]", "?x?x3x2", (2, 2, 6), ["Shape", "Gather", "Gather", "Concat", "Reshape"]),
+    ("2x?x?", "[_, d2]", "?x?", (2, 3, 4), ["Flatten"]),
+    ("2x?x?", "[_, d2]", "?x?", (2, 3, 0), ["Flatten"]),
+    ("2x?x?x1", "[_, d2]", "?x?", (2, 3, 0, 1), ["Flatten"]),
+    ("1x2x?x?", "[_, d3]", "?x?", (1, 2, 0, 4), ["Flatten"]),
     ("4x6", "[24]", "24", (4, 6), ["Reshape"]),
 ]  # fmt: skip
 
@@ -44,6 +48,14 @@ def test_a_reshape_is_the_operator_that_needs_least(
     assert [size for size, stated in zip(y.shape, result.split("x"), strict=True) if stated != "?"] == [
         int(stated) for stated in result.split("x") if stated != "?"
     ]
+
+
+@pytest.mark.parametrize("opset", [7, 13, 21])
+def test_axes_before_an_empty_one_are_multiplied(opset: int) -> None:
+    line = "%y = pebble.reshape %x to <[_, d3]> : (tensor<7x?x2x?xf32>) -> tensor<?x?xf32>"
+    module = one_op(line, "tensor<7x?x2x?xf32>", "tensor<?x?xf32>")
+    proto = exported(module, original_of(one_node(opset, "float[7,d1,2,d3]", "float[a,d3]")))
+    assert answers(proto, {"x": np.zeros((7, 3, 2, 0), dtype=np.float32)})[0].shape == (42, 0)
 
 
 def test_a_size_of_zero_means_zero() -> None:
