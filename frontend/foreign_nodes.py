@@ -64,4 +64,6 @@ class ForeignNodes:
             functions=[onnx_ir.to_proto(function) for function in self._model.functions.values()],
             ir_version=self._model.ir_version,
         )
-        return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what it refuses is raised, and said once
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])

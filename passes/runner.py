@@ -34,24 +34,24 @@ def run_passes(
     The module is sound as it comes; behind each pass the ops that it changed are verified.
 
     Raises:
-        PassFailedException: a pass refuses the module or leaves it broken; names the pass and those that ran before.
+        PassFailedException: a pass refuses the module or leaves it broken; names the pass and the one that ran before.
     """
-    done: list[str] = []
+    before = "no other pass"
     verified = VerifiedOps(module)
     for current in passes:
         try:
             current.apply(ctx, module)
             verified.verify_changed()
         except DiagnosticException as error:
-            raise PassFailedException(_failure(current.name, error, done)) from error
-        done.append(current.name)
+            raise PassFailedException(_failure(current.name, error, before)) from error
+        before = current.name
         if on_pass is not None:
             on_pass(current, module)
 
 
-def _failure(name: str, error: DiagnosticException, done: Sequence[str]) -> str:
-    """Return one line: the pass, what went wrong, and what ran before."""
+def _failure(name: str, error: DiagnosticException, before: str) -> str:
+    """Return one line: the pass, what went wrong, and which pass ran before."""
     # xDSL wraps a verifier's message into a listing of the module; the cause holds the message alone
     cause = error.__cause__ if isinstance(error.__cause__, DiagnosticException) else error
     reason = str(cause).strip().removeprefix(f"{name}: ")
-    return f"{name}: {reason} (after {', '.join(done) or 'no other pass'})"
+    return f"{name}: {reason} (after {before})"

@@ -81,6 +81,11 @@ def test_layers_behind_nodes_that_stay_become_integers() -> None:
     assert np.abs(redpebble.session(result.proto).run(None, {"ids": ids})[0] - expected).max() < 0.1
 
 
-def test_a_node_that_fails_for_samples_is_named() -> None:
-    with pytest.raises(Exception, match=r"pebble-quantize-layers: operator ai\.onnx::Gather was not run: "):
+def test_a_node_that_fails_for_samples_is_named_in_a_line_and_nothing_else_is_written(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(Exception, match=r"pebble-quantize-layers: operator ai\.onnx::Gather was not run: ") as raised:
         redpebble.optimize(with_embedding(), samples={"ids": np.array([99])})
+    assert "\n" not in str(raised.value)
+    assert "pebble-recognize-layers" not in str(raised.value)  # one pass of those before is named
+    assert capfd.readouterr().err == ""
