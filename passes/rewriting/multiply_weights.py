@@ -1,9 +1,11 @@
-"""Weights of layers in a row multiplied, where one layer takes less time than two: x (W V) instead of (x W) V."""
+"""Weights of layers in a row multiplied, where one layer takes less time than two: x (W V) instead of (x W) V.
+
+Only where single precision holds the product: no weight or bias of it may become infinite, and none too small.
+"""
 
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -15,7 +17,8 @@ from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.machine import Machine
 from redpebble.passes.analysis.layer_costs import linear_us
-from redpebble.passes.analysis.weights import Weight, weight_of
+from redpebble.passes.analysis.weights import Floats, Weight, entries_of, weight_of
+from redpebble.passes.rewriting.parameters import SMALLEST_NORMAL
 from redpebble.sparse.csr import CscMatrix
 
 WORTH_IT: Final = 0.9
@@ -52,34 +55,70 @@ def _merged(layer: LinearOp, machine: Machine) -> LinearOp | None:
     # through a bottleneck goes less than through the product
     if inputs * inner * outputs > MOST_PRODUCTS or 2 * inner < min(inputs, outputs):
         return None
-    if not (np.isfinite(_entries(before)).all() and np.isfinite(_entries(behind)).all()):
+    if not all(np.isfinite(entries_of(weight)).all() for weight in (before, behind)):
         return None
-    product = _product(before, behind)
+    total, multiplied = _carried(first.bias, behind, layer.bias), _product(before, behind)
+    if not (_is_held(multiplied, before, behind) and (total is None or np.isfinite(total).all())):
+        return None
+    product = _constant(multiplied)
     leading = shape_of(layer.x)[:-1]
     rows = ROWS if DYNAMIC in leading else int(np.prod(leading, dtype=np.int64))
     one, two = (linear_us(weight, rows, machine) for weight in (product.result, layer.weight))
     if first.result.has_one_use():
         two += linear_us(first.weight, rows, machine)
-    return _replace(layer, first, product) if one < WORTH_IT * two else None
+    if one >= WORTH_IT * two:
+        return None
+    return _replace(layer, first, product, None if total is None else ConstantOp(total))
 
 
 def _is_known(bias: SSAValue | None) -> bool:
     return bias is None or constant_array(bias) is not None
 
 
-def _product(first: Weight, second: Weight) -> ConstantOp | SparseConstantOp:
-    """Return the product of two weights, computed in float64."""
-    product = _transposed(second) @ _transposed(first)
+def _carried(bias: SSAValue | None, second: Weight, own: SSAValue | None) -> Floats | None:
+    """Return the bias of a layer in the place of two, computed in float64; None where the first of them has none."""
+    carried = None if bias is None else constant_array(bias)
+    if carried is None:
+        return None
+    added = None if own is None else constant_array(own)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = _transposed(second) @ carried.astype(np.float64) + (0.0 if added is None else added)
+        return total.astype(np.float32)
+
+
+def _product(first: Weight, second: Weight) -> csr_array:
+    """Return the product of two weights as a matrix [outputs, inputs], computed in float64."""
+    return _transposed(second) @ _transposed(first)
+
+
+def _is_held(product: csr_array, first: Weight, second: Weight) -> bool:
+    """Return whether single precision holds a product: nothing overflows, and what underflows did so in a weight."""
+    with np.errstate(over="ignore"):
+        if not np.isfinite(product.data.astype(np.float32)).all():
+            return False
+    return not _underflows(product) or not _underflows(_product(_normal(first), _normal(second)))
+
+
+def _underflows(product: csr_array) -> bool:
+    magnitudes = np.abs(product.data)
+    return bool(np.any((magnitudes > 0.0) & (magnitudes < SMALLEST_NORMAL)))
+
+
+def _normal(weight: Weight) -> Weight:
+    """Return a weight with zeros for numbers that are too small to be held in full."""
+    entries = entries_of(weight)
+    normal = np.where(np.abs(entries) < SMALLEST_NORMAL, np.float32(0.0), entries)
+    return weight._replace(values=normal) if isinstance(weight, CscMatrix) else normal
+
+
+def _constant(product: csr_array) -> ConstantOp | SparseConstantOp:
+    """Return the constant of a weight whose transpose is `product`."""
     product.sort_indices()
-    inputs, outputs = first.shape[0], second.shape[1]
+    outputs, inputs = product.shape
     if product.nnz >= SPARSE * inputs * outputs:
         return ConstantOp(np.ascontiguousarray(product.toarray().T.astype(np.float32)))
     entries = product.indices.astype(np.int64), product.data.astype(np.float32)
     return SparseConstantOp(CscMatrix((inputs, outputs), product.indptr.astype(np.int64), *entries))
-
-
-def _entries(weight: Weight) -> NDArray[np.float32]:
-    return weight.values if isinstance(weight, CscMatrix) else weight
 
 
 def _transposed(weight: Weight) -> csr_array:
@@ -90,18 +129,16 @@ def _transposed(weight: Weight) -> csr_array:
     return csr_array(np.ascontiguousarray(weight.T, dtype=np.float64))
 
 
-def _replace(layer: LinearOp, first: LinearOp, product: ConstantOp | SparseConstantOp) -> LinearOp:
-    """Let a layer read what the one before it reads, with the product of both weights; return it."""
-    constants: list[ConstantOp | SparseConstantOp] = [product]
-    bias, second = layer.bias, weight_of(layer.weight)
-    carried = None if first.bias is None else constant_array(first.bias)
-    if carried is not None and second is not None:
-        own = None if layer.bias is None else constant_array(layer.bias)
-        total = _transposed(second) @ carried.astype(np.float64) + (0.0 if own is None else own)
-        constants.append(ConstantOp(total.astype(np.float32)))
-        bias = constants[-1].result
+def _replace(
+    layer: LinearOp, first: LinearOp, product: ConstantOp | SparseConstantOp, total: ConstantOp | None
+) -> LinearOp:
+    """Let a layer read what the one before it reads, with the product of both weights; return it.
+
+    `total` is its bias, where that is another than before.
+    """
+    constants: list[ConstantOp | SparseConstantOp] = [product, *([] if total is None else [total])]
     set_provenance(product, "", [value_name(layer.weight)])
-    merged = LinearOp(first.x, product.result, bias, layer.activation)
+    merged = LinearOp(first.x, product.result, layer.bias if total is None else total.result, layer.activation)
     set_provenance(merged, origin_of(layer), [value_name(layer.result)])
     merged.result.name_hint = layer.result.name_hint
     Rewriter.insert_op([*constants, merged], InsertPoint.before(layer))

@@ -146,3 +146,28 @@ def test_an_input_that_is_no_number_gives_pruned_outputs_their_value_or_nan(
         assert np.all(np.isnan(found[row, kept]) | (found[row, kept] == right))
         others = np.arange(batch) != row
         assert_close([found[others]], [expected[others]])
+
+
+@pytest.mark.parametrize(
+    "first, second, x",
+    [
+        pytest.param(1e20, 1e20, 1e-20, id="a product that overflows"),
+        pytest.param(1e-25, 1e-25, 1e30, id="a product that underflows"),
+        pytest.param(2e-7, 3e-38, 1e20, id="a product of few bits"),
+    ],
+)
+def test_layers_in_a_row_whose_weights_have_no_product_in_floats_agree(first: float, second: float, x: float) -> None:
+    rng = np.random.default_rng(4)
+    wide, narrow = (rng.uniform(0.5, 1.0, shape) for shape in ((16, 256), (256, 16)))
+    weights = [(first * wide).astype(np.float32), (second * narrow).astype(np.float32)]
+    constants = [numpy_helper.from_array(array, name) for name, array in zip("wv", weights, strict=True)]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("MatMul", ["h", "v"], ["y"])]
+    fed = (x * rng.uniform(0.5, 1.0, (64, 16))).astype(np.float32)
+    expected = fed.astype(np.float64) @ weights[0] @ weights[1]
+    assert np.abs(expected).min() > 1e-35
+    proto = model(nodes, 16, constants)
+    for found in (
+        redpebble.compile(proto, cache=False).run(None, {"x": fed}),
+        Oracle(redpebble.optimize(proto, target="portable").model).run({"x": fed}),
+    ):
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5)

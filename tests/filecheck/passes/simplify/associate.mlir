@@ -35,6 +35,18 @@ func.func @layers_in_a_row(%x: tensor<64x16xf32>) -> tensor<64x16xf32> {
   func.return %y : tensor<64x16xf32>
 }
 
+// numbers that underflowed already in a weight keep nothing from being multiplied
+// CHECK-LABEL: func.func @denormal_weights_in_a_row
+func.func @denormal_weights_in_a_row(%x: tensor<64x16xf32>) -> tensor<64x16xf32> {
+  %w = pebble.constant dense<1.0e-41> : tensor<16x256xf32>
+  %v = pebble.constant dense<0.5> : tensor<256x16xf32>
+  // CHECK: [[W:%.*]] = pebble.constant dense<1.{{.*}}e-39> : tensor<16x16xf32>
+  // CHECK-NEXT: %y = pebble.linear %x, [[W]] :
+  %h = pebble.linear %x, %w : (tensor<64x16xf32>, tensor<16x256xf32>) -> tensor<64x256xf32>
+  %y = pebble.linear %h, %v : (tensor<64x256xf32>, tensor<256x16xf32>) -> tensor<64x16xf32>
+  func.return %y : tensor<64x16xf32>
+}
+
 // CHECK-LABEL: func.func @edges_of_a_call
 func.func @edges_of_a_call(%x: tensor<?x64xf32>, %i: !pebble.value<"tensor(int64)">, %j: !pebble.value<"tensor(int64)">, %b: tensor<2xf32>) -> tensor<?x2xf32> {
   %s, %t, %v = pebble.edge_list of %x from %i to %j {pebble.dims = [["e"], ["e"], ["e"]]} : (tensor<?x64xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)

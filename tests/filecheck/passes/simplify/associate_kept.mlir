@@ -36,3 +36,27 @@ func.func @layers_in_a_row(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<
   %z = pebble.linear %k, %u : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   func.return %y, %z : tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// a product of weights that overflows or underflows, and a bias that overflows behind the second weight
+// CHECK-LABEL: func.func @products_that_floats_do_not_hold
+func.func @products_that_floats_do_not_hold(%x: tensor<64x16xf32>) -> (tensor<64x16xf32>, tensor<64x16xf32>, tensor<64x16xf32>) {
+  %large = pebble.constant dense<1.0e20> : tensor<16x256xf32>
+  %larger = pebble.constant dense<1.0e20> : tensor<256x16xf32>
+  // CHECK: %h = pebble.linear %x, %large :
+  // CHECK-NEXT: %y = pebble.linear %h, %larger :
+  %h = pebble.linear %x, %large : (tensor<64x16xf32>, tensor<16x256xf32>) -> tensor<64x256xf32>
+  %y = pebble.linear %h, %larger : (tensor<64x256xf32>, tensor<256x16xf32>) -> tensor<64x16xf32>
+  %small = pebble.constant dense<1.0e-25> : tensor<16x256xf32>
+  %smaller = pebble.constant dense<1.0e-25> : tensor<256x16xf32>
+  // CHECK: %i = pebble.linear %x, %small :
+  // CHECK-NEXT: %z = pebble.linear %i, %smaller :
+  %i = pebble.linear %x, %small : (tensor<64x16xf32>, tensor<16x256xf32>) -> tensor<64x256xf32>
+  %z = pebble.linear %i, %smaller : (tensor<64x256xf32>, tensor<256x16xf32>) -> tensor<64x16xf32>
+  %u = pebble.constant dense<-1.0> : tensor<16x256xf32>
+  %b = pebble.constant dense<1.0e20> : tensor<256xf32>
+  // CHECK: %j = pebble.linear %x, %u bias %b :
+  // CHECK-NEXT: %v = pebble.linear %j, %larger :
+  %j = pebble.linear %x, %u bias %b : (tensor<64x16xf32>, tensor<16x256xf32>, tensor<256xf32>) -> tensor<64x256xf32>
+  %v = pebble.linear %j, %larger : (tensor<64x256xf32>, tensor<256x16xf32>) -> tensor<64x16xf32>
+  func.return %y, %z, %v : tensor<64x16xf32>, tensor<64x16xf32>, tensor<64x16xf32>
+}
