@@ -28,7 +28,7 @@ from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
     BatchMatmulTransposeBOp,
     BatchNormOp,
@@ -94,6 +94,7 @@ Pebble = Dialect(
         YieldOp,
         SparseNetworkOp,
         GroupedLayersOp,
+        QuantizedConv2dOp,
         QuantizedLayersOp,
         ForeignOp,
     ],

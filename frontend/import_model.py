@@ -8,6 +8,8 @@ fold_model          what depends on weights alone becomes a weight,       fold_m
                     and sizes that are the same in every call do          folding/fold_sizes.py
 give_float_ends     layers of bytes read and yield floats at their ends   folding/integer_ends.py
                     (keep)
+give_own_roundings  convolutions on codes that stay round for     folding/kept_roundings.py
+                    themselves (keep)
 translate           a node at a time, by the table of converters          translation.py, operators/table.py
 ```
 """
@@ -23,6 +25,7 @@ from redpebble.frontend.errors import NothingToGainError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.folding.integer_ends import give_float_ends
+from redpebble.frontend.folding.kept_roundings import give_own_roundings
 from redpebble.frontend.limits import check_made_nodes
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
@@ -121,6 +124,8 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
         ended = keep_foreign and give_float_ends(model, gaining=keep.moving)
+        if keep.whole:
+            ended |= give_own_roundings(model, keep.names)
         translated = translate(model, keep)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:

@@ -68,6 +68,10 @@ class Keep(NamedTuple):
     may_add: bool = True
     """Whether masks may be added that the model has no node for, see `score_masks`."""
 
+    def names(self, node: onnx_ir.Node) -> bool:
+        """Return whether a node is one of `whole`."""
+        return self.whole is not None and node_identity(node) in self.whole
+
 
 def translate(model: onnx_ir.Model, keep: Keep) -> Translated:
     """Return the model's main graph as `@main`.
@@ -330,10 +334,24 @@ def _has_sparse_layer(ops: Sequence[Operation]) -> bool:
 
 
 def has_sparse_convolution(model: onnx_ir.Model) -> bool:
-    """Return whether a convolution of the main graph has a constant weight that is mostly zeros."""
-    weights = (node.inputs[1] for node in model.graph if node.op_type == "Conv" and len(node.inputs) > 1)
-    arrays = (constant_array(weight, model.ir_version) for weight in weights if weight is not None)
-    return any(array is not None and np.count_nonzero(array) < SPARSE * array.size for array in arrays)
+    """Return whether a convolution of the main graph has a constant weight that is mostly zeros, of floats or codes."""
+    version = model.ir_version
+    return any(_is_sparse(node, version) for node in model.graph if node.op_type == "Conv" and len(node.inputs) > 1)
+
+
+def _is_sparse(node: onnx_ir.Node, version: int) -> bool:
+    weight, zero = node.inputs[1], None
+    source = None if weight is None else weight.producer()
+    if source is not None and source.op_type == "DequantizeLinear":
+        weight, _, zero = [*source.inputs, None][:3]
+    array = None if weight is None else constant_array(weight, version)
+    offset = None if zero is None else constant_array(zero, version)
+    if array is None or not array.ndim:
+        return False
+    # a zero of a size that fits no outputs makes a weight that is not covered
+    subtracted = offset.reshape(-1) if offset is not None and offset.size in (1, array.shape[0]) else np.zeros(1)
+    spread = subtracted.reshape(-1, *[1] * (array.ndim - 1))
+    return bool(np.count_nonzero(array != spread) < SPARSE * array.size)
 
 
 def _density(weight: ConstantOp | SparseConstantOp) -> float:

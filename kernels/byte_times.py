@@ -80,6 +80,10 @@ DEFAULT: Final = next(iter(PRICES))
 DENSE_CALL_US: Final = 2.0
 """Microseconds of the call of a dense layer, which is a node of its own."""
 
+MOVED_CODE_NS: Final = 0.056
+"""Nanoseconds of a value that a dense convolution reads or writes, on its way to channels that lie next to each other
+and to windows."""
+
 DENSEST: Final = 0.75
 """Density above which no layer gains, whatever its structure."""
 
@@ -121,6 +125,11 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT) -> ByteTimes
         ends = outputs * (blocks[family] * prices.pair / byte_quads.PAIR + prices.quads_output)
         times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends) / 1e3}
     return ByteTimes(times, blocks)
+
+
+def dense_convolution_us(products: int, values: int, machine: str = DEFAULT) -> float:
+    """Return the time of a dense convolution of bytes in onnxruntime, by its products and the values in and out."""
+    return 1e-3 * (products / PRICES[machine].dense[byte_quads.COLUMNS] + MOVED_CODE_NS * values)
 
 
 def gains(weight: CscMatrix) -> bool:

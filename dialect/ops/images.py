@@ -23,6 +23,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.resampling import ResamplingAttr
@@ -30,6 +31,8 @@ from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, own_axes
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.elementwise import BinaryOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, verify_parameters
+from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import (
     DENSE_TENSOR,
     DYNAMIC,
@@ -152,6 +155,68 @@ class Conv2dOp(IRDLOperation):
 
 
 @irdl_op_definition
+class QuantizedConv2dOp(IRDLOperation):
+    """A convolution on codes of eight bits: x [N, C, H, W], result [N, O, H', W'], floats as in `QuantizedLayersOp`.
+
+    It rounds x to `codes`, and computes activation(float(sums) * multiplier) of the integers sums = sum over taps and
+    channels of (code - zero) weight + bias, where pads have the code zero. The weight is a matrix as in `Conv2dOp`;
+    weight and bias are integers, held in f32. With `output` the result is rounded to these codes, as the next one of
+    `QuantizedLayersOp` would do it. With dynamic codes, the bias are floats that are added to the products.
+
+    ```mlir
+    %y = pebble.quantized_conv2d %x, %w, %b, %m codes <u8 scale 0.05 zero 128>
+        window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> output <u8 scale 0.1 zero 0>
+        : (tensor<?x4x8x8xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x8x8xf32>
+    ```
+    """
+
+    name = "pebble.quantized_conv2d"
+
+    x = operand_def(DENSE_TENSOR)
+    weight = operand_def(F32_TENSOR)
+    bias = operand_def(DENSE_TENSOR)
+    multiplier = operand_def(DENSE_TENSOR)
+    codes = prop_def(CodesAttr)
+    window = prop_def(WindowAttr)
+    activation = opt_prop_def(ActivationAttr)
+    output = opt_prop_def(CodesAttr)
+    kernel = opt_prop_def(KernelAttr)
+    dense_us = opt_prop_def(FloatAttr.constr(f64))
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ImageAxes())
+    assembly_format: ClassVar = (
+        "$x `,` $weight `,` $bias `,` $multiplier `codes` $codes `window` $window (`activation` $activation^)? "
+        "(`output` $output^)? (`kernel` $kernel^)? (`dense_us` $dense_us^)? attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    def __init__(self, x: SSAValue, layer: QuantizedLayer, window: WindowAttr, output: CodesAttr | None = None) -> None:
+        """Make the convolution of a layer whose inputs are the taps of a window."""
+        _, _, height, width = image_shape(x)
+        shape = shape_like(x, layer.outputs, *window.result_size(height, width))
+        optional = {"activation": layer.activation, "output": output}
+        super().__init__(
+            operands=[x, layer.weight, layer.bias, layer.multiplier],
+            properties={"codes": layer.codes, "window": window} | {k: v for k, v in optional.items() if v is not None},
+            result_types=[f32_tensor(shape)],
+        )
+
+    @property
+    def layer(self) -> QuantizedLayer:
+        """The layer that it is for each pixel."""
+        return QuantizedLayer(node_name(self), self.weight, self.bias, self.multiplier, self.codes, self.activation)
+
+    def verify_(self) -> None:
+        _verify_image(self.x)
+        shape, (rows, columns) = image_shape(self.x), self.window.kernel_size
+        outputs = verify_parameters(self.layer, shape[1] * rows * columns)
+        if self.output is not None and (self.output.is_dynamic or self.codes.is_dynamic):
+            raise VerifyException("dynamic codes of a result that is rounded, accepted are those of one that is not")
+        _verify_result(self.result, shape_like(self.x, outputs, *self.window.result_size(*shape[2:])))
+
+
+@irdl_op_definition
 class Depthwise2dOp(IRDLOperation):
     """A convolution of each channel by itself: x [N, C, H, W], weight [kh kw, C], result [N, C, H', W'].
 
@@ -270,10 +335,10 @@ class Resample2dOp(IRDLOperation):
         _verify_result(self.result, shape_like(self.x, channels, self.rows.size, self.columns.size))
 
 
-WindowOp = Conv2dOp | Depthwise2dOp | Pool2dOp
+WindowOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp
 """Ops that read windows."""
 
-ImageLayerOp = Conv2dOp | Depthwise2dOp | Pool2dOp | Resample2dOp
+ImageLayerOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp | Resample2dOp
 """Ops that only images have."""
 
 

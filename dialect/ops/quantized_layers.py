@@ -152,13 +152,17 @@ class QuantizedLayersOp(IRDLOperation):
             raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more and a known last axis")
         values = shape[-1]
         for layer in self.layers:
-            values = _verify_layer(layer, values)
+            values = verify_parameters(layer, values)
         if result != (*shape[:-1], values):
             raise VerifyException(f"result {shape_text(result)}, expected {shape_text((*shape[:-1], values))}")
 
 
-def _verify_layer(layer: QuantizedLayer, values: int) -> int:
-    """Check that the parameters of a layer fit `values` inputs, and return the number of outputs."""
+def verify_parameters(layer: QuantizedLayer, values: int) -> int:
+    """Check that the parameters of a layer fit `values` inputs, and return the number of outputs.
+
+    Raises:
+        VerifyException: one has another shape, or is not made of integers that are constants.
+    """
     weight = shape_of(layer.weight)
     if len(weight) != 2 or DYNAMIC in weight or weight[0] != values:
         raise VerifyException(f"weight {shape_text(weight)} does not fit {values} inputs")

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 from redpebble.dialect.attributes.activations import ActivationAttr, Floats, activate
 from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from redpebble.dialect.semantics.quantized import dynamic_steps, run_dynamic_layer, run_layer
 
 
 def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:
@@ -27,6 +28,23 @@ def depthwise2d(op: Depthwise2dOp, x: Floats, weight: Floats, bias: Floats | Non
     """Return the convolution of each channel."""
     result: Floats = _ranked(np.einsum("nctij,tc->ncij", _windows(op.window, x, 0.0), weight), x)
     return _activated(op.activation, result if bias is None else result + _by_channel(bias, x))
+
+
+def quantized_conv2d(op: QuantizedConv2dOp, x: Floats, *parameters: Floats) -> Floats:
+    """Return the convolution on codes: a quantized layer on the windows of what each code is above the zero."""
+    values, layer = x.astype(np.float32), op.layer
+    scale = np.float32(op.codes.scale)
+    steps, scale = dynamic_steps(values) if op.codes.is_dynamic else (op.codes.steps(values / scale), scale)
+    windows = _windows(op.window, steps, 0.0)
+    samples, channels, taps, height, width = windows.shape
+    rows = windows.reshape(samples, channels * taps, height * width).transpose(0, 2, 1)
+    if op.codes.is_dynamic:
+        result = run_dynamic_layer(layer, rows, scale, parameters)
+    else:
+        result = run_layer(layer, rows, parameters, op.output)
+    if op.output is not None:
+        result = result * np.float32(op.output.scale)
+    return _ranked(result.transpose(0, 2, 1).reshape(samples, layer.outputs, height, width), x).astype(x.dtype)
 
 
 def pool2d(op: Pool2dOp, x: Floats) -> Floats:

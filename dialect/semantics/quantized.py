@@ -1,5 +1,7 @@
 """Semantics of quantized layers, on numpy arrays: sums of integers, all else in float32 whatever the dtype of x."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from redpebble.dialect.attributes.activations import Floats, activate
@@ -15,25 +17,39 @@ def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) 
     following = [*op.codes.data[1:], None][: len(op.layers)]
     steps = op.codes.data[0].steps(values / np.float32(op.codes.data[0].scale))
     for index, (layer, codes) in enumerate(zip(op.layers, following, strict=True)):
-        weight, bias, multiplier = parameters[PARAMETERS * index : PARAMETERS * (index + 1)]
-        # integers of up to 53 bits are doubles, whose products are fast; sums wrap around as those of 32 bits do
-        sums = (steps.astype(np.float64) @ weight.astype(np.float64) + bias).astype(np.int64)
-        totals = sums.astype(np.int32).astype(np.float32)
-        if codes is None:
-            values = totals * multiplier.astype(np.float32)
-            values = values if layer.activation is None else activate(layer.activation, values)
-        else:
-            steps = _next_steps(layer, totals, multiplier.astype(np.float32), codes)
-            values = steps * np.float32(codes.scale)
+        steps = run_layer(layer, steps, parameters[PARAMETERS * index : PARAMETERS * (index + 1)], codes)
+        values = steps if codes is None else steps * np.float32(codes.scale)
     return values.astype(x.dtype)
 
 
-def _run_dynamic(layer: QuantizedLayer, x: Floats, parameters: tuple[Floats, ...]) -> Floats:
+def run_layer(layer: QuantizedLayer, steps: Floats, parameters: Sequence[Floats], codes: CodesAttr | None) -> Floats:
+    """Return values [..., N] for inputs code - zero [..., K], or code - zero where `codes` say to what to round."""
     weight, bias, multiplier = parameters
+    # integers of up to 53 bits are doubles, whose products are fast; sums wrap around as those of 32 bits do
+    sums = (steps.astype(np.float64) @ weight.astype(np.float64) + bias).astype(np.int64)
+    totals = sums.astype(np.int32).astype(np.float32)
+    if codes is not None:
+        return _next_steps(layer, totals, multiplier.astype(np.float32), codes)
+    values = totals * multiplier.astype(np.float32)
+    return values if layer.activation is None else activate(layer.activation, values)
+
+
+def _run_dynamic(layer: QuantizedLayer, x: Floats, parameters: Sequence[Floats]) -> Floats:
+    return run_dynamic_layer(layer, *dynamic_steps(x), parameters)
+
+
+def dynamic_steps(x: Floats) -> tuple[Floats, np.float32]:
+    """Return code - zero of values, and the scale, that the range of all of them makes."""
     scale, zero = CodesAttr.of_range(x)
     # a NaN has the least code
     multiples = np.where(x / scale > -zero, x / scale, -zero)
-    sums = np.rint(np.minimum(multiples, 255 - zero)).astype(np.float64) @ weight.astype(np.float64)
+    return np.rint(np.minimum(multiples, 255 - zero)), scale
+
+
+def run_dynamic_layer(layer: QuantizedLayer, steps: Floats, scale: np.float32, parameters: Sequence[Floats]) -> Floats:
+    """Return values [..., N] for inputs code - zero [..., K] of a scale that was found."""
+    weight, bias, multiplier = parameters
+    sums = steps.astype(np.float64) @ weight.astype(np.float64)
     values = sums.astype(np.int64).astype(np.int32).astype(np.float32) * (scale * multiplier.astype(np.float32))
     values = values + bias.astype(np.float32)
     return values if layer.activation is None else activate(layer.activation, values)

@@ -15,7 +15,7 @@ from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, AttendsEdge
 from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
     BatchMatmulTransposeBOp,
     BatchNormOp,
@@ -31,7 +31,7 @@ from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from redpebble.dialect.semantics.array_operators import OPERATORS, Array
-from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, resample2d
+from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, quantized_conv2d, resample2d
 from redpebble.dialect.semantics.network import run_network
 from redpebble.dialect.semantics.quantized import run_quantized_layers
 from redpebble.dialect.tensors import shape_of
@@ -272,6 +272,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         BatchMatmulTransposeBOp: _product,
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
+        QuantizedConv2dOp: quantized_conv2d,
         QuantizedLayersOp: run_quantized_layers,
     }
 )

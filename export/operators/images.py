@@ -15,7 +15,7 @@ from redpebble.export.writing.node_builder import NodeBuilder
 def emit_conv2d(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Conv of a weight [O, C, kh, kw], Add for a residual, the activation's nodes."""
     inputs, outputs = shape_of(op.weight)
-    taps = _spatial(op, op.window.kernel_size)
+    taps = spatial(op, op.window.kernel_size)
     shape = (outputs, inputs // len(op.window.taps), *taps)
     value = _conv(builder, op, _weight(op.weight, shape, builder), 1)
     if op.residual is not None:
@@ -28,14 +28,14 @@ def emit_conv2d(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
 def emit_depthwise2d(op: Depthwise2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Conv with a group for each channel, the activation's nodes."""
     channels = shape_of(op.weight)[1]
-    shape = (channels, 1, *_spatial(op, op.window.kernel_size))
+    shape = (channels, 1, *spatial(op, op.window.kernel_size))
     value = _conv(builder, op, _weight(op.weight, shape, builder), channels)
     return (value if op.activation is None else emit_activation(op.activation, value, builder),)
 
 
 def emit_pool2d(op: Pool2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """MaxPool or AveragePool."""
-    attributes = {"kernel_shape": _spatial(op, op.window.kernel_size), **_window(op)}
+    attributes = {"kernel_shape": spatial(op, op.window.kernel_size), **window_attributes(op)}
     x, dilations = builder.operand(op.x), attributes.pop("dilations")
     if op.kind.data == "max":
         return (builder.node("MaxPool", x, **attributes, dilations=dilations),)
@@ -70,18 +70,18 @@ def _conv(builder: NodeBuilder, op: Conv2dOp | Depthwise2dOp, weight: ir.Value, 
     inputs = [builder.operand(op.x), weight]
     if op.bias is not None:
         inputs.append(builder.operand(op.bias))
-    return builder.node("Conv", *inputs, group=groups, **_window(op))
+    return builder.node("Conv", *inputs, group=groups, **window_attributes(op))
 
 
-def _window(op: WindowOp) -> dict[str, list[int]]:
+def window_attributes(op: WindowOp) -> dict[str, list[int]]:
     """Return strides, pads and dilations as attributes."""
     top, left, bottom, right = op.window.pad_sizes
     pads = [top, left, bottom, right] if len(shape_of(op.x)) == 4 else [left, right]
     dilations = [dilation.data for dilation in op.window.dilations]
-    return {"strides": _spatial(op, op.window.stride), "pads": pads, "dilations": _spatial(op, dilations)}
+    return {"strides": spatial(op, op.window.stride), "pads": pads, "dilations": spatial(op, dilations)}
 
 
-def _spatial(op: WindowOp, numbers: Sequence[int]) -> list[int]:
+def spatial(op: WindowOp, numbers: Sequence[int]) -> list[int]:
     """Return the numbers of rows and columns: the latter alone where images have one row."""
     return list(numbers)[4 - len(shape_of(op.x)) :]
 

@@ -13,7 +13,7 @@ from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
 from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from redpebble.dialect.ops.layers import (
     BatchMatmulTransposeBOp,
     BatchNormOp,
@@ -52,7 +52,7 @@ from redpebble.export.operators.normalization import (
     emit_rms_norm,
     emit_softmax,
 )
-from redpebble.export.operators.quantized import emit_quantized_layers
+from redpebble.export.operators.quantized import emit_quantized_conv2d, emit_quantized_layers
 from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.foundation.extensible_table import ExtensibleTable
 
@@ -63,6 +63,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
     {
         LinearOp: emit_linear,
         GroupedLayersOp: emit_grouped_layers,
+        QuantizedConv2dOp: emit_quantized_conv2d,
         QuantizedLayersOp: emit_quantized_layers,
         ActivateOp: emit_activate,
         AddOp: emit_binary,

@@ -4,6 +4,7 @@ before: `w = Mul(weight, mask)  y = MatMul(x, w)`    after: `y = MatMul(x, w)` w
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -116,12 +117,26 @@ def _feeds_quantized(node: onnx_ir.Node) -> bool:
     """Return whether all that read a dequantized constant read another dequantized value, too: layers of integers."""
     readers = [use.node for output in node.outputs for use in output.uses()]
     return bool(readers) and all(
-        reader.op_type in ("Gemm", "MatMul")
-        and reader.inputs[0] is not None
+        reader.inputs[0] is not None
         and (producer := reader.inputs[0].producer()) is not None
         and producer.op_type == "DequantizeLinear"
+        and (reader.op_type in ("Gemm", "MatMul") or (reader.op_type == "Conv" and _is_by_outputs(reader, producer)))
         for reader in readers
     )
+
+
+def _is_by_outputs(conv: onnx_ir.Node, source: onnx_ir.Node) -> bool:
+    """Return whether a convolution is one on codes: of one scale for its inputs, and of one, or one an output, else."""
+    weight = None if conv.inputs[1] is None else conv.inputs[1].producer()
+    if weight is None or weight.op_type != "DequantizeLinear":
+        return False
+    outputs = None if weight.inputs[0] is None or weight.inputs[0].shape is None else weight.inputs[0].shape[0]
+    sizes = [value.shape.numpy() for value in weight.inputs[1:] if value is not None and value.shape is not None]
+    axis = weight.attributes.get("axis")
+    by_outputs = axis is not None and axis.as_int() == 0
+    return all(
+        value is None or value.shape is None or prod(value.shape.numpy()) == 1 for value in source.inputs[1:]
+    ) and all(prod(size) == 1 or (by_outputs and size == (outputs,)) for size in sizes)
 
 
 def _is_deterministic(node: onnx_ir.Node) -> bool:

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
+from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized_operands import (
@@ -221,12 +222,26 @@ def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
     codes = _dequantized(conversion, result)
     if codes is None or codes.codes.is_dynamic:
         raise NotCovered("what is dequantized was not quantized by one scale and zero that are given")
+    if conversion.scope.only_gaining and _is_of_runtime(codes):
+        raise NotCovered("it belongs to an operator that the runtime computes with codes")
     conversion.replaces(codes.nodes)
     owner = codes.floats.owner
     if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
         rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
         return [conversion.emit(ActivateOp(codes.floats, rounded)).result]
     return [conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result]
+
+
+def _is_of_runtime(codes: Codes) -> bool:
+    """Return whether a rounding belongs to a node that stays: to one on codes before it, or, repeated, behind it."""
+    rounded = codes.nodes[0].inputs[0]
+    source = None if rounded is None or codes.nodes[0].op_type != "QuantizeLinear" else rounded.producer()
+    if source is None or rounded is None:
+        return False
+    if source.op_type == "DequantizeLinear":
+        return source.inputs[1:] == codes.nodes[0].inputs[1:]
+    on_codes = any(value is not None and made_by(value, "DequantizeLinear") for value in source.inputs)
+    return on_codes and source.op_type == "Conv" and isinstance(codes.floats.owner, ForeignOp)
 
 
 def _dequantized(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
@@ -332,22 +347,36 @@ def _layer(
     """
     if len(conversion.sizes(codes.floats)) < 2:
         raise NotCovered("its input has no rows, accepted is rank 2 or more")
-    outputs = weight.values.shape[1]
-    sums = np.zeros(outputs, np.int64) if bias is None else bias
+    if conversion.scope.only_gaining and not (
+        _density(weight) < DENSEST and gains(CscMatrix.from_dense(weight.values.astype(np.float32)))
+    ):
+        raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
+    conversion.replaces(codes.nodes)
+    return emit_layer(conversion, codes.codes, weight, multiplier, bias)
+
+
+def _density(weight: IntegerWeight) -> float:
+    return np.count_nonzero(weight.values) / max(1, weight.values.size)
+
+
+def emit_layer(
+    conversion: Conversion, codes: CodesAttr, weight: IntegerWeight, multiplier: Floats, bias: Integers | None
+) -> QuantizedLayer:
+    """Return a layer, whose constants are emitted.
+
+    Raises:
+        NotCovered: its bias is too large.
+    """
+    sums = np.zeros(weight.values.shape[1], np.int64) if bias is None else bias
     if sums.size and np.abs(sums).max() > GREATEST_BIAS:
         raise NotCovered(f"a bias of {np.abs(sums).max()}, accepted are up to {GREATEST_BIAS}")
-    density = np.count_nonzero(weight.values) / max(1, weight.values.size)
-    floats = weight.values.astype(np.float32)
-    if conversion.scope.only_gaining and not (density < DENSEST and gains(CscMatrix.from_dense(floats))):
-        raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
-    name = f"{weight.name}_integers"
-    if density < STORED_SPARSE:
+    name, floats = f"{weight.name}_integers", weight.values.astype(np.float32)
+    if _density(weight) < STORED_SPARSE:
         emitted = conversion.emit_sparse(lambda: CscMatrix.from_dense(floats), name, "")
     else:
         emitted = conversion.emit_constant(floats, name)
-    conversion.replaces(codes.nodes)
     added, scale = (conversion.emit_constant(one.astype(np.float32), "") for one in (sums, multiplier))
-    return QuantizedLayer(conversion.node.name or "", emitted, added, scale, codes.codes, None)
+    return QuantizedLayer(conversion.node.name or "", emitted, added, scale, codes, None)
 
 
 QUANTIZED_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {

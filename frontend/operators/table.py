@@ -11,8 +11,9 @@ from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.message_passing.sums import GRAPH_CONVERTERS
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
+from redpebble.frontend.operators.on_images.quantized import convert_quantized_conv
 from redpebble.frontend.operators.on_images.resampling import RESAMPLING_CONVERTERS
-from redpebble.frontend.operators.on_images.windows import IMAGE_CONVERTERS
+from redpebble.frontend.operators.on_images.windows import IMAGE_CONVERTERS, convert_conv
 from redpebble.frontend.operators.quantized import (
     QUANTIZED_CONVERTERS,
     convert_product,
@@ -29,6 +30,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         ("", "Mul"): quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled),
         **FUSED_ATTENTION_CONVERTERS,
         **IMAGE_CONVERTERS,
+        ("", "Conv"): quantized_or(convert_conv, convert_quantized_conv),
         **GRAPH_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,

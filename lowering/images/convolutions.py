@@ -119,7 +119,7 @@ def _window_tiles(
 def _source(image: ImageCode, op: Conv2dOp | Depthwise2dOp | Pool2dOp, fill: float = 0.0) -> tuple[View, Phases]:
     """Return what the windows of an op read, copied before where that is not the value itself."""
     phases = Phases.of(op.window)
-    if not needs_phases(op):
+    if not needs_phases(op, image.memory.stored):
         return image.memory.views[op.x], phases
     view = image.memory.phases[op]
     image.copy_pixels(op, packing.phase_pixels, op.x, view, fill)
@@ -149,7 +149,7 @@ def _call_windows(
 def _form(op: Conv2dOp | Depthwise2dOp | Pool2dOp, work: Work, source: View, phases: Phases) -> WindowForm:
     activation = op.activation if isinstance(op, Depthwise2dOp) else None
     channels = shape_of(op.x)[1]
-    return WindowForm(phases.taps, source.plane.pitch, channels, source.tile_floats, work, activation)
+    return WindowForm(phases.taps, source.plane.pitch, channels, source.tile_values, work, activation)
 
 
 @dataclass(frozen=True)

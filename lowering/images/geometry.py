@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.window import Pair, Tap, WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
 from redpebble.kernels.tile_widths import PIXELS
 
 NO_PIXEL: Final = -1
@@ -132,7 +132,7 @@ class _Pitches:
         source = before[1] if phases.is_whole else phases.size(*before)[1]
         columns = [tap.column for tap in phases.taps]
         target = self.root(after)
-        if phases.is_whole and isinstance(op, Conv2dOp | Depthwise2dOp):
+        if phases.is_whole and isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp):
             other = self.root(before)
             self.parents[other] = target
             self.least[target] = max(self.least[target], self.least[other])

@@ -11,10 +11,11 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import packing
+from redpebble.lowering.images import line_packing, packing
+from redpebble.lowering.images.lines import clearing_lines
 from redpebble.lowering.images.memory import ImageMemory, View
 from redpebble.lowering.images.movement import clearing, moving
-from redpebble.lowering.llvm.builder import I64, Code, byte_at, counted_loop, float_at, i64
+from redpebble.lowering.llvm.builder import BYTE, FLOAT_BYTES, I64, Code, byte_at, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable, Packing
 from redpebble.lowering.llvm.vectors import FLOAT
 from redpebble.lowering.tiles.tile_loop import Sharing, emit_barrier
@@ -65,8 +66,8 @@ class ImageCode:
         builder = self.builder
         start = byte_at(builder, self.scratch, i64(view.start))
         first: ir.Value = i64(view.first) if channel is None else builder.add(channel, i64(view.first))
-        offset = builder.add(builder.mul(number, i64(view.tile_floats)), builder.mul(first, i64(PIXELS)))
-        return float_at(builder, start, offset)
+        offset = builder.add(builder.mul(number, i64(view.tile_values)), builder.mul(first, i64(PIXELS)))
+        return float_at(builder, start, offset) if view.item == FLOAT_BYTES else byte_at(builder, start, offset)
 
     def move(
         self, source: ir.Value, stride: int, target: tuple[ir.Value, ir.Value, ir.Value], what: tuple[int, float]
@@ -88,7 +89,7 @@ class ImageCode:
         """Emit copies of pixels of `x`, by a table for each part of the target that has the channels of `x`."""
         source = self.memory.views[x]
         parts = target.channels // source.channels
-        recipe = partial(pack, source.plane, source.tile_floats, target.plane)
+        recipe = partial(pack, source.plane, source.tile_values, target.plane)
         arrays = self.arrays((op, "pixels"), recipe, op)
 
         def tile(number: ir.Value) -> None:
@@ -108,7 +109,13 @@ class ImageCode:
         """Emit zeros at the positions of a tile that are no pixels, where a window may read them."""
         if value not in self.memory.zeroed:
             return
-        builder, plane = self.builder, self.memory.views[value].plane
+        builder, plane, codes = self.builder, self.memory.views[value].plane, self.memory.stored.codes.get(value)
+        if codes is not None:
+            (bits,) = self.arrays(("pixels", plane), partial(line_packing.pixel_bits, plane))
+            count = i64(shape_of(value)[1]) if channels is None else channels
+            zero = ir.Constant(BYTE, codes.zero)
+            builder.call(clearing_lines(self.code), [tile, bits, number, zero, count])
+            return
         starts, positions = self.arrays(("empty", plane), partial(packing.empty_positions, plane))
         entry = builder.gep(starts, [number], source_etype=I64)
         first = builder.load(entry, typ=I64)

@@ -17,7 +17,7 @@ from redpebble.lowering.images.memory import View
 from redpebble.lowering.images.movement import blending
 from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
+from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.call_tables import values_of_constant
 from redpebble.lowering.llvm.vectors import FLOAT
 
@@ -39,7 +39,7 @@ def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
     whole, first, copied = image.memory.views[op.result], 0, False
     for part in op.parts:
         view = image.memory.views[part]
-        there = View(whole.plane, whole.start, view.channels, whole.all_channels, whole.first + first)
+        there = View(whole.plane, whole.start, view.channels, whole.all_channels, whole.first + first, whole.item)
         if view != there:
             _copy_tiles(image, view, there)
             copied = True
@@ -48,7 +48,7 @@ def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
 
 
 def _copy_tiles(image: ImageCode, source: View, target: View) -> None:
-    copy = activate(image.code, None, PIXELS)
+    copy = activate(image.code, None, PIXELS // (FLOAT_BYTES // source.item))
 
     def tile(number: ir.Value) -> None:
         addresses = [image.tile(source, number), image.tile(target, number)]
@@ -94,7 +94,7 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
     if taps == 1:
         image.copy_pixels(op, packing.resampled_pixels, op.x, target, op.fill.value.data)
         return
-    recipe = partial(packing.resampled_pixels, source.plane, source.tile_floats, target.plane)
+    recipe = partial(packing.resampled_pixels, source.plane, source.tile_values, target.plane)
     arrays = image.arrays((op, "pixels"), recipe, op)
 
     def tile(number: ir.Value) -> None:

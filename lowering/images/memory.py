@@ -3,21 +3,22 @@
 The parts of a concat of channels lie in the whole, where nobody else has put them, and those of a split as well.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.window import Pair
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, image_shape
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.byte_quads import QUAD
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
 from redpebble.lowering.images.geometry import Phases, Plane, planes_of, reads_all
+from redpebble.lowering.images.stored_codes import StoredCodes
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 
 GUARD_BYTES: Final = ALIGNMENT
@@ -40,16 +41,18 @@ class View:
     channels: int
     all_channels: int
     first: int = 0
+    item: int = FLOAT_BYTES
+    """Bytes of a value: of a float, or of a code."""
 
     @property
-    def tile_floats(self) -> int:
-        """Floats between two tiles."""
+    def tile_values(self) -> int:
+        """Values between two tiles."""
         return self.all_channels * PIXELS
 
     @property
     def bytes(self) -> int:
         """Bytes of the buffer."""
-        return self.plane.tiles * self.tile_floats * FLOAT_BYTES + 2 * GUARD_BYTES
+        return self.plane.tiles * self.tile_values * self.item + 2 * GUARD_BYTES
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class ImageMemory:
     total: int
     zeroed: frozenset[SSAValue]
     """Values whose positions without a pixel have to be zeros."""
+    stored: StoredCodes
 
 
 def ops_of(network: ImageNetworkOp) -> list[Operation]:
@@ -69,8 +73,10 @@ def ops_of(network: ImageNetworkOp) -> list[Operation]:
     return [op for op in network.body.block.ops if not isinstance(op, YieldOp)]
 
 
-def needs_phases(op: Operation) -> bool:
-    """Return whether an op reads copies of the pixels: those of a stride, or with other values for pads."""
+def needs_phases(op: Operation, stored: StoredCodes) -> bool:
+    """Return whether an op reads copies of the pixels: those of a stride, with other values for pads, or as codes."""
+    if isinstance(op, QuantizedConv2dOp):
+        return op.x not in stored.codes or not Phases.of(op.window).is_whole
     if isinstance(op, Conv2dOp | Depthwise2dOp):
         return not Phases.of(op.window).is_whole
     return isinstance(op, Pool2dOp) and not reads_all(op)
@@ -93,12 +99,17 @@ class _Plan:
         self.arguments = list(self.network.body.block.args)
         self.values = [*self.arguments, *(result for op in self.ops for result in op.results)]
         self.planes = planes_of(self.ops, self.values)
+        self.stored = StoredCodes.of(self.arguments, self.ops)
         self.written: dict[SSAValue, int] = dict.fromkeys(self.arguments, ARRIVAL)
         self.read: dict[SSAValue, int] = dict.fromkeys(self.values, ARRIVAL)
         for step, op in enumerate(self.ops):
             self.written |= dict.fromkeys(op.results, step)
             self.read |= dict.fromkeys([*op.operands, *op.results], step)
+        for last, chain in self.stored.chains.items():
+            step = self.ops.index(last)
+            self.read |= {value: max(step, self.read.get(value, step)) for op in chain for value in op.operands}
         self.read |= dict.fromkeys(self.network.yielded, len(self.ops))
+        self.values = [value for value in self.values if value not in self.stored.inner]
         self._place()
 
     def _place(self) -> None:
@@ -118,7 +129,7 @@ class _Plan:
 
     def finish(self) -> ImageMemory:
         """Return the plan."""
-        own = _own_bytes(self.ops)
+        own = max((_own_rows(op) for op in self.ops), default=0) * PIXELS * FLOAT_BYTES
         roots: dict[SSAValue, list[SSAValue]] = {}
         for value in self.values:
             roots.setdefault(self._root(value)[0], []).append(value)
@@ -131,7 +142,7 @@ class _Plan:
             )
             for root, members in roots.items()
         ]
-        copies = {op: _phase_view(op, self.planes[_size(op.results[0])]) for op in self.ops if needs_phases(op)}
+        copies = {op: self._phase_view(op) for op in self.ops if self._needs_phases(op)}
         lives += [Lifetime(view.bytes, self.ops.index(op), self.ops.index(op)) for op, view in copies.items()]
         plan = plan_offsets(lives)
         starts = [own + offset + GUARD_BYTES for offset in plan.offsets]
@@ -141,10 +152,13 @@ class _Plan:
             root, first = self._root(value)
             views[value] = self._view(root, begin[root], value, first)
         phases = {
-            op: View(view.plane, start, view.channels, view.all_channels)
+            op: View(view.plane, start, view.channels, view.all_channels, item=view.item)
             for (op, view), start in zip(copies.items(), starts[len(roots) :], strict=True)
         }
-        return ImageMemory(views, phases, own, own + plan.total, self._zeroed())
+        return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored)
+
+    def _needs_phases(self, op: Operation) -> bool:
+        return needs_phases(op, self.stored)
 
     def _root(self, value: SSAValue) -> tuple[SSAValue, int]:
         first = 0
@@ -155,13 +169,22 @@ class _Plan:
 
     def _view(self, root: SSAValue, start: int, value: SSAValue | None = None, first: int = 0) -> View:
         value = root if value is None else value
-        return View(self.planes[_size(value)], start, shape_of(value)[1], shape_of(root)[1], first)
+        item = 1 if value in self.stored.codes else FLOAT_BYTES
+        return View(self.planes[_size(value)], start, shape_of(value)[1], shape_of(root)[1], first, item)
+
+    def _phase_view(self, op: Operation) -> View:
+        assert isinstance(op, WindowOp)
+        phases, plane = Phases.of(op.window), self.planes[_size(op.results[0])]
+        height, width = phases.size(*_size(op.x))
+        channels = shape_of(op.x)[1] * len(phases.offsets)
+        item = 1 if isinstance(op, QuantizedConv2dOp) or op.x in self.stored.codes else FLOAT_BYTES
+        return View(Plane(height, width, plane.pitch), 0, channels, channels, item=item)
 
     def _zeroed(self) -> frozenset[SSAValue]:
         """Return the values that windows read beyond their pixels; what is joined or cut counts with all its parts."""
         found: set[SSAValue] = set()
         for op in reversed(self.ops):
-            if isinstance(op, Conv2dOp | Depthwise2dOp) and not needs_phases(op):
+            if isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) and not self._needs_phases(op):
                 if not Phases.of(op.window).is_point:
                     found.add(op.x)
             elif reads_all(op):
@@ -171,18 +194,36 @@ class _Plan:
         return frozenset(found)
 
 
-def _own_bytes(ops: Sequence[Operation]) -> int:
-    """Return the bytes in which a thread puts the windows of a tile, and what a dense kernel makes of them."""
-    rows = [sum(shape_of(op.weight)) + OUTPUT_ROOM for op in ops if isinstance(op, Conv2dOp)]
-    return max(rows, default=0) * PIXELS * FLOAT_BYTES
+def _own_rows(op: Operation) -> int:
+    """Return the rows of floats in which a thread puts the windows of a tile, and what kernels make of them."""
+    match op:
+        case Conv2dOp():
+            return sum(shape_of(op.weight)) + OUTPUT_ROOM
+        case QuantizedConv2dOp():
+            return OwnRows.of(op).total
+        case _:
+            # lines of codes on their way to floats
+            return max((-(-shape_of(result)[1] // FLOAT_BYTES) for result in op.results), default=0)
 
 
-def _phase_view(op: Operation, result: Plane) -> View:
-    assert isinstance(op, Conv2dOp | Depthwise2dOp | Pool2dOp)
-    phases = Phases.of(op.window)
-    height, width = phases.size(*_size(op.x))
-    channels = shape_of(op.x)[1] * len(phases.offsets)
-    return View(Plane(height, width, result.pitch), 0, channels, channels)
+class OwnRows(NamedTuple):
+    """Rows of floats of a thread for a quantized convolution: lines of windows, sums, lines of results."""
+
+    windows: int
+    sums: int
+    lines: int
+
+    @staticmethod
+    def of(op: QuantizedConv2dOp) -> "OwnRows":
+        """Return the rows that an op needs."""
+        inputs, outputs = shape_of(op.weight)
+        # records that pad others add to sums that nothing reads
+        return OwnRows(-(-inputs // FLOAT_BYTES), outputs + 2 * QUAD, -(-outputs // FLOAT_BYTES))
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self)
 
 
 def _size(value: SSAValue) -> Pair:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, image_shape
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats.count_blocks import pack
@@ -27,18 +27,18 @@ def incoming_pixels(plane: Plane, _: Operation | None) -> list[NDArray[np.int32]
     return [plane.pixels().astype(np.int32)]
 
 
-def outgoing_pixels(plane: Plane, tile_floats: int, _: Operation | None) -> list[NDArray[np.int32]]:
+def outgoing_pixels(plane: Plane, tile_values: int, _: Operation | None) -> list[NDArray[np.int32]]:
     """Return for each pixel the distance in floats of its position from the first tile."""
     rows, columns = np.divmod(np.arange(plane.height * plane.width), plane.width)
     found = np.full(-(-len(rows) // PIXELS) * PIXELS, NO_PIXEL)
-    found[: len(rows)] = _distances(plane.positions(rows, columns), tile_floats)
+    found[: len(rows)] = _distances(plane.positions(rows, columns), tile_values)
     return [found.astype(np.int32)]
 
 
-def _distances(positions: Indices, tile_floats: int) -> Indices:
+def _distances(positions: Indices, tile_values: int) -> Indices:
     """Return the floats from the first tile to positions; `NO_PIXEL` stays."""
     tiles, rest = np.divmod(positions, PIXELS)
-    return np.where(positions == NO_PIXEL, NO_PIXEL, tiles * tile_floats + rest)
+    return np.where(positions == NO_PIXEL, NO_PIXEL, tiles * tile_values + rest)
 
 
 def _rows_and_columns(plane: Plane) -> tuple[Indices, Indices]:
@@ -49,19 +49,21 @@ def _rows_and_columns(plane: Plane) -> tuple[Indices, Indices]:
     return np.where(outside, far, row), np.where(outside, far, column)
 
 
-def phase_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | None) -> list[NDArray[np.int32]]:
+def phase_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> list[NDArray[np.int32]]:
     """Return for each phase, and each of its positions, where the pixel is in the source."""
-    assert isinstance(op, Conv2dOp | Depthwise2dOp | Pool2dOp)
+    assert isinstance(op, WindowOp)
+    return [_distances(one, tile_values).astype(np.int32) for one in phase_positions(plane, target, op)]
+
+
+def phase_positions(plane: Plane, target: Plane, op: WindowOp) -> list[Indices]:
+    """Return for each phase, and each of its positions, that of the pixel in the source; `NO_PIXEL` for none."""
     phases = Phases.of(op.window)
     rows, columns = _rows_and_columns(target)
-    (down, across), found = phases.stride, list[NDArray[np.int32]]()
-    for first, second in phases.offsets:
-        positions = plane.positions(rows * down + first, columns * across + second)
-        found.append(_distances(positions, tile_floats).astype(np.int32))
-    return found
+    down, across = phases.stride
+    return [plane.positions(rows * down + first, columns * across + second) for first, second in phases.offsets]
 
 
-def resampled_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operation | None) -> list[NDArray[np.generic]]:
+def resampled_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return for each position where the pixels are that it has a share of, of two each pair; then the shares."""
     assert isinstance(op, Resample2dOp)
     row, column = np.divmod(np.arange(target.tiles * PIXELS), target.pitch)
@@ -71,7 +73,7 @@ def resampled_pixels(plane: Plane, tile_floats: int, target: Plane, op: Operatio
     for down in op.rows.taps:
         for across in op.columns.taps:
             positions = np.where(inside, plane.positions(down.indices[row], across.indices[column]), NO_PIXEL)
-            found.append(_distances(positions, tile_floats).astype(np.int32))
+            found.append(_distances(positions, tile_values).astype(np.int32))
             shares.append(down.shares[row] * across.shares[column])
     return found if len(found) == 1 else [*found, *shares]
 

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
 from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, image_shape
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import packing
@@ -29,6 +29,14 @@ from redpebble.lowering.images.layers import (
 )
 from redpebble.lowering.images.memory import ops_of, plan_images
 from redpebble.lowering.images.movement import moving
+from redpebble.lowering.images.quantized import (
+    emit_chain,
+    emit_code_mean,
+    emit_code_pooling,
+    emit_entrance,
+    emit_exit,
+    emit_quantized_convolution,
+)
 from redpebble.lowering.kernels.elementwise import activate
 from redpebble.lowering.llvm.builder import Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import ConstantTable
@@ -96,6 +104,9 @@ class _ImageCall:
         (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
         size = i64(channels * height * width)
         image = float_at(self.step.builder, self.step.pointers[outer], self.step.builder.mul(self.number, size))
+        if inner in self.image.memory.stored.codes:
+            emit_entrance(self.image, inner, image)
+            return
 
         def tile(number: ir.Value) -> None:
             self.image.move(image, height * width, (self.image.tile(view, number), table, number), (channels, 0.0))
@@ -105,10 +116,13 @@ class _ImageCall:
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
         view, builder = self.image.memory.views[inner], self.step.builder
         _, channels, height, width = image_shape(outer)
-        pack = partial(packing.outgoing_pixels, view.plane, view.tile_floats)
-        (table,) = self.image.arrays(("out", view.plane, view.tile_floats), pack)
+        pack = partial(packing.outgoing_pixels, view.plane, view.tile_values)
+        (table,) = self.image.arrays(("out", view.plane, view.tile_values), pack)
         pixels = height * width
         image = float_at(builder, self.step.pointers[outer], builder.mul(self.number, i64(channels * pixels)))
+        if inner in self.image.memory.stored.codes:
+            emit_exit(self.image, inner, image)
+            return
 
         def part(number: ir.Value) -> None:
             first = builder.mul(number, i64(PIXELS))
@@ -123,9 +137,19 @@ class _ImageCall:
 
 def _emit_layer(image: ImageCode, op: Operation) -> bool:
     """Emit a layer; return whether there was anything to do."""
+    stored = image.memory.stored
+    if op in stored.chains:
+        emit_chain(image, stored.chains[op])
+        return True
+    if any(result in stored.inner for result in op.results):
+        return False
     match op:
         case Conv2dOp():
             emit_convolution(image, op)
+        case QuantizedConv2dOp():
+            emit_quantized_convolution(image, op)
+        case Pool2dOp() if op.x in stored.codes:
+            (emit_code_mean if reads_all(op) else emit_code_pooling)(image, op)
         case Depthwise2dOp():
             emit_depthwise(image, op)
         case Pool2dOp() if reads_all(op):

@@ -36,7 +36,7 @@ class WindowForm:
     taps: tuple[PhaseTap, ...]
     pitch: int
     channels: int
-    tile_floats: int
+    tile_values: int
     work: Work
     activation: ActivationAttr | None = None
 
@@ -49,7 +49,7 @@ class WindowForm:
     def key(self) -> str:
         """A name for the function."""
         taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        sizes = f"{self.pitch}_{self.channels}_{self.tile_floats}"
+        sizes = f"{self.pitch}_{self.channels}_{self.tile_values}"
         return f"windows_{self.work}_{sizes}_{taps}_{activation_key(self.activation)}"
 
 
@@ -130,7 +130,7 @@ class _Windows:
         for distance, _ in self._places(tap, first):
             if (phase, distance) in self._rows:
                 continue
-            start = i64(distance * form.tile_floats + phase * form.channels * PIXELS)
+            start = i64(distance * form.tile_values + phase * form.channels * PIXELS)
             inside = builder.icmp_unsigned("<", builder.add(self.number, i64(distance)), self.tiles)
             outside = float_at(builder, self.outside, i64(OUTSIDE_FIRST))
             address = builder.select(inside, float_at(builder, self.tile, start), outside)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from redpebble.kernels.byte_lookup import QUARTER, VECTOR, LookupForm
+from redpebble.kernels.byte_quads import QUAD
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I32, I64, byte_at, i64
 
@@ -94,7 +95,18 @@ class ByteLanes:
 
     def dot(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
         """Return sums and the products of four unsigned bytes and four signed ones in each lane."""
+        if not self.form.bytewise:
+            return self._dot_by_words(sums, values, weights)
         return self._call(BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
+
+    def _dot_by_words(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
+        """Return the same where no instruction multiplies bytes."""
+        builder = self.builder
+        for byte in range(QUAD):
+            left, right = (ir.Constant(self.sums, [8 * bits] * self.form.lanes) for bits in (3 - byte, 3))
+            code = builder.lshr(builder.shl(values, left), right)
+            sums = builder.add(sums, builder.mul(code, builder.ashr(builder.shl(weights, left), right)))
+        return sums
 
     def _added_one_by_one(self, sums: ir.Value, window: ir.Value, indices: ir.Value, weights: ir.Value) -> ir.Value:
         builder = self.builder

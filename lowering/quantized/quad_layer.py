@@ -91,7 +91,8 @@ def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int, qu
         emit_end(Lanes(builder, code.target, form.lanes), end, packed, (sums, y))
 
     kind = f"scattered_{quads.share}" if quads.scattered else "quads"
-    key = f"{kind}_{form.lanes}_{block_quads}_{end.key}"
+    # the end is a loop over the outputs
+    key = f"{kind}_{form.lanes}_{block_quads}_{end.outputs}_{end.key}"
     return code.function(key, [POINTER, POINTER, POINTER, *[POINTER] * len(PackedQuads._fields)], body)
 
 

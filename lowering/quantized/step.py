@@ -296,7 +296,7 @@ def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> li
         multiplier = multiplier / np.float32(codes.scale)
     positive = layer.activation is not None and layer.activation.kind.data == "relu"
     bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
-    bias = _bias(layer, weight_of(layer))[order]
+    bias = bias_of(layer, weight_of(layer))[order]
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 
 
@@ -306,7 +306,7 @@ def _order(op: QuantizedLayersOp, index: int) -> Indices:
     return np.arange(layers[index].outputs) if index == len(layers) - 1 else by_length(weight_of(layers[index]))
 
 
-def _bias(layer: QuantizedLayer, weight: CscMatrix) -> NDArray[np.int32]:
+def bias_of(layer: QuantizedLayer, weight: CscMatrix) -> NDArray[np.int32]:
     """Return the bias [outputs] of sums of unsigned codes, for which the zero counts as any other code."""
     sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int64)
     # as in onnxruntime sums wrap around

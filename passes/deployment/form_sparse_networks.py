@@ -42,7 +42,7 @@ from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
-from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.ops.images import Conv2dOp, QuantizedConv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
@@ -72,7 +72,7 @@ from redpebble.passes.images.image_layers import (
 from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
-LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | OVER_EDGES | OVER_SORTED
+LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OVER_EDGES | OVER_SORTED
 """Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
@@ -118,7 +118,7 @@ class _Known(NamedTuple):
 
 
 def _form_networks(func: FuncOp, known: _Known) -> None:
-    if any(isinstance(op, Conv2dOp) for op in func.body.block.ops):
+    if any(isinstance(op, Conv2dOp | QuantizedConv2dOp) for op in func.body.block.ops):
         _form_image_networks(func, image_shares(known.machine.prices))
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
@@ -304,7 +304,7 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 
 
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
-    linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp)]
+    linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp | QuantizedConv2dOp)]
     graphs = [op for op in ops if isinstance(op, OVER_EDGES)]
     of_call = sum(isinstance(op, OVER_SORTED) for op in ops)
     if of_call:

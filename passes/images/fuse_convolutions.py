@@ -10,6 +10,8 @@
 ```
 
 What is taken has no other reader. A depthwise convolution takes no sum. Parameters that would overflow are not taken.
+A convolution on codes takes an activation, and then the codes that it is rounded to. What has been rounded to codes, or
+will be by all that read it from elsewhere, is not rounded to the same ones again.
 """
 
 from typing import TypeVar
@@ -18,15 +20,18 @@ import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp
 from redpebble.dialect.ops.layers import BatchNormOp
-from redpebble.dialect.provenance import copy_provenance, take_value_names
+from redpebble.dialect.provenance import copy_provenance, keep_value_name, take_value_names
 from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
 from redpebble.passes.analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
 from redpebble.passes.rewriting.erase_unused import erase_unused
@@ -44,7 +49,61 @@ class FuseConvolutions(ModulePass):
             conv: Conv2dOp | Depthwise2dOp | None = found
             while conv is not None:
                 conv = _with_reader(conv)
+        for found in [found for found in op.walk() if isinstance(found, QuantizedConv2dOp)]:
+            while _takes_reader(found):
+                pass
+        for found in [found for found in op.walk() if isinstance(found, ActivateOp)]:
+            if _rounded(found.x) == found.activation or _is_repeated(found):
+                keep_value_name(found.result, found.x)
+                Rewriter.replace_op(found, [], [found.x])
         erase_unused(op.body)
+
+
+def _takes_reader(conv: QuantizedConv2dOp) -> bool:
+    """Let a convolution on codes apply its reader's activation, or round to its codes; return whether it does."""
+    reader = conv.result.get_user_of_unique_use()
+    if not isinstance(reader, ActivateOp) or conv.output is not None or conv.codes.is_dynamic:
+        return False
+    if reader.activation.kind.data == "quantize":
+        scale, zero = reader.activation.values
+        conv.output = CodesAttr.of("u8", scale, int(zero))
+    elif conv.activation is None:
+        conv.activation = reader.activation
+    else:
+        return False
+    take_value_names(reader, conv)
+    Rewriter.replace_op(reader, [], [conv.result])
+    return True
+
+
+def _is_repeated(op: ActivateOp) -> bool:
+    """Return whether all that reads what an op rounds, of values from elsewhere, rounds it to the same codes."""
+    if op.activation.kind.data != "quantize" or not isinstance(op.x.owner, Block | ForeignOp):
+        return False
+    readers = [use.operation for use in op.result.uses]
+    return bool(readers) and all(
+        isinstance(reader, QuantizedConv2dOp)
+        and not reader.codes.is_dynamic
+        and _rounding_to(reader.codes) == op.activation
+        for reader in readers
+    )
+
+
+def _rounding_to(codes: CodesAttr) -> ActivationAttr:
+    return ActivationAttr.of("quantize", codes.scale, codes.unsigned_zero)
+
+
+def _rounded(value: SSAValue) -> ActivationAttr | None:
+    """Return the activation that has rounded a value, None for none."""
+    match value.owner:
+        case ActivateOp() as op if op.activation.kind.data == "quantize":
+            return op.activation
+        case QuantizedConv2dOp(output=CodesAttr() as output):
+            return _rounding_to(output)
+        case Pool2dOp() as op if op.kind.data == "max":
+            return _rounded(op.x)
+        case _:
+            return None
 
 
 def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | None:

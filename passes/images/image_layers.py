@@ -13,6 +13,7 @@ from redpebble.dialect.ops.images import (
     Depthwise2dOp,
     ImageLayerOp,
     Pool2dOp,
+    QuantizedConv2dOp,
     Resample2dOp,
     image_shape,
     is_image_rank,
@@ -54,6 +55,9 @@ FAR_US: Final = 0.2e-3
 NEAR_VALUES: Final = 1 << 18
 """Values that fit into that cache."""
 
+LINE_US: Final = 3.0e-3
+"""Microseconds of a line, the codes of a tile's pixels, that is copied to where a window has it."""
+
 POWER_US: Final = 0.5e-3
 """Microseconds of a value of an activation that takes a power of e."""
 
@@ -62,6 +66,9 @@ DENSE_POWER_US: Final = 0.2e-3
 
 TAP_US: Final = 0.05e-3
 """Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
+
+
+ConvolutionOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp
 
 
 class ImageShares(NamedTuple):
@@ -96,7 +103,7 @@ def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicSha
 
 
 def _is_spread(op: Operation) -> bool:
-    if not isinstance(op, Conv2dOp | Depthwise2dOp):
+    if not isinstance(op, ConvolutionOp):
         return False
     _, _, height, width = image_shape(op.result)
     return height > 1 and pitch_of(op) >= SPREAD * width + 1
@@ -109,6 +116,8 @@ def _is_image(value: SSAValue) -> bool:
 
 def _is_covered(op: Operation) -> bool:
     match op:
+        case QuantizedConv2dOp():
+            return not op.codes.is_dynamic
         case Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | ActivateOp():
             return True
         case BatchNormOp():
@@ -123,7 +132,7 @@ def _is_covered(op: Operation) -> bool:
 
 def is_sparse_convolution(op: Operation) -> bool:
     """Return whether an op is a convolution that runs by its connections alone."""
-    return isinstance(op, Conv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
+    return isinstance(op, Conv2dOp | QuantizedConv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
 
 
 def behind_sparse(counts: Mapping[Operation, Size], shares: ImageShares = DEFAULT_SHARES) -> dict[Operation, Size]:
@@ -134,13 +143,14 @@ def behind_sparse(counts: Mapping[Operation, Size], shares: ImageShares = DEFAUL
     found: dict[Operation, Size] = {}
     for op, count in counts.items():
         is_fed = any(operand.owner in found for operand in op.operands)
-        if is_sparse_convolution(op) or (is_fed and not (isinstance(op, Conv2dOp) and _is_better_outside(op, shares))):
+        is_dense = isinstance(op, Conv2dOp | QuantizedConv2dOp) and not is_sparse_convolution(op)
+        if is_sparse_convolution(op) or (is_fed and not (is_dense and _is_better_outside(op, shares))):
             found[op] = count
     return found
 
 
-def _is_better_outside(op: Conv2dOp, shares: ImageShares) -> bool:
-    moved = shares.values * MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), op.result)))
+def _is_better_outside(op: Operation, shares: ImageShares) -> bool:
+    moved = shares.values * MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), *op.results)))
     return layer_us(op, shares) > dense_us([op], shares) + moved
 
 
@@ -150,13 +160,13 @@ def pixels_of(value: SSAValue) -> int:
     return channels * height * width
 
 
-def tiles_of(op: Conv2dOp) -> int:
+def tiles_of(op: Conv2dOp | QuantizedConv2dOp) -> int:
     """Return the tiles of pixels of a convolution's result, about: rows have room for a pad."""
     _, _, height, width = image_shape(op.result)
     return -(-height * (pitch_of(op) if _is_spread(op) else width + 1) // PIXELS)
 
 
-def pitch_of(op: Conv2dOp | Depthwise2dOp) -> int:
+def pitch_of(op: Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) -> int:
     """Return the distance of two rows of the result that leaves room for what a window reads beside the image."""
     _, _, _, width = image_shape(op.result)
     columns = [tap.column // op.window.stride[1] for tap in op.window.taps]
@@ -180,7 +190,7 @@ def layer_us(op: Operation, shares: ImageShares = DEFAULT_SHARES) -> float:
 
 def activation_us(op: Operation, power_us: float = POWER_US) -> float:
     """Return the microseconds of an op's activation, nothing for one of a few instructions."""
-    if not isinstance(op, Conv2dOp | Depthwise2dOp | ActivateOp) or op.activation is None:
+    if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None:
         return 0.0
     return power_us * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
 
@@ -189,6 +199,8 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
     match op:
         case Conv2dOp():
             return _convolution_us(op, shares)
+        case QuantizedConv2dOp():
+            return _quantized_us(op, shares)
         case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != image_shape(op.x)[2:]:
             moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
             return shares.values * (moved + TAP_US * len(op.window.taps) * pixels_of(op.result))
@@ -209,11 +221,20 @@ def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
     return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved + added + far)
 
 
+def _quantized_us(op: QuantizedConv2dOp, shares: ImageShares) -> float:
+    times, tiles = {} if op.kernel is None else op.kernel.predicted.by_width, tiles_of(op)
+    copied = LINE_US * shape_of(op.weight)[0] * tiles if len(op.window.taps) > 1 else 0.0
+    moved = LINE_US * len(op.window.taps) * pixels_of(op.x) / PIXELS if op.window.stride != (1, 1) else 0.0
+    return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved)
+
+
 def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> float:
     """Return the microseconds that an image takes where nothing is sparse and nothing has to come in or out."""
     total = 0.0
     for op in ops:
-        if isinstance(op, Conv2dOp):
+        if isinstance(op, QuantizedConv2dOp):
+            total += op.dense_us.value.data if op.dense_us is not None else 0.0
+        elif isinstance(op, Conv2dOp):
             total += shares.dense * op.dense_us.value.data if op.dense_us is not None else 0.0
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
             total += _work_us(op, shares)

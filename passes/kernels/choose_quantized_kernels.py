@@ -1,4 +1,4 @@
-"""Choose the kernels of bytes that execute quantized layers, by the rows that are done together.
+"""Choose the kernels of bytes that execute quantized layers and convolutions, by the rows that are done together.
 
 ```mlir
 %y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"] : ...
@@ -9,24 +9,43 @@
 ```
 
 Look-ups take any number of rows. From 33 rows on quads may be faster, of neighbouring inputs where weights come in
-blocks, of scattered ones elsewhere. CPUs that lack their instructions look up whatever this says.
+blocks, of scattered ones elsewhere. CPUs that lack their instructions look up whatever this says. The rows of a
+convolution are the 64 pixels of a tile; the time of a dense product stands beside its kernel.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Final
 
 from typing_extensions import override
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.dialect.ops.images import QuantizedConv2dOp, image_shape
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS
-from redpebble.kernels.byte_times import DEFAULT, LOOKUP, PRICES, predicted
+from redpebble.kernels.byte_times import (
+    DEFAULT,
+    LOOKUP,
+    PRICES,
+    SCATTERED,
+    SHARED,
+    dense_convolution_us,
+    predicted,
+)
 from redpebble.kernels.machine import Machine
+from redpebble.kernels.tile_widths import PIXELS
 from redpebble.passes.analysis.weights import weight_of
+from redpebble.passes.images.image_layers import pixels_of, tiles_of
 from redpebble.sparse.csr import CscMatrix
+
+LINE_FAMILIES: Final = (SCATTERED, *SHARED.values())
+"""Kernels that take lines of pixels as they are."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +69,30 @@ class ChooseQuantizedKernels(ModulePass):
         for inner in op.walk():
             if isinstance(inner, QuantizedLayersOp):
                 inner.kernel = _kernel(inner, self.prices)
+            if isinstance(inner, QuantizedConv2dOp):
+                _choose_for_convolution(inner, self.prices)
+
+
+def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
+    """Write the family that is predicted to be the fastest for a tile of pixels, and the time of a dense product."""
+    (weight,) = _weights([op.layer])
+    times, blocks = predicted([weight], prices)
+    best, following, *_ = sorted(LINE_FAMILIES, key=lambda family: times[family][COLUMNS])
+    reason = f"density {len(weight.values) / max(1, prod(weight.shape)):.3f}, {tiles_of(op)} tiles of pixels"
+    reason += f"; next {following} {times[following][COLUMNS]:.3g} us"
+    op.kernel = KernelAttr.of(best, reason, {PIXELS: times[best][COLUMNS]}).with_blocks({best: blocks[best]})
+    _, outputs, height, width = image_shape(op.result)
+    products = shape_of(op.weight)[0] * outputs * height * width
+    op.dense_us = FloatAttr(dense_convolution_us(products, pixels_of(op.x) + pixels_of(op.result), prices), f64)
+
+
+def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:
+    found = [weight_of(layer.weight) for layer in layers]
+    return [CscMatrix.from_dense(one) if not isinstance(one, CscMatrix) else one for one in found if one is not None]
 
 
 def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
-    found = [weight_of(layer.weight) for layer in op.layers]
-    weights = [CscMatrix.from_dense(one) if not isinstance(one, CscMatrix) else one for one in found if one is not None]
+    weights = _weights(op.layers)
     times, blocks = predicted(weights, prices)
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))

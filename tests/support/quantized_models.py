@@ -70,6 +70,25 @@ def quantized(
     return onnx.load_from_string(target.read_bytes())
 
 
+def quantized_images(
+    model: onnx.ModelProto, folder: Path, form: Form, activations: str, *, per_channel: bool = False
+) -> onnx.ModelProto:
+    """Return a model on images x quantized statically, with signed weights."""
+    path, target = folder / "float.onnx", folder / "quantized.onnx"
+    path.write_bytes(model.SerializeToString())
+    shape = [dim.dim_value or 2 for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    quantize_static(
+        path,
+        target,
+        _Calibration({"x": np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)} for seed in range(3)),
+        quant_format=QuantFormat.QDQ if form == "qdq" else QuantFormat.QOperator,
+        activation_type=QuantType[activations],
+        weight_type=QuantType.QInt8,
+        per_channel=per_channel,
+    )
+    return onnx.load_from_string(target.read_bytes())
+
+
 def dynamically_quantized(
     model: onnx.ModelProto, folder: Path, weights: str, *, per_channel: bool = False
 ) -> onnx.ModelProto:

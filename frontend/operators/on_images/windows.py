@@ -36,7 +36,12 @@ MOST_PIXELS: Final = 1 << 26
 """Pixels of an image with its pads: a file of a hundred bytes must not ask for more memory than there is."""
 
 
-def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
+def convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the convolution of floats.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
     x, weight, name = image_of(conversion), conversion.constant(1), (conversion.input(1), conversion.input(2))
     if weight is None or name[0] is None:
         raise NotCovered("the weight is no constant, accepted is a constant one")
@@ -54,8 +59,8 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     key, made, kernel = name[0].name or "", conversion.emit_constant, weight.shape[2:]
     by_patches = conversion.scope.all_native and groups == 1 and prod(kernel) > MOST_TAPS
     if by_patches and is_cut_into_patches(conversion, kernel):
-        return [layer_of_patches(conversion, x, made(_matrix(weight, 1), key, "conv1"), bias, kernel)]
-    window = _window(conversion, x, kernel)
+        return [layer_of_patches(conversion, x, made(matrix_of(weight, 1), key, "conv1"), bias, kernel)]
+    window = window_of(conversion, x, kernel)
     if np.isfinite(weight).all():
         window, inside = without_idle_taps(window, image_shape(x)[2:])
         inside = inside[-len(kernel) :]
@@ -64,11 +69,11 @@ def _convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     if groups == channels == weight.shape[0] and groups > 1:
         matrix = np.ascontiguousarray(weight.reshape(channels, -1).T)
         return [conversion.emit(Depthwise2dOp(x, made(matrix, key, "depthwise"), bias, window)).result]
-    value = made(_matrix(weight, groups), key, f"conv{groups}")
+    value = made(matrix_of(weight, groups), key, f"conv{groups}")
     return [conversion.emit(Conv2dOp(x, value, bias, window)).result]
 
 
-def _matrix(weight: NDArray[np.float32], groups: int) -> NDArray[np.float32]:
+def matrix_of(weight: NDArray[np.float32], groups: int) -> NDArray[np.float32]:
     """Return a weight [O, C / groups, kh, kw] as a matrix [C kh kw, O], zeros between groups.
 
     Raises:
@@ -112,7 +117,7 @@ def check_pixels(sizes: Sequence[int]) -> None:
         raise NotCovered(f"an image of {' x '.join(map(str, sizes))} pixels, accepted are up to {MOST_PIXELS}")
 
 
-def _window(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> WindowAttr:
+def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> WindowAttr:
     """Return the window that the attributes of a node describe.
 
     Raises:
@@ -193,7 +198,7 @@ def _pool_window(conversion: Conversion) -> WindowAttr:
     is_rounded_up = bool(conversion.integer("ceil_mode", 0))
     if is_rounded_up and _is_cut_to_image(conversion, kernel, shape_of(x)[2:]):
         return WindowAttr.of(image_shape(x)[2:])
-    window = _window(conversion, x, kernel)
+    window = window_of(conversion, x, kernel)
     if not is_rounded_up:
         return window
     pads = list(window.pad_sizes)
@@ -234,7 +239,7 @@ def is_image_layer(op: Operation) -> bool:
 IMAGE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
     {
         ("", "AveragePool"): _convert_average_pool,
-        ("", "Conv"): _convert_conv,
+        ("", "Conv"): convert_conv,
         ("", "GlobalAveragePool"): partial(_convert_global_pool, "average"),
         ("", "GlobalMaxPool"): partial(_convert_global_pool, "max"),
         ("", "MaxPool"): _convert_max_pool,

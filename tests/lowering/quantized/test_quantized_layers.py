@@ -151,6 +151,14 @@ def test_quads_are_exact(
     assert np.array_equal(layers.run(x, target), layers.expected(x))
 
 
+@pytest.mark.parametrize("quads", [QUADS, SCATTERED])
+def test_layers_of_as_many_inputs_have_their_own_outputs(quads: str) -> None:
+    codes = [CODES[index % len(CODES)] for index in range(5)]
+    layers = Layers([64, 96, 64, 16, 8], codes, quads=quads)
+    x = inputs(70, 64)
+    assert np.array_equal(layers.run(x, host_target()), layers.expected(x))
+
+
 @each_form
 def test_results_that_are_not_rounded_are_exact(target: CpuTarget) -> None:
     layers = Layers([130, 33], CODES[:1])

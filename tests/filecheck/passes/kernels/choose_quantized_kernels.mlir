@@ -9,3 +9,15 @@ func.func @lookups(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// -----
+
+// A convolution takes tiles of pixels; a dense product of all of them is priced, too.
+// CHECK-LABEL: @pixels
+func.func @pixels(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
+  %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
+  // CHECK: pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <{{.*}}> kernel <byte_{{.*}}, blocks [{{.*}}: 1], predicted [64: {{.*}}], "density 0.750, 1 tiles of pixels; next byte_{{.*}} us"> dense_us {{.*}} : (
+  %y = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}

@@ -1,0 +1,382 @@
+"""Layers of image networks on codes: convolutions, poolings, elementwise work, and the ways in and out.
+
+A convolution puts the lines of its windows next to each other, or finds them there, and the kernel of a quantized layer
+takes them as 64 rows of a batch. Where its result is not stored as codes, they become floats tile by tile.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from llvmlite import ir
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp, Spread, image_shape, spreads_of
+from redpebble.dialect.semantics.quantized import rounds_sums
+from redpebble.dialect.tensors import shape_of
+from redpebble.kernels.byte_lookup import LookupForm
+from redpebble.kernels.byte_quads import COLUMNS, QUAD, block_quads
+from redpebble.kernels.byte_times import FORMS, SCATTERED
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.images import line_packing, packing
+from redpebble.lowering.images.geometry import Phases
+from redpebble.lowering.images.image_code import ImageCode
+from redpebble.lowering.images.lines import (
+    CodeValues,
+    LineWindows,
+    copying_lines,
+    entering_lines,
+    joined_bytes,
+    leaving_lines,
+    line_windows,
+    lines_to_floats,
+    load_line,
+    rounding_pixels,
+)
+from redpebble.lowering.images.memory import OwnRows, View, needs_phases
+from redpebble.lowering.images.stored_codes import Stored
+from redpebble.lowering.kernels.elementwise import ARITHMETIC
+from redpebble.lowering.kernels.kernel_form import activated, activation_key
+from redpebble.lowering.llvm.builder import (
+    BYTE,
+    FLOAT_BYTES,
+    I32,
+    I64,
+    POINTER,
+    Code,
+    byte_at,
+    counted_loop,
+    float_at,
+    i64,
+    reduce_loop,
+)
+from redpebble.lowering.llvm.call_tables import values_of_constant
+from redpebble.lowering.llvm.gather_scatter import splat_int
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.quantized.lookup_layer import LayerEnd
+from redpebble.lowering.quantized.quad_layer import quad_layer
+from redpebble.lowering.quantized.rounding import CodeBounds, Rounding
+from redpebble.lowering.quantized.step import WIDE_LANES
+
+
+def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
+    """Emit for each tile the lines of its windows, and the kernel on them."""
+    phases, codes = Phases.of(op.window), Stored.of(op.codes)
+    source, target, builder = _source(image, op, codes), image.memory.views[op.result], image.builder
+    own, is_stored = OwnRows.of(op), op.result in image.memory.stored.codes
+    family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
+    blocks = 1 if op.kernel is None else op.kernel.blocks.by_family.get(family, 1)
+    form = LookupForm(WIDE_LANES, bytewise=_has_quads(image.code.target))
+    end = LayerEnd("values" if op.output is None else "codes", op.activation, shape_of(op.weight)[1])
+    if op.output is not None and rounds_sums(op.layer):
+        end = LayerEnd(end.kind, None, end.outputs)
+    size = block_quads(shape_of(op.weight)[0], blocks)
+    kernel = quad_layer(image.code, form, end, size, FORMS[family])
+    packed = image.arrays((op, "quads"), partial(line_packing.packed_quads, FORMS[family], blocks), op)
+    is_direct = phases.is_point and source.plane.pitch == target.plane.pitch
+
+    def tile(number: ir.Value) -> None:
+        lines, sums = image.own(0), image.own(own.windows)
+        if is_direct:
+            lines = image.tile(source, number)
+        else:
+            _call_windows(image, _windows(op, source, phases), (source, number, codes.zero), lines)
+        there, outputs = image.tile(target, number), i64(end.outputs)
+        results = there if is_stored else image.own(own.windows + own.sums)
+        builder.call(kernel, [lines, sums, results, *packed])
+        if op.output is None:
+            builder.call(sums_in_order(image.code), [sums, there, outputs])
+        elif not is_stored:
+            _call_to_floats(image, Stored.of(op.output), results, there, outputs)
+        image.clear(op.result, number, there)
+
+    image.each(target.plane.tiles, tile)
+
+
+def _has_quads(target: CpuTarget) -> bool:
+    return {"+avx512bw", "+avx512vnni"} <= set(target.features.split(","))
+
+
+def _call_to_floats(image: ImageCode, codes: Stored, lines: ir.Value, there: ir.Value, channels: ir.Value) -> None:
+    arguments = [lines, there, ir.Constant(FLOAT, codes.scale), ir.Constant(I32, codes.zero), channels]
+    image.builder.call(lines_to_floats(image.code), arguments)
+
+
+def _source(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, codes: Stored, fill: int | None = None) -> View:
+    """Return the lines that the windows of an op read, copied before where they are not those of the value itself."""
+    if not needs_phases(op, image.memory.stored):
+        return image.memory.views[op.x]
+    target, source, builder = image.memory.phases[op], image.memory.views[op.x], image.builder
+    nothing = ir.Constant(BYTE, codes.zero if fill is None else fill)
+    if op.x not in image.memory.stored.codes:
+        _round_pixels(image, op, (source, target), codes)
+        image.meet()
+        return target
+    arrays = image.arrays((op, "lines"), partial(line_packing.phase_lines, source.plane, target.plane), op)
+    first, tile_bytes = image.tile(source, i64(0)), i64(source.tile_values)
+
+    def tile(number: ir.Value) -> None:
+        for part in range(target.channels // source.channels):
+            starts, tiles, places, bits = arrays[4 * part : 4 * (part + 1)]
+            begin, end = (
+                builder.load(builder.gep(starts, [builder.add(number, i64(more))], source_etype=I64), typ=I64)
+                for more in (0, 1)
+            )
+            there = image.tile(target, number, i64(part * source.channels))
+            arguments = [first, tile_bytes, there, begin, end, tiles, places, bits, nothing, i64(source.channels)]
+            builder.call(copying_lines(image.code), arguments)
+
+    image.each(target.plane.tiles, tile)
+    image.meet()
+    return target
+
+
+def _round_pixels(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, views: tuple[View, View], codes: Stored) -> None:
+    """Emit the codes of pixels of floats, in the phases that an op reads."""
+    (source, target), builder = views, image.builder
+    recipe = partial(packing.phase_pixels, source.plane, source.tile_values, target.plane)
+    tables, bounds = image.arrays((op, "pixels"), recipe, op), _bounds(image, codes)
+
+    def tile(number: ir.Value) -> None:
+        for part, table in enumerate(tables):
+            there = image.tile(target, number, i64(part * source.channels))
+            entries = float_at(builder, table, builder.mul(number, i64(PIXELS)))
+            arguments = [image.tile(source, i64(0)), i64(PIXELS), there, entries, bounds]
+            arguments += [ir.Constant(BYTE, codes.zero), i64(source.channels)]
+            builder.call(rounding_pixels(image.code), arguments)
+
+    image.each(target.plane.tiles, tile)
+
+
+def _bounds(image: ImageCode, codes: Stored) -> ir.Value:
+    recipe = partial(line_packing.rounding_bounds, CodeBounds.of(codes.attribute))
+    return image.arrays(("bounds", codes), recipe)[0]
+
+
+def _windows(op: QuantizedConv2dOp | Pool2dOp, source: View, phases: Phases) -> LineWindows:
+    work = "largest" if isinstance(op, Pool2dOp) else "copy"
+    return LineWindows(phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values, work)
+
+
+def _call_windows(image: ImageCode, form: LineWindows, source: tuple[View, ir.Value, int], target: ir.Value) -> None:
+    """Emit the windows of a tile: what they read, the tile's number, the code outside; where they go."""
+    view, number, outside = source
+    (row,) = image.arrays(("outside line", outside), partial(line_packing.outside_line, outside))
+    arguments = [image.tile(view, number), number, i64(view.plane.tiles), row, target, i64(form.channels)]
+    image.builder.call(line_windows(image.code, form), arguments)
+
+
+def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
+    """Emit the largest codes of windows."""
+    codes = image.memory.stored.codes[op.x]
+    source, target = _source(image, op, codes, fill=0), image.memory.views[op.result]
+    form, is_stored = _windows(op, source, Phases.of(op.window)), op.result in image.memory.stored.codes
+
+    def tile(number: ir.Value) -> None:
+        there = image.tile(target, number)
+        lines = there if is_stored else image.own(0)
+        _call_windows(image, form, (source, number, 0), lines)
+        if not is_stored:
+            _call_to_floats(image, codes, lines, there, i64(target.channels))
+        image.clear(op.result, number, there)
+
+    image.each(target.plane.tiles, tile)
+
+
+def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
+    """Emit the mean of all pixels of each channel, floats; positions without a pixel have the code of 0."""
+    source, target, builder = image.memory.views[op.x], image.memory.views[op.result], image.builder
+    codes, pixels = image.memory.stored.codes[op.x], image_shape(op.x)[2] * image_shape(op.x)[3]
+    words, tiles = ir.VectorType(I32, PIXELS), source.plane.tiles
+
+    def channel(number: ir.Value) -> None:
+        def tile(index: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
+            line = load_line(builder, image.tile(source, index, number))
+            return [builder.add(totals[0], builder.zext(line, words))]
+
+        (sums,) = reduce_loop(builder, i64(tiles), [ir.Constant(words, [0] * PIXELS)], tile)
+        name = f"llvm.vector.reduce.add.v{PIXELS}i32"
+        known = image.code.module.globals.get(name)
+        function = known or ir.Function(image.code.module, ir.FunctionType(I32, [words]), name)
+        total = builder.sub(builder.call(function, [sums]), ir.Constant(I32, codes.zero * PIXELS * tiles))
+        value = builder.fmul(builder.sitofp(total, FLOAT), ir.Constant(FLOAT, codes.scale))
+        builder.store(builder.fdiv(value, ir.Constant(FLOAT, float(pixels))), image.tile(target, i64(0), number))
+
+    image.each(source.channels, channel)
+
+
+def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
+    """Emit elementwise work that ends with codes, tile by tile; what is in between is in registers alone.
+
+    Raises:
+        ValueError: an operand is neither an image nor spread over its pixels.
+    """
+    first, last = chain[0], chain[-1]
+    codes, target = image.memory.stored.codes[last.results[0]], image.memory.views[last.results[0]]
+    spreads = spreads_of(first) if isinstance(first, BinaryOp) else ("tile",)
+    if spreads is None:
+        raise ValueError(f"{first.name} inside a pebble.image_network has operands that are no images")
+    operands = [
+        _Operand(image, value, spread, image.memory.stored.codes.get(value))
+        for value, spread in zip(first.operands, spreads, strict=True)
+    ]
+    function, bounds = _chain_code(image.code, chain, [one.kind for one in operands]), _bounds(image, codes)
+    numbers = [number for one in operands for number in one.numbers]
+
+    def tile(number: ir.Value) -> None:
+        there = image.tile(target, number)
+        addresses = [one.address(number) for one in operands]
+        image.builder.call(function, [*addresses, there, bounds, i64(target.channels), *numbers])
+        image.clear(last.results[0], number, there)
+
+    image.each(target.plane.tiles, tile)
+
+
+class _Operand:
+    """An operand of elementwise work."""
+
+    def __init__(self, image: ImageCode, value: SSAValue, spread: Spread, codes: Stored | None) -> None:
+        self._image, self._value, self._spread = image, value, spread
+        self.kind = "codes" if codes is not None else spread
+        scale, zero = (1.0, 0) if codes is None else codes
+        self.numbers = [ir.Constant(FLOAT, scale), ir.Constant(I32, zero)]
+
+    def address(self, number: ir.Value) -> ir.Value:
+        """Return where it is for a tile."""
+        image, value = self._image, self._value
+        if self._spread in ("tile", "first_column"):
+            return image.tile(image.memory.views[value], number if self._spread == "tile" else i64(0))
+        owner = value.owner if isinstance(value.owner, Operation) else None
+        return image.arrays((value, "values"), values_of_constant, owner)[0]
+
+
+def _chain_code(code: Code, chain: Sequence[Operation], kinds: Sequence[str]) -> ir.Function:
+    """Return `void (operands..., y, bounds, channels, scale and zero of each operand...)` for a tile."""
+    first, count = chain[0], len(kinds)
+    activations = [op.activation for op in chain[:-1] if isinstance(op, ActivateOp)]
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        operands, (y, bounds, channels), numbers = args[:count], args[count : count + 3], args[count + 3 :]
+        lanes = code.lanes(builder)
+        rounding = Rounding.read(lanes, bounds)
+        coded = [
+            CodeValues(lanes, lanes.splat(scale), splat_int(lanes, zero))
+            for scale, zero in zip(numbers[::2], numbers[1::2], strict=True)
+        ]
+        with counted_loop(builder, channels) as channel:
+            row = builder.mul(channel, i64(PIXELS))
+            parts: list[ir.Value] = []
+            for start in range(0, PIXELS, lanes.width):
+                place = builder.add(row, i64(start))
+                read = [
+                    _read(lanes, kind, (operand, values), (channel, row, place))
+                    for kind, operand, values in zip(kinds, operands, coded, strict=True)
+                ]
+                value = ARITHMETIC[first.name](lanes, *read) if isinstance(first, BinaryOp) else read[0]
+                for activation in activations:
+                    (value,) = activated(lanes, activation, [value])
+                parts.append(rounding.code(rounding.quotient(value)))
+            builder.store(joined_bytes(builder, parts), byte_at(builder, y, row), align=PIXELS)
+
+    words = "_".join([first.name, *kinds, *map(activation_key, activations)])
+    types = [*[POINTER] * (count + 2), I64, *[FLOAT, I32] * count]
+    return code.function(f"chain_{words}", types, body)
+
+
+def _read(
+    lanes: Lanes,
+    kind: str,
+    operand: tuple[ir.Value, CodeValues],
+    where: tuple[ir.Value, ir.Value, ir.Value],
+) -> ir.Value:
+    """Return a vector of an operand at a channel, its row and a place in that."""
+    builder, (pointer, values), (channel, row, place) = lanes.builder, operand, where
+    match kind:
+        case "codes":
+            codes = builder.load(byte_at(builder, pointer, place), align=1, typ=ir.VectorType(BYTE, lanes.width))
+            return values.of_bytes(codes)
+        case "tile":
+            return lanes.load(float_at(builder, pointer, place), FLOAT_BYTES * lanes.width)
+        case "per_feature":
+            return lanes.splat(builder.load(float_at(builder, pointer, channel), typ=FLOAT))
+        case "first_column":
+            return lanes.splat(builder.load(float_at(builder, pointer, row), typ=FLOAT))
+        case _:
+            return lanes.splat(builder.load(pointer, typ=FLOAT))
+
+
+def sums_in_order(code: Code) -> ir.Function:
+    """Return `void (sums, y, outputs)`: what unpacking took to other columns, floats, to their places in lines."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        sums, y, outputs = args
+        vectors, width = COLUMNS // WIDE_LANES, ir.VectorType(FLOAT, WIDE_LANES)
+        with counted_loop(builder, outputs) as output:
+            row = builder.mul(output, i64(COLUMNS))
+            parts = [
+                builder.load(
+                    float_at(builder, sums, builder.add(row, i64(WIDE_LANES * part))), align=FLOAT_BYTES, typ=width
+                )
+                for part in range(vectors)
+            ]
+            pairs = [_concatenated(builder, *parts[index : index + 2]) for index in (0, 2)]
+            whole = _concatenated(builder, *pairs)
+            for part in range(vectors):
+                # column 16 q + 4 v + j is in lane 4 q + j of vector v
+                chosen = [WIDE_LANES * vector + QUAD * part + lane for vector in range(QUAD) for lane in range(QUAD)]
+                value = builder.shuffle_vector(whole, whole, ir.Constant(ir.VectorType(I32, WIDE_LANES), chosen))
+                place = builder.add(row, i64(WIDE_LANES * part))
+                builder.store(value, float_at(builder, y, place), align=FLOAT_BYTES)
+
+    return code.function("sums_in_order", [POINTER, POINTER, I64], body)
+
+
+def _concatenated(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
+    assert isinstance(left.type, ir.VectorType)
+    size = 2 * len(left.type)
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, size), list(range(size))))
+
+
+def emit_entrance(image: ImageCode, value: SSAValue, source: ir.Value) -> None:
+    """Emit the codes of an image that comes in."""
+    view, builder = image.memory.views[value], image.builder
+    codes, (_, channels, height, width) = image.memory.stored.codes[value], image_shape(value)
+    firsts, places, _ = _places(image, view)
+    (bits,) = image.arrays(("pixels", view.plane), partial(line_packing.pixel_bits, view.plane))
+
+    def tile(number: ir.Value) -> None:
+        first, count = _span(builder, firsts, number)
+        arguments = [float_at(builder, source, first), i64(height * width), image.tile(view, number), count]
+        arguments += [byte_at(builder, places, builder.mul(number, i64(PIXELS)))]
+        arguments += [builder.gep(bits, [number], source_etype=I64), _bounds(image, codes)]
+        builder.call(entering_lines(image.code), [*arguments, ir.Constant(BYTE, codes.zero), i64(channels)])
+
+    image.each(view.plane.tiles, tile)
+
+
+def emit_exit(image: ImageCode, value: SSAValue, target: ir.Value) -> None:
+    """Emit the floats of an image that leaves."""
+    view, builder = image.memory.views[value], image.builder
+    codes, (_, channels, height, width) = image.memory.stored.codes[value], image_shape(value)
+    firsts, _, places = _places(image, view)
+
+    def tile(number: ir.Value) -> None:
+        first, count = _span(builder, firsts, number)
+        arguments = [image.tile(view, number), float_at(builder, target, first), i64(height * width), count]
+        arguments += [byte_at(builder, places, builder.mul(number, i64(PIXELS)))]
+        arguments += [ir.Constant(FLOAT, codes.scale), ir.Constant(I32, codes.zero), i64(channels)]
+        builder.call(leaving_lines(image.code), arguments)
+
+    image.each(view.plane.tiles, tile)
+
+
+def _places(image: ImageCode, view: View) -> list[ir.Value]:
+    return image.arrays(("places", view.plane), partial(line_packing.pixel_places, view.plane))
+
+
+def _span(builder: ir.IRBuilder, firsts: ir.Value, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the first pixel of a tile, and how many it has."""
+    entry = builder.gep(firsts, [number], source_etype=I64)
+    first = builder.load(entry, typ=I64)
+    return first, builder.sub(builder.load(builder.gep(entry, [i64(1)], source_etype=I64), typ=I64), first)

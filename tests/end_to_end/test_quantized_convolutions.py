@@ -1,0 +1,108 @@
+"""Convolutional networks that are pruned and quantized: the same bytes as onnxruntime's, in every form."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import redpebble
+from tests.end_to_end.test_quantized import needs_vnni, networks_of, outcome
+from tests.support.quantized_models import Form, quantized_images
+
+Floats = NDArray[np.float32]
+
+STATIC: list[tuple[Form, str, bool]] = [("qdq", "QUInt8", True), ("qdq", "QInt8", False)]
+
+
+class Network:
+    """A network of convolutions under construction, x [batch, 3, size, size]."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self._rng = np.random.default_rng(0)
+
+    def conv(self, x: str, sizes: tuple[int, int, int], density: float = 0.1, stride: int = 1, group: int = 1) -> str:
+        """Add a convolution of channels, outputs and taps along each axis."""
+        channels, outputs, taps = sizes
+        name = f"c{len(self.nodes)}"
+        weight = self._rng.standard_normal((outputs, channels // group, taps, taps))
+        weight *= (self._rng.random(weight.shape) < density) / np.sqrt(channels // group * taps * taps * density / 2)
+        arrays = {f"w_{name}": weight, f"b_{name}": self._rng.standard_normal(outputs) / 10}
+        self.weights += [numpy_helper.from_array(array.astype(np.float32), key) for key, array in arrays.items()]
+        attributes = {"pads": [taps // 2] * 4, "strides": [stride] * 2, "group": group}
+        return self.node("Conv", x, *arrays, name=name, **attributes)
+
+    def node(self, operator: str, *inputs: str, name: str = "", **attributes: object) -> str:
+        """Add a node with one output."""
+        result = name or f"v{len(self.nodes)}"
+        node = helper.make_node(operator, list(inputs), [result], name=f"node_{result}")
+        node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        self.nodes.append(node)
+        return result
+
+    def model(self, output: str, size: int) -> onnx.ModelProto:
+        """Return the model that yields a value."""
+        x, y = (
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in (("x", ["batch", 3, size, size]), (output, None))
+        )
+        graph = helper.make_graph(self.nodes, "images", [x], [y], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def residual(size: int = 32, density: float = 0.1) -> onnx.ModelProto:
+    """A stem, a pooling, a block with a shortcut, one that halves the image, the mean of what is left."""
+    net = Network()
+    stem = net.node("Relu", net.conv("x", (3, 64, 3), 1.0))
+    x = net.node("MaxPool", stem, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    inner = net.conv(net.node("Relu", net.conv(x, (64, 64, 3), density)), (64, 64, 3), density)
+    x = net.node("Relu", net.node("Add", inner, x))
+    inner = net.conv(net.node("Relu", net.conv(x, (64, 128, 3), density, 2)), (128, 128, 3), density)
+    x = net.node("Relu", net.node("Add", inner, net.conv(x, (64, 128, 1), density, 2)))
+    return net.model(net.node("GlobalAveragePool", x), size)
+
+
+def images(samples: int, size: int = 32) -> Floats:
+    return np.random.default_rng(samples).standard_normal((samples, 3, size, size), dtype=np.float32)
+
+
+def share_of_a_step(found: Floats, expected: Floats) -> float:
+    """Return the share of values that differ, which do so by less than a hundredth of the largest one."""
+    assert np.abs(found - expected).max() <= 0.01 * np.abs(expected).max()
+    return float(np.count_nonzero(found != expected)) / found.size
+
+
+@needs_vnni
+@pytest.mark.parametrize("form", STATIC, ids=lambda form: "_".join(map(str, form)))
+def test_static_forms_give_the_same_bytes(form: tuple[Form, str, bool], tmp_path: Path) -> None:
+    written, activations, per_channel = form
+    model = quantized_images(residual(), tmp_path, written, activations, per_channel=per_channel)
+    session, compiled = redpebble.session(model), redpebble.compile(model)
+    assert networks_of(model).count("ours") == 1
+    for samples in (1, 3):
+        x = images(samples)
+        expected = outcome(model, x)
+        # the mean of an image may be rounded to the next code
+        assert share_of_a_step(session.run(None, {"x": x})[0], expected) < 0.02
+        assert share_of_a_step(compiled.run(None, {"x": x})[0], expected) < 0.02
+
+
+@needs_vnni
+def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
+    model = quantized_images(residual(), tmp_path, "qdq", "QUInt8", per_channel=True)
+    x = images(2)
+    written = onnx_ir.to_proto(redpebble.optimize(model, target="ort").model)
+    assert share_of_a_step(outcome(written, x), outcome(model, x)) < 0.02
+
+
+def test_what_gains_nothing_stays_as_it_is(tmp_path: Path) -> None:
+    model = quantized_images(residual(density=0.9), tmp_path, "qdq", "QUInt8")
+    optimized = redpebble.optimize(model, target="ort")
+    assert "ours" not in networks_of(model)
+    before, after = ([node.op_type for node in graph] for graph in (model.graph.node, optimized.model.graph))
+    assert sorted(before) == sorted(after)

@@ -1,0 +1,232 @@
+"""Quantized convolutions as native code against sums of integers in numpy: the same bits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.ir import Block, SSAValue
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.window import WindowAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
+from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp
+from redpebble.dialect.ops.movement import ConcatOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.byte_times import SCATTERED, SHARED
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.passes.images.form_image_networks import FormImageNetworks
+from redpebble.runtime.jit import host_target, missing_features
+from redpebble.sparse.csr import CscMatrix
+from tests.support.lowering_modules import TARGETS, Body, Floats, function, native
+
+RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
+
+X, H, Y = CodesAttr.of("u8", 0.02, 117), CodesAttr.of("s8", 0.03, -5), CodesAttr.of("u8", 0.04, 0)
+
+WITH_VNNI = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512().features},+avx512vnni")
+WITH_VBMI = CpuTarget.from_features("x86-64", f"{WITH_VNNI.features},+avx512vbmi")
+
+each_form = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
+        )
+        for name, target in (TARGETS | {"vnni": WITH_VNNI, "vbmi": WITH_VBMI}).items()
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A random convolution between channels."""
+
+    channels: int
+    outputs: int
+    window: WindowAttr
+    codes: CodesAttr = X
+    output: CodesAttr | None = H
+    activation: ActivationAttr | None = None
+    density: float = 0.2
+    greatest: int = 255
+    kernel: str = SCATTERED
+    blocks: int = 1
+
+    def emit(self, block: Block, x: SSAValue) -> SSAValue:
+        rng = np.random.default_rng((self.channels, self.outputs))
+        inputs = self.channels * len(self.window.taps)
+        weight = rng.integers(-self.greatest, self.greatest + 1, (inputs, self.outputs))
+        weight *= rng.random(weight.shape) < self.density
+        weight[:, self.outputs // 2] = 0
+        multiplier = rng.uniform(0.5, 2.0, self.outputs) * self.codes.scale / 256
+        constants = [
+            SparseConstantOp(CscMatrix.from_dense(weight.astype(np.float32))),
+            ConstantOp(rng.integers(-1000, 1000, self.outputs).astype(np.float32)),
+            ConstantOp(multiplier.astype(np.float32)),
+        ]
+        block.add_ops(constants)
+        w, b, m = (constant.results[0] for constant in constants)
+        layer = QuantizedLayer("conv", w, b, m, self.codes, self.activation)
+        op = QuantizedConv2dOp(x, layer, self.window, self.output)
+        op.kernel = KernelAttr.of(self.kernel, "", {64: 1.0}).with_blocks({self.kernel: self.blocks})
+        block.add_op(op)
+        return op.result
+
+
+def chain(*convs: Conv) -> Body:
+    """Convolutions one after the other."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        (value,) = arguments
+        for conv in convs:
+            value = conv.emit(block, value)
+        return [value]
+
+    return body
+
+
+def outcomes(
+    body: Body, x: Floats, target: CpuTarget | None = None, threads: int = 1
+) -> tuple[list[NDArray[np.floating]], list[NDArray[np.floating]]]:
+    """Return the results of native code, and those of numpy."""
+    module = function([f32_tensor((DYNAMIC, *x.shape[1:]))], body)
+    expected = interpret(module, {"x0": x})
+    FormImageNetworks(threads).apply(Context(), module)
+    found = native(module, target or host_target(), threads).run(None, {"x0": x})
+    return list(found), list(expected)
+
+
+def images(samples: int, channels: int, height: int, width: int) -> Floats:
+    rng = np.random.default_rng((channels, height, width))
+    return 1.5 * rng.standard_normal((samples, channels, height, width), dtype=np.float32)
+
+
+def assert_equal(body: Body, x: Floats, target: CpuTarget | None = None, threads: int = 1) -> None:
+    found, expected = outcomes(body, x, target, threads)
+    for one, other in zip(found, expected, strict=True):
+        assert np.array_equal(one, other)
+
+
+def window(kernel: int, stride: int = 1, dilation: int = 1, pad: int | None = None) -> WindowAttr:
+    pads = dilation * (kernel // 2) if pad is None else pad
+    return WindowAttr.of((kernel, kernel), (stride, stride), (dilation, dilation), (pads,) * 4)
+
+
+WINDOWS = [
+    window(1),
+    window(1, 2),
+    window(3),
+    window(3, 2),
+    window(3, dilation=2),
+    window(3, pad=0),
+    window(2, 3, pad=1),
+    WindowAttr.of((1, 5), (2, 1), (1, 2), (0, 3, 1, 2)),
+    WindowAttr.of((7, 7), (2, 2), (1, 1), (3, 3, 3, 3)),
+]
+
+
+@pytest.mark.parametrize("size", [(9, 11), (16, 16), (3, 70), (5, 1)], ids=str)
+@pytest.mark.parametrize("form", WINDOWS, ids=str)
+def test_windows_strides_pads_and_dilations_are_exact(form: WindowAttr, size: tuple[int, int]) -> None:
+    if 0 in form.result_size(*size):
+        pytest.skip("no result")
+    assert_equal(chain(Conv(5, 7, form)), images(2, 5, *size))
+
+
+@each_form
+@pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
+@pytest.mark.parametrize("output", [Y, None], ids=["rounded", "values"])
+def test_bytes_pass_between_convolutions(
+    target: CpuTarget, activation: ActivationAttr | None, output: CodesAttr | None
+) -> None:
+    first = Conv(6, 20, window(3), X, H, activation)
+    second = Conv(20, 9, window(1), H, Y, activation)
+    third = Conv(9, 5, window(3, 2), Y, output, activation)
+    x = images(7, 6, 10, 13)
+    body = chain(first, second, third)
+    assert_equal(body, x, target)
+    assert_equal(body, x[:1], target)
+    assert_equal(body, x[:0], target)
+
+
+def test_convolutions_of_as_many_inputs_have_their_own_outputs() -> None:
+    assert_equal(chain(Conv(16, 16, window(3)), Conv(16, 64, window(3, 2), H, Y)), images(1, 16, 8, 8))
+
+
+@pytest.mark.parametrize("kernel", [SCATTERED, *SHARED.values()])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_families_and_blocks_are_exact(kernel: str, blocks: int) -> None:
+    assert_equal(chain(Conv(70, 37, window(3), kernel=kernel, blocks=blocks)), images(1, 70, 9, 9))
+
+
+@pytest.mark.parametrize("density", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "codes", [CodesAttr.of("u8", 0.02, 0), CodesAttr.of("u8", 0.02, 255), CodesAttr.of("s8", 0.02, 127)], ids=str
+)
+def test_pads_have_the_zero_of_the_codes(codes: CodesAttr, density: float) -> None:
+    assert_equal(chain(Conv(4, 4, window(3), codes, density=density)), images(1, 4, 6, 6))
+
+
+def test_other_activations_are_within_a_step() -> None:
+    found, expected = outcomes(chain(Conv(4, 8, window(3), activation=SILU)), images(1, 4, 8, 8))
+    assert np.abs(found[0] - expected[0]).max() <= np.float32(1.01) * H.scale
+
+
+def residual(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """A block of a residual network between two poolings, and what several ops read."""
+    (x,) = arguments
+    first = Conv(6, 12, window(3), X, H, RELU).emit(block, x)
+    block.add_op(pooled := Pool2dOp(first, "max", window(3, 2)))
+    second = Conv(12, 12, window(3), H, Y).emit(block, pooled.result)
+    block.add_op(total := AddOp(second, pooled.result))
+    block.add_op(positive := ActivateOp(total.result, RELU))
+    block.add_op(rounded := ActivateOp(positive.result, ActivationAttr.of("quantize", H.scale, H.unsigned_zero)))
+    third = Conv(12, 8, window(3, 2), H, Y).emit(block, rounded.result)
+    shortcut = Conv(12, 8, window(1, 2), H, Y).emit(block, rounded.result)
+    block.add_op(joined := ConcatOp([third, shortcut], 1))
+    block.add_op(mean := Pool2dOp(joined.result, "average", WindowAttr.of((4, 4))))
+    return [mean.result, rounded.result, joined.result]
+
+
+@each_form
+def test_poolings_sums_and_joined_channels_are_codes(target: CpuTarget) -> None:
+    found, expected = outcomes(residual, images(3, 6, 14, 15), target)
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        assert np.array_equal(one, other)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)
+
+
+def mixed(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """Codes that something reads that knows floats alone."""
+    (x,) = arguments
+    first = Conv(6, 12, window(3), X, H, RELU).emit(block, x)
+    block.add_op(mean := Pool2dOp(first, "average", window(2, 2, pad=0)))
+    second = Conv(12, 8, window(3), Y, None).emit(block, mean.result)
+    third = Conv(12, 8, window(1), Y, H).emit(block, first)
+    block.add_op(largest := Pool2dOp(third, "max", WindowAttr.of((9, 8))))
+    return [second, third, largest.result]
+
+
+@each_form
+def test_floats_between_convolutions_are_rounded(target: CpuTarget) -> None:
+    assert_equal(mixed, images(2, 6, 9, 8), target)
+
+
+def test_threads_change_nothing() -> None:
+    body = chain(Conv(6, 20, window(3)), Conv(20, 9, window(3, 2), H, Y), Conv(9, 9, window(1), Y, X))
+    for samples in (1, 3):
+        assert_equal(body, images(samples, 6, 21, 30), threads=2)
+
+
+def test_values_beyond_codes_and_not_numbers_are_rounded() -> None:
+    x = images(1, 4, 6, 6)
+    x[0, :, 1, :4] = [np.nan, np.inf, -np.inf, 1e30]
+    assert_equal(chain(Conv(4, 6, window(3)), Conv(6, 4, window(1), H, Y)), x)
