@@ -14,12 +14,12 @@ from typing import Annotated
 
 import numpy as np
 import onnx
-import onnxruntime
 import typer
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
+from redpebble.bench.engines.bound_onnxruntime import bound_onnxruntime
 from redpebble.bench.measure.measuring import Budget, Call, interleave
 from redpebble.bench.results.console import console
 
@@ -121,25 +121,10 @@ class QuantizedLayer:
         between_floats = self.sparseml_model() if self.is_sparseml else self.quantized_model()
         return {
             "ours": redpebble.compile(between_floats, cache=False).bind({"x": floats}).run,
-            "MatMulInteger": _bound(self.integer_model(), codes, np.empty(shape, np.int32)),
-            "between floats": _bound(between_floats, floats, np.empty(shape, np.float32)),
-            "fp32": _bound(self.float_model(), floats, np.empty(shape, np.float32)),
+            "MatMulInteger": bound_onnxruntime(self.integer_model(), codes, np.empty(shape, np.int32)),
+            "between floats": bound_onnxruntime(between_floats, floats, np.empty(shape, np.float32)),
+            "fp32": bound_onnxruntime(self.float_model(), floats, np.empty(shape, np.float32)),
         }
-
-
-def _bound(model: bytes, x: Array, y: Array) -> Call:
-    """Return onnxruntime's call on one thread, with arrays that are bound once."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
-    binding.bind_cpu_input("x", x)
-    binding.bind_output("y", "cpu", 0, y.dtype.type, y.shape, y.ctypes.data)
-
-    def call(_: Array = y) -> None:
-        session.run_with_iobinding(binding)
-
-    return call
 
 
 def lines(layer: QuantizedLayer, batches: Sequence[int], budget: Budget) -> Iterator[str]:

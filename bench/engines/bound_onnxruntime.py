@@ -1,0 +1,24 @@
+"""onnxruntime on one thread, with arrays that are bound once."""
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from redpebble.bench.measure.measuring import Call
+
+Array = NDArray[np.generic]
+
+
+def bound_onnxruntime(model: bytes, x: Array, y: Array) -> Call:
+    """Return a call of a model from `x` to `y`."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y", "cpu", 0, y.dtype.type, y.shape, y.ctypes.data)
+
+    def call(_: Array = y) -> None:
+        session.run_with_iobinding(binding)
+
+    return call
