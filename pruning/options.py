@@ -68,6 +68,8 @@ class PruneOptions:
     keep: tuple[str, ...] = ()
     seed: int = 0
     finetune: float = 0.0
+    stages: int = 1
+    """Times that layers are pruned while what is left is trained, sparser each time."""
     labels: NDArray[Any] | None = field(default=None, repr=False, compare=False)
     precision: Precision = "f32"
     compares: bool = False
@@ -79,6 +81,8 @@ class PruneOptions:
             raise ValueError(f"rows is {self.rows}, accepted is 1 or more")
         if not 0 <= self.finetune < float("inf"):
             raise ValueError(f"finetune is {self.finetune} seconds, expected 0 or more")
+        if self.stages < 1 or (self.stages > 1 and not self.finetune):
+            raise ValueError(f"stages is {self.stages}, accepted is 1, and more together with finetune")
         if self.labels is not None and not self.finetune:
             raise ValueError("labels are for finetuning, accepted together with finetune alone")
         if self.precision not in ("f32", "int8"):

@@ -59,6 +59,9 @@ Feeds = Mapping[str, NDArray[Any]]
 Watch = Callable[[str, int, int], None]
 """Called with what is done, how many parts of it are, and how many there are."""
 
+EARLIER: Final = 0.5
+"""Share of the time to finetune that all stages but the last one have."""
+
 LOSS_ROUNDS: Final = 3
 """Times that all layers are solved until a loss is kept: losses of layers do not quite add up."""
 
@@ -78,6 +81,7 @@ def prune(
     keep: Iterable[str] = (),
     seed: int = 0,
     finetune: float = 0.0,
+    stages: int = 1,
     labels: NDArray[Any] | None = None,
     precision: Precision = "f32",
 ) -> Pruned:
@@ -87,15 +91,17 @@ def prune(
     of each layer, or the share of the outputs' variance that is the `loss`. Times are for `rows` rows of the layers
     (samples, or all tokens of a call) on so many threads. `keep` names nodes that stay dense. `finetune` is a number of
     seconds to train what is left, for networks that `redpebble.finetune` takes: on `labels` of the samples, classes or
-    wanted outputs, or else on what the dense model answers. With the precision int8 what is left computes with
-    integers of eight bits.
+    wanted outputs, or else on what the dense model answers. In more than one of `stages` that is done again and again
+    while layers become sparser. With the precision int8 what is left computes with integers of eight bits.
 
     Raises:
         ModelError: the model is unreadable, or has no layer to prune.
         ValueError: the goal is none or out of reach, or something of the data or the options does not fit.
     """
     goal = Goal.of(speedup, time, sparsity, loss)
-    options = PruneOptions(goal, rows, threads, structure, method, tuple(keep), seed, finetune, labels, precision)
+    options = PruneOptions(
+        goal, rows, threads, structure, method, tuple(keep), seed, finetune, stages, labels, precision
+    )
     return pruned(source, feeds, options)
 
 
@@ -129,6 +135,11 @@ class _Solved:
     layers: Mapping[str, SolvedLayer]
     loss: float
 
+    @property
+    def weights(self) -> Mapping[str, Array]:
+        """Weights [inputs, outputs] by layer."""
+        return {name: one.weight for name, one in self.layers.items()}
+
 
 class _Pruning:
     """One model on its way."""
@@ -153,10 +164,9 @@ class _Pruning:
         solved = self._solved(allocation.densities)
         if self.options.goal.measure == "loss":
             allocation, solved = self._until_loss(allocation, solved)
-        model, lost = self.model.with_weights({name: one.weight for name, one in solved.layers.items()}), solved.loss
+        model, lost = self.model.with_weights(solved.weights), solved.loss
         if self.lessons is not None:
-            self.watch("training", 0, 1)
-            model = trained(model, self.lessons, self.options.finetune, self.options.seed, self.options.threads)
+            model = self._finetuned(self.lessons, model, allocation.densities)
             lost = self._loss_of(model)
         state_rows(model, self.options.rows)
         if self.options.precision == "int8":
@@ -173,12 +183,29 @@ class _Pruning:
         state_pruning(model, report)
         return Pruned(model, report)
 
+    def _finetuned(self, lessons: Lessons, model: onnx_ir.Model, densities: Mapping[str, float]) -> onnx_ir.Model:
+        """Return the pruned model trained; in stages, the dense one, pruned and trained again and again."""
+        options, source = self.options, self.model
+        for stage in range(1, options.stages + 1):
+            self.watch("training", stage - 1, options.stages)
+            if options.stages > 1:
+                source = SourceModel.read(model, options.keep) if stage > 1 else source
+                # logarithms of densities fall evenly
+                sparser = {name: density ** (stage / options.stages) for name, density in densities.items()}
+                model = source.with_weights(self._solved(sparser, source).weights)
+            is_last, earlier = stage == options.stages, EARLIER if options.stages > 1 else 0.0
+            share = 1 - earlier if is_last else earlier / (options.stages - 1)
+            model = trained(model, lessons, share * options.finetune, options.seed, options.threads)
+        return model
+
     def _lessons(self) -> Lessons:
         """Return what the network is trained by; what does not fit is refused before any work is done."""
         model = self.model.with_weights({})
         dense = Oracle(model, self.options.threads)
         lessons = lessons_of(self.batches, self.options.labels, lambda feeds: dense.run(feeds)[0])
         check_trainable(model, lessons.loss)
+        if self.options.stages > 1 and self.options.chosen_structure.density is not None:
+            raise ValueError("the structure has one density, stages are for those that have any")
         return lessons
 
     def _loss_of(self, model: onnx_ir.Model) -> float:
@@ -247,11 +274,15 @@ class _Pruning:
         return_free_memory()
         return found
 
-    def _solved(self, densities: Mapping[str, float]) -> _Solved:
-        """Return all layers pruned to these densities."""
+    def _solved(self, densities: Mapping[str, float], source: SourceModel | None = None) -> _Solved:
+        """Return the layers of a model, the dense one where none is given, pruned to these densities."""
+        model = source or self.model
+        segmented = (
+            self.segmented if source is None else SegmentedModel.of(source.proto, source.layers, usable_threads())
+        )
         solver = LayerSolver(
-            Trace.start(self.segmented, self.batches),
-            self.model.dense,
+            Trace.start(segmented, self.batches),
+            model.dense,
             self.options.chosen_method,
             self.options.chosen_structure,
         )

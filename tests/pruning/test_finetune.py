@@ -103,10 +103,11 @@ def test_what_cannot_be_trained_is_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("model", [chain(), branched_network()])
-def test_a_pruned_network_is_trained_on_request(model: ir.Model) -> None:
+def test_a_pruned_network_is_trained_on_request(model: ir.Model, stages: int) -> None:
     data = {"x": samples(300)}
     before = prune(model, data, sparsity=0.9, rows=16)
-    after = prune(model, data, sparsity=0.9, rows=16, finetune=3.0)
+    after = prune(model, data, sparsity=0.9, rows=16, finetune=3.0, stages=stages)
     assert after.report.loss < before.report.loss
     assert after.report.connections == before.report.connections

@@ -21,6 +21,7 @@ WRONG = {
     "--sparsity 0.5 --method odd": "unknown method 'odd', accepted are admm",
     "--sparsity 0.5 --keep odd": "no layer 'odd' to keep, accepted are left, right, deep, head",
     "--time 3": "time is '3', accepted is one such as 3ms, 250us or 0.1s",
+    "--sparsity 0.5 --stages 2": "stages is 2, accepted is 1, and more together with finetune",
 }
 
 

@@ -35,6 +35,7 @@ def prune(
     finetune: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time to train what is left, where redpebble finetune can.")
     ] = 0.0,
+    stages: Annotated[int, typer.Option(help="Prune so many times while training, sparser each time.")] = 1,
     labels: Annotated[
         str | None, typer.Option(metavar="NAME", help="The array of the data that --finetune trains for.")
     ] = None,
@@ -61,6 +62,6 @@ def prune(
     goal = Goal.of(speedup, None if time is None else milliseconds(time), sparsity, loss)
     compares = report is not None and report.suffix == ".html"
     options = PruneOptions(
-        goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, None, precision, compares
+        goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, stages, None, precision, compares
     )
     prune_and_print(PruneFiles(model, data, output, report, labels), options)

@@ -107,7 +107,7 @@ def _content(result: Pruned, options: PruneOptions) -> dict[str, object]:
         "method": str(options.method),
         "precision": options.precision,
         "seed": options.seed,
-        "finetune": {"seconds": options.finetune, "labels": options.labels is not None},
+        "finetune": {"seconds": options.finetune, "stages": options.stages, "labels": options.labels is not None},
         "layers": [asdict(layer) | {"density": layer.density} for layer in report.layers],
         "loss": report.loss,
         "quality": report.quality,
