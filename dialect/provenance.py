@@ -53,9 +53,13 @@ def take_value_names(source: Operation, target: Operation) -> None:
 
 def keep_value_name(gone: SSAValue, kept: SSAValue) -> None:
     """Let a value without an ONNX name, the one result of its op, have that of a value whose place it takes."""
-    name = value_name(gone)
-    if name and isinstance(kept, OpResult) and len(kept.op.results) == 1 and not value_name(kept):
-        kept.op.attributes[VALUES] = ArrayAttr([StringAttr(name)])
+    name_value(kept, value_name(gone))
+
+
+def name_value(value: SSAValue, name: str) -> None:
+    """Let a value without an ONNX name, the one result of its op, have this one."""
+    if name and isinstance(value, OpResult) and len(value.op.results) == 1 and not value_name(value):
+        value.op.attributes[VALUES] = ArrayAttr([StringAttr(name)])
 
 
 def name_in_text(value: SSAValue, name: str) -> None:

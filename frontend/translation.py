@@ -19,7 +19,7 @@ from redpebble.dialect.ops.graphs.attend_edges import AttendsEdges
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.provenance import name_in_text, set_provenance, value_name
+from redpebble.dialect.provenance import name_in_text, name_value, set_provenance, value_name
 from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
@@ -214,6 +214,8 @@ class _Translation:
         for op in conversion.ops:
             set_provenance(op, origin, [names.get(result, "") for result in op.results])
         for output, result in zip(node.outputs, results, strict=False):
+            # a reshape that undoes the one before a layer yields what the layer computes, which had no name yet
+            name_value(result, output.name or "")
             self._scope.define(output, result)
 
     def _keep(self, position: int, node: onnx_ir.Node, *, is_shape_value: bool) -> None:

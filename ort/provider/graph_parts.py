@@ -17,12 +17,17 @@ LAYERS: Final = frozenset({"Attention", "Conv", "Gemm", "LayerNormalization", "M
 FLOAT: Final = 1
 """`ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT`."""
 
+HALVES: Final = frozenset({10, 16})
+"""`ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16` and `..._BFLOAT16`."""
+
+HALVES_STAY: Final = "its tensors are float16 or bfloat16, which redpebble.session and optimize compute as float"
+
 
 class NotOneNodeError(RedpebbleError):
     """Nodes that compute a network cannot become one node; the message says why."""
 
     def __init__(self, message: str, cuts: Collection[str] = ()) -> None:
-        """Keep the values whose sizes are asked for outside: cut there, the network may be two that can."""
+        """Keep the values that are asked for outside, or whose sizes are: cut there, it may be two that can."""
         super().__init__(message)
         self.cuts = frozenset(cuts)
 
@@ -36,11 +41,26 @@ def part_of(graph: OrtGraph, inputs: Collection[str], outputs: Collection[str]) 
     Raises:
         NotOneNodeError: there are no such nodes.
     """
+    try:
+        return _part_of(graph, inputs, outputs)
+    except NotOneNodeError as error:
+        try:
+            # what only gives its size to a reshape may stand before the network, and stay there
+            return _part_of(graph, inputs, outputs, past_sizes=False)
+        except NotOneNodeError:
+            raise error from None
+
+
+def _part_of(
+    graph: OrtGraph, inputs: Collection[str], outputs: Collection[str], *, past_sizes: bool = True
+) -> tuple[GraphNode, ...]:
+    """Return the nodes of `part_of`; with those that work out tensors of which only the size counts, `past_sizes`."""
     producers = {name: node for node in graph.nodes for name in node.outputs if name}
     known = {*producers, *graph.inputs}
     if not {*outputs} <= producers.keys() or not {*inputs} <= known:
-        raise NotOneNodeError("a value at its edge is none of the model")
-    members = {node.handle for node in _behind(outputs, producers, inputs)}
+        halves = any(kind in HALVES for kind, _ in graph.types.values())
+        raise NotOneNodeError(HALVES_STAY if halves else "a value at its edge is none of the model")
+    members = {node.handle for node in _behind(outputs, producers, inputs, past_sizes=past_sizes)}
     cuts = set[str]()
     while shared := _shared(graph, members, outputs):
         node, value = shared
@@ -56,7 +76,7 @@ def part_of(graph: OrtGraph, inputs: Collection[str], outputs: Collection[str]) 
         _check_edge(graph, chosen, inputs, outputs)
         _check_paths(graph, chosen)
     except NotOneNodeError as error:
-        raise NotOneNodeError(str(error), cuts) from error
+        raise NotOneNodeError(str(error), cuts | error.cuts) from error
     return chosen
 
 
@@ -88,11 +108,17 @@ def _check_edge(
     if unread := {*inputs} - read:
         raise NotOneNodeError(f"value {min(unread)} is read by none of its nodes")
     if yielded := made.intersection(graph.outputs) - {*outputs}:
-        raise NotOneNodeError(f"value {min(yielded)} inside is an output of the model")
+        raise NotOneNodeError(f"value {min(yielded)} inside is an output of the model", yielded)
 
 
-def _behind(names: Collection[str], producers: Mapping[str, GraphNode], inputs: Collection[str]) -> Iterator[GraphNode]:
-    """Yield the nodes that work out some values, from `inputs` and from what no node yields."""
+def _behind(
+    names: Collection[str],
+    producers: Mapping[str, GraphNode],
+    inputs: Collection[str],
+    *,
+    past_sizes: bool = True,
+) -> Iterator[GraphNode]:
+    """Yield the nodes that work out some values, from `inputs` and from what no node yields, or sizes of anything."""
     seen: set[int] = set()
     waiting = [*names]
     while waiting:
@@ -101,7 +127,8 @@ def _behind(names: Collection[str], producers: Mapping[str, GraphNode], inputs: 
         if node is None or node.handle in seen:
             continue
         seen.add(node.handle)
-        waiting += node.inputs
+        if past_sizes or node.operator[1] != "Shape":
+            waiting += node.inputs
         yield node
 
 

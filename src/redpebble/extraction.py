@@ -17,6 +17,7 @@ from redpebble.frontend.foreign_nodes import ForeignNodes
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.model_rows import stated_rows
 from redpebble.options import Options
+from redpebble.passes.rewriting.values_of_the_model import read_and_yield_what_the_model_has
 from redpebble.pipeline import run_stages
 from redpebble.placement import left_alone
 
@@ -60,6 +61,8 @@ def extracted(
         left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:
+            if not may_add:
+                read_and_yield_what_the_model_has(module)
             return Extracted(imported, before, obstacle, left)
         whole |= wasted
 

@@ -196,7 +196,7 @@ def test_a_model_without_layers_is_explained_and_not_scheduled(
     assert "0 graphs of neurons; no connections are: softmax (1)" in capsys.readouterr().out
     assert exit_code(monkeypatch, "schedule", model, "--memory", 9, "--save", tmp_path / "y.npz") == 2
     error = capsys.readouterr().err
-    assert error == "error: nothing to schedule: the model has no linear layer with constant weights\n"
+    assert error == "error: nothing to schedule: the model has no linear layer of floats with constant weights\n"
     assert {path.name for path in tmp_path.iterdir()} == {"softmax.onnx", "x.html"}
 
 
