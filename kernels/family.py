@@ -37,6 +37,16 @@ class LayerWeights:
     bias: Floats
     panels: Sequence[NDArray[np.int64]] = ()
     blocks: int | None = None
+    whole: LayerWeights | None = None
+    """The layer that these are a share of, None for all of it: what it decides is the same for any threads."""
+
+    @property
+    def density(self) -> float:
+        """The density of the whole layer."""
+        if self.whole is not None:
+            return self.whole.density
+        inputs, outputs = self.weight.shape
+        return len(self.sparse.rows) / max(1, inputs * outputs)
 
     @cached_property
     def sparse(self) -> CscMatrix:
@@ -51,7 +61,8 @@ class LayerWeights:
     def share(self, first: int, end: int) -> LayerWeights:
         """Return the same of the outputs from `first` to `end`; panels that lie elsewhere in part are left out."""
         inside = [outputs[((outputs >= first) & (outputs < end)).all(axis=1)] - first for outputs in self.panels]
-        return LayerWeights(_columns(self.weight, first, end), self.bias[first:end], inside, self.blocks)
+        weight, bias = _columns(self.weight, first, end), self.bias[first:end]
+        return LayerWeights(weight, bias, inside, self.blocks, self.whole or self)
 
 
 def _columns(weight: CscMatrix | Floats, first: int, end: int) -> CscMatrix | Floats:

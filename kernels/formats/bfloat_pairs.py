@@ -67,7 +67,7 @@ def pack(weights: LayerWeights) -> PackedPairs:
     """Return the packed form of a layer."""
     matrix = weights.sparse
     (inputs, outputs), most = matrix.shape, MOST_INPUTS
-    blocks = block_count(inputs, len(matrix.rows) / max(1, inputs * outputs))
+    blocks = block_count(inputs, weights.density)
     borders = np.arange(blocks + 1) * inputs // blocks
     segments = segments_of(matrix, borders, most)
     steps = -(-segments.connections // STEP_INPUTS)

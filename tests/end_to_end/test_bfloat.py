@@ -78,6 +78,20 @@ def test_code_of_the_result_is_within_a_bound_of_what_numpy_rounds(result: Optim
 
 
 @needs_bfloat
+def test_any_number_of_threads_computes_the_same_bits() -> None:
+    model, rng = pruned_network([700, 900], 0.2), np.random.default_rng(2)
+    # the second half of the outputs is far sparser: alone it would have larger blocks of inputs
+    weight = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weight[:, 450:] *= rng.random((700, 450)) < 0.1
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w0"))
+    content = redpebble.optimize(model, precision="bf16").proto.SerializeToString()
+    x = rng.standard_normal((64, 700), dtype=np.float32)
+    one, two = (redpebble.compile(content, threads=threads, cache=False) for threads in (1, 2))
+    assert {"bfloat_pairs"} & {name for layer in two.report for name in layer.families.values()}
+    assert np.array_equal(one.run(None, {"x": x})[0], two.run(None, {"x": x})[0])
+
+
+@needs_bfloat
 def test_code_for_other_cpus_computes_with_floats(result: Optimized) -> None:
     x = np.random.default_rng(1).standard_normal((64, SIZES[0]), dtype=np.float32)
     content = result.proto.SerializeToString()

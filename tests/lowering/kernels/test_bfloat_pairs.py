@@ -127,6 +127,21 @@ def record_ranges(packed: bfloat_pairs.PackedPairs) -> list[list[list[int]]]:
     return [packed.records[first:end].tolist() for first, end in zip([0, *ends], ends, strict=False)]
 
 
+def test_a_share_of_outputs_has_the_blocks_of_the_layer() -> None:
+    weight = np.ones((900, 40), np.float32)
+    weight[1:, 20:] = 0
+    weight[-1, 20:] = 1
+    whole = LayerWeights(CscMatrix.from_dense(weight), np.zeros(40, np.float32))
+    blocks, share, alone = (
+        bfloat_pairs.pack(one).blocks[:, 1:].tolist()
+        for one in (whole, whole.share(20, 40), LayerWeights(whole.share(20, 40).weight, np.zeros(20, np.float32)))
+    )
+    assert len(blocks) == 5
+    # blocks without connections are left out
+    assert share == [blocks[0], *blocks[3:]]
+    assert alone == [[0, 900], [0, 0]]
+
+
 def test_targets_without_the_instructions_are_refused() -> None:
     weight = matrix("uniform", (30, 8), 0)
     with pytest.raises(ValueError, match=r"^kernel bfloat_pairs needs a CPU with avx512_bf16$"):
