@@ -6,6 +6,8 @@ widen               half precision becomes float32 (keep only)            foldin
 inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
                     and sizes that are the same in every call do          folding/fold_sizes.py
+open_codes          operators on codes become those of floats     folding/open_codes.py
+                    between roundings
 give_float_ends     layers of bytes read and yield floats at their ends   folding/integer_ends.py
                     (keep)
 give_own_roundings  convolutions on codes that stay round for     folding/kept_roundings.py
@@ -26,6 +28,7 @@ from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
 from redpebble.frontend.folding.integer_ends import give_float_ends
 from redpebble.frontend.folding.kept_roundings import give_own_roundings
+from redpebble.frontend.folding.open_codes import open_codes
 from redpebble.frontend.limits import check_made_nodes
 from redpebble.frontend.operators.shape_inference import check_operators
 from redpebble.frontend.operators.table import LAYERS
@@ -123,7 +126,8 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     while True:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
-        ended = keep_foreign and give_float_ends(model, gaining=keep.moving)
+        ended = open_codes(model, keep.names, gaining=keep.moving)
+        ended |= keep_foreign and give_float_ends(model, gaining=keep.moving)
         if keep.whole:
             ended |= give_own_roundings(model, keep.names)
         translated = translate(model, keep)

@@ -24,7 +24,7 @@ from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError, first_line
-from redpebble.frontend.folding.dequantized_constants import SPARSE
+from redpebble.frontend.folding.dequantized_constants import SPARSE, is_sparse
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.kept.equal_nodes import EqualNodes
@@ -337,23 +337,7 @@ def _has_sparse_layer(ops: Sequence[Operation]) -> bool:
 
 def has_sparse_convolution(model: onnx_ir.Model) -> bool:
     """Return whether a convolution of the main graph has a constant weight that is mostly zeros, of floats or codes."""
-    version = model.ir_version
-    return any(_is_sparse(node, version) for node in model.graph if node.op_type == "Conv" and len(node.inputs) > 1)
-
-
-def _is_sparse(node: onnx_ir.Node, version: int) -> bool:
-    weight, zero = node.inputs[1], None
-    source = None if weight is None else weight.producer()
-    if source is not None and source.op_type == "DequantizeLinear":
-        weight, _, zero = [*source.inputs, None][:3]
-    array = None if weight is None else constant_array(weight, version)
-    offset = None if zero is None else constant_array(zero, version)
-    if array is None or not array.ndim:
-        return False
-    # a zero of a size that fits no outputs makes a weight that is not covered
-    subtracted = offset.reshape(-1) if offset is not None and offset.size in (1, array.shape[0]) else np.zeros(1)
-    spread = subtracted.reshape(-1, *[1] * (array.ndim - 1))
-    return bool(np.count_nonzero(array != spread) < SPARSE * array.size)
+    return any(is_sparse(node, model.ir_version) for node in model.graph if node.op_type in ("Conv", "ConvInteger"))
 
 
 def _density(weight: ConstantOp | SparseConstantOp) -> float:

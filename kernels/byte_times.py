@@ -81,8 +81,10 @@ DENSE_CALL_US: Final = 2.0
 """Microseconds of the call of a dense layer, which is a node of its own."""
 
 MOVED_CODE_NS: Final = 0.056
-"""Nanoseconds of a value that a dense convolution reads or writes, on its way to channels that lie next to each other
-and to windows."""
+"""Nanoseconds of a value that a dense convolution reads or writes, on its way to channels next to each other."""
+
+TAP_NS: Final = 0.5
+"""Nanoseconds of a tap of one of its results, whose channels are copied to where a product reads them."""
 
 DENSEST: Final = 0.75
 """Density above which no layer gains, whatever its structure."""
@@ -127,9 +129,17 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT) -> ByteTimes
     return ByteTimes(times, blocks)
 
 
-def dense_convolution_us(products: int, values: int, machine: str = DEFAULT) -> float:
-    """Return the time of a dense convolution of bytes in onnxruntime, by its products and the values in and out."""
-    return 1e-3 * (products / PRICES[machine].dense[byte_quads.COLUMNS] + MOVED_CODE_NS * values)
+class DenseConvolution(NamedTuple):
+    """Work of a dense convolution for an image: products, values in and out, taps of all results."""
+
+    products: int
+    values: int
+    taps: int
+
+    def predicted_us(self, machine: str = DEFAULT) -> float:
+        """Return the microseconds that it takes in onnxruntime."""
+        moved = MOVED_CODE_NS * self.values + TAP_NS * self.taps
+        return 1e-3 * (self.products / PRICES[machine].dense[byte_quads.COLUMNS] + moved)
 
 
 def gains(weight: CscMatrix) -> bool:

@@ -10,6 +10,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
+from redpebble.frontend.folding.known_constants import constant_array
+
 MULTIPLYING: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 SPARSE: Final = 0.5
@@ -23,6 +25,34 @@ def stays_quantized(node: onnx_ir.Node) -> bool:
         return _rank(node) > 1
     weights_only = all(reader.op_type in ("Gemm", "MatMul") and _reads_floats(reader, node) for reader in readers)
     return not (weights_only and _rank(node) == 2 and _density(node) < SPARSE)
+
+
+def is_dequantized(value: onnx_ir.Value) -> bool:
+    """Return whether a DequantizeLinear yields a value."""
+    node = value.producer()
+    return node is not None and node.op_type == "DequantizeLinear"
+
+
+def is_sparse(convolution: onnx_ir.Node, version: int) -> bool:
+    """Return whether a convolution has a constant weight that is mostly zeros, of floats or of codes."""
+    weight, zero = convolution.inputs[1] if len(convolution.inputs) > 1 else None, None
+    source = None if weight is None else weight.producer()
+    if convolution.op_type == "ConvInteger":
+        zero = convolution.inputs[3] if len(convolution.inputs) > 3 else None
+    elif source is not None and source.op_type == "DequantizeLinear":
+        weight, _, zero = [*source.inputs, None][:3]
+    return mostly_zeros(weight, zero, version)
+
+
+def mostly_zeros(weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, version: int) -> bool:
+    """Return whether a weight is a constant [outputs, ...] that is mostly zeros, or most codes of one are the zero."""
+    array, offset = (None if value is None else constant_array(value, version) for value in (weight, zero))
+    if array is None or not array.ndim:
+        return False
+    # a zero of a size that fits no outputs makes a weight that is not covered
+    fits = offset is not None and offset.size in (1, array.shape[0])
+    zeros = offset.reshape(-1) if fits and offset is not None else np.zeros(1)
+    return bool(np.count_nonzero(array != zeros.reshape(-1, *[1] * (array.ndim - 1))) < SPARSE * array.size)
 
 
 def _rank(node: onnx_ir.Node) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
+from redpebble.frontend.folding.dequantized_constants import is_dequantized, is_sparse
 from redpebble.frontend.folding.known_constants import constant_array, initializer_of
 from redpebble.kernels.byte_times import gains
 from redpebble.sparse.csr import CscMatrix
@@ -154,7 +155,13 @@ class _Layers(NamedTuple):
             inner = None if value is None else value.producer()
             if inner is not None and inner.op_type not in BEFORE_ROUNDING:
                 break
-        return inner is not None and self.has_product(inner)
+        return inner is not None and (self.has_product(inner) or self._is_convolution(inner))
+
+    def _is_convolution(self, node: onnx_ir.Node) -> bool:
+        """Return whether a node is a convolution on codes that may be sparse."""
+        x, weight = _input(node, 0), _input(node, 1)
+        on_codes = all(one is not None and is_dequantized(one) for one in (x, weight))
+        return node.op_type == "Conv" and on_codes and (not self.gaining or is_sparse(node, self.model.ir_version))
 
     def _has_weight(self, weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, *, transposed: bool) -> bool:
         codes, zeros = (None if one is None else constant_array(one, self.model.ir_version) for one in (weight, zero))

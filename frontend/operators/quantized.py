@@ -13,10 +13,8 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized_operands import (
@@ -25,6 +23,7 @@ from redpebble.frontend.operators.quantized_operands import (
     Floats,
     Integers,
     IntegerWeight,
+    ScaledSums,
     addend_of,
     array_of,
     codes_attribute,
@@ -33,6 +32,7 @@ from redpebble.frontend.operators.quantized_operands import (
     number_of,
     output_kind,
     producer_of,
+    scaled_sums,
     weight_of,
 )
 from redpebble.kernels.byte_times import DENSEST, gains
@@ -66,7 +66,7 @@ def convert_product(conversion: Conversion) -> Sequence[SSAValue]:
     if conversion.integer("transA", 0):
         raise NotCovered("a quantized Gemm with transA, accepted is one without")
     weight = dequantized_weight(conversion, w, transposed=conversion.integer("transB", 0) != 0)
-    codes = _dequantized(conversion, x)
+    codes = dequantized_codes(conversion, x)
     if codes is None or weight is None:
         raise NotCovered("its operands are dequantized in a way that is not covered, accepted is one scale of inputs")
     addend = addend_of(conversion, conversion.input(2), codes, weight)
@@ -79,75 +79,46 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
     Raises:
         NotCovered: it is of a form that is not accepted.
     """
-    cast, factor = conversion.input(0), conversion.input(1)
-    if factor is not None and made_by(factor, "Cast"):
-        cast, factor = factor, cast
-    found = _factors(conversion, factor)
-    if cast is None or found is None or not made_by(cast, "Cast"):
+    found = scaled_sums(conversion)
+    if found is None or not made_by(found.sums, "MatMulInteger"):
         return ()
-    scale, input_scale, inner = found
-    nodes, sums = [producer_of(cast)], producer_of(cast).inputs[0]
-    bias: Integers | None = None
-    if sums is not None and made_by(sums, "Add"):
-        add = producer_of(sums)
-        parts = [(add.inputs[0], add.inputs[1]), (add.inputs[1], add.inputs[0])]
-        sums, bias = next(
-            (
-                (one, array.reshape(-1).astype(np.int64))
-                for one, other in parts
-                if (array := array_of(conversion, other)) is not None
-            ),
-            (None, None),
-        )
-        nodes.append(add)
-    if sums is None or not made_by(sums, "MatMulInteger"):
-        return ()
-    product = producer_of(sums)
+    product = producer_of(found.sums)
     codes, weight = _integer_operands(conversion, product)
-    if codes.codes.is_dynamic != (input_scale is not None) or (codes.codes.is_dynamic and bias is not None):
-        raise NotCovered("it is scaled by another factor than the scales of its operands, or adds to dynamic sums")
-    if input_scale is not None and input_scale.producer() is not codes.nodes[0]:
-        raise NotCovered("it is scaled by the scale of another tensor than its input")
-    multiplier = (
-        np.broadcast_to(scale.reshape(-1), weight.scale.shape) if scale.size in (1, weight.scale.size) else None
-    )
-    if multiplier is None:
+    check_scales(found, codes)
+    scale, bias = found.scale, found.bias
+    if scale.size not in (1, weight.scale.size):
         raise NotCovered(f"a scale of {scale.size} values, accepted are 1 and {weight.scale.size}")
+    multiplier = np.broadcast_to(scale.reshape(-1), weight.scale.shape)
     if bias is not None:
-        bias = np.broadcast_to(bias, weight.scale.shape)
-    kept = codes._replace(nodes=(*codes.nodes, *nodes, *inner, product))
+        bias = np.broadcast_to(bias.reshape(-1), weight.scale.shape)
+    kept = codes._replace(nodes=(*codes.nodes, *found.nodes, product))
     layer = _layer(conversion, kept, weight, multiplier.astype(np.float32), bias)
     return [conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result]
+
+
+def check_scales(found: ScaledSums, codes: Codes) -> None:
+    """Check that sums are scaled by the scales of what they are of.
+
+    Raises:
+        NotCovered: they are not.
+    """
+    if codes.codes.is_dynamic != (found.input_scale is not None) or (codes.codes.is_dynamic and found.bias is not None):
+        raise NotCovered("it is scaled by another factor than the scales of its operands, or adds to dynamic sums")
+    if found.input_scale is not None and found.input_scale.producer() is not codes.nodes[0]:
+        raise NotCovered("it is scaled by the scale of another tensor than its input")
 
 
 def _integer_operands(conversion: Conversion, node: onnx_ir.Node) -> tuple[Codes, IntegerWeight]:
     """Return the operands of a MatMulInteger; the scale of the weight is 1."""
     x, w, x_zero, w_zero = [*node.inputs, None, None][:4]
-    codes = None if x is None else _codes(conversion, x)
-    if codes is None or w is None or not _has_zero(conversion, codes, x_zero):
+    codes = None if x is None else codes_of(conversion, x)
+    if codes is None or w is None or not has_zero(conversion, codes, x_zero):
         raise NotCovered("the input of MatMulInteger is not quantized by one scale and zero that are given")
     weight = weight_of(conversion, (w, None, w_zero), axis=1)
     return codes, weight
 
 
-def _factors(
-    conversion: Conversion, value: onnx_ir.Value | None
-) -> tuple[Floats, onnx_ir.Value | None, tuple[onnx_ir.Node, ...]] | None:
-    """Return a constant, the scale of a tensor that multiplies it or None, and the node that does; else None."""
-    constant = array_of(conversion, value)
-    if constant is not None:
-        return constant.astype(np.float32), None, ()
-    if value is None or not made_by(value, "Mul"):
-        return None
-    node = producer_of(value)
-    for one, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
-        array = array_of(conversion, other)
-        if array is not None and one is not None and made_by(one, "DynamicQuantizeLinear"):
-            return array.astype(np.float32), one, (node,)
-    return None
-
-
-def _has_zero(conversion: Conversion, codes: Codes, zero: onnx_ir.Value | None) -> bool:
+def has_zero(conversion: Conversion, codes: Codes, zero: onnx_ir.Value | None) -> bool:
     """Return whether a value is the zero of codes."""
     if codes.codes.is_dynamic:
         return zero is not None and zero is codes.nodes[0].outputs[2]
@@ -184,7 +155,7 @@ def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:
     x, w, x_scale, w_scale, x_zero, w_zero, bias = [*conversion.node.inputs, *[None] * 7][:7]
     if x is None or w is None:
         raise NotCovered("it has no weight")
-    codes = _codes(conversion, x)
+    codes = codes_of(conversion, x)
     _check_same(conversion, codes, x_scale, x_zero)
     weight = weight_of(conversion, (w, w_scale, w_zero), axis=1)
     assert codes is not None
@@ -212,43 +183,11 @@ def _float_addend(conversion: Conversion, bias: onnx_ir.Value | None) -> Addend:
     return Addend() if floats is None else Addend(floats=floats.reshape(-1).astype(np.float32))
 
 
-def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return the floats of codes: a layer that is rounded to them, or whatever is, rounded.
-
-    Raises:
-        NotCovered: it is something else.
-    """
-    result = conversion.node.outputs[0]
-    codes = _dequantized(conversion, result)
-    if codes is None or codes.codes.is_dynamic:
-        raise NotCovered("what is dequantized was not quantized by one scale and zero that are given")
-    if conversion.scope.only_gaining and _is_of_runtime(codes):
-        raise NotCovered("it belongs to an operator that the runtime computes with codes")
-    conversion.replaces(codes.nodes)
-    owner = codes.floats.owner
-    if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
-        rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
-        return [conversion.emit(ActivateOp(codes.floats, rounded)).result]
-    return [conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result]
-
-
-def _is_of_runtime(codes: Codes) -> bool:
-    """Return whether a rounding belongs to a node that stays: to one on codes before it, or, repeated, behind it."""
-    rounded = codes.nodes[0].inputs[0]
-    source = None if rounded is None or codes.nodes[0].op_type != "QuantizeLinear" else rounded.producer()
-    if source is None or rounded is None:
-        return False
-    if source.op_type == "DequantizeLinear":
-        return source.inputs[1:] == codes.nodes[0].inputs[1:]
-    on_codes = any(value is not None and made_by(value, "DequantizeLinear") for value in source.inputs)
-    return on_codes and source.op_type == "Conv" and isinstance(codes.floats.owner, ForeignOp)
-
-
-def _dequantized(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
+def dequantized_codes(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
     """Return the codes that a DequantizeLinear makes floats of by the same scale by which they were made."""
     node = producer_of(value)
     scale, zero = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
-    codes = None if node.inputs[0] is None else _codes(conversion, node.inputs[0])
+    codes = None if node.inputs[0] is None else codes_of(conversion, node.inputs[0])
     if codes is None:
         return None
     _check_same(conversion, codes, scale, zero)
@@ -259,7 +198,7 @@ def _check_same(
     conversion: Conversion, codes: Codes | None, scale: onnx_ir.Value | None, zero: onnx_ir.Value | None
 ) -> None:
     if codes is not None and codes.codes.is_dynamic:
-        if scale is not codes.nodes[0].outputs[1] or not _has_zero(conversion, codes, zero):
+        if scale is not codes.nodes[0].outputs[1] or not has_zero(conversion, codes, zero):
             raise NotCovered("its input is quantized by another scale or zero than it is dequantized by")
         return
     read, number = number_of(conversion, scale), 0 if zero is None else number_of(conversion, zero)
@@ -269,7 +208,7 @@ def _check_same(
         raise NotCovered("its input is quantized by another scale or zero than it is dequantized by")
 
 
-def _codes(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
+def codes_of(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
     """Return the codes of a value of bytes: those of a QuantizeLinear, or of a layer that yields them."""
     node = value.producer()
     if node is None:
@@ -301,7 +240,7 @@ def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
     trans_a, trans_b = (attributes[name].as_int() if name in attributes else 0 for name in ("transA", "transB"))
     if alpha != 1.0 or trans_a:
         raise NotCovered("a QGemm with alpha or transA, accepted is one without")
-    codes = None if x is None else _codes(conversion, x)
+    codes = None if x is None else codes_of(conversion, x)
     _check_same(conversion, codes, x_scale, x_zero)
     assert codes is not None
     if w is None:
@@ -317,7 +256,7 @@ def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
 def _of_qlinear(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
     """Return the floats of a QLinearMatMul before they are rounded."""
     x, x_scale, x_zero, w, w_scale, w_zero, *_ = node.inputs
-    codes = None if x is None else _codes(conversion, x)
+    codes = None if x is None else codes_of(conversion, x)
     _check_same(conversion, codes, x_scale, x_zero)
     assert codes is not None
     if w is None:
@@ -380,8 +319,6 @@ def emit_layer(
 
 
 QUANTIZED_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {
-    ("", "DequantizeLinear"): convert_dequantize,
-    ("com.microsoft", "DequantizeLinear"): convert_dequantize,
     ("", "QuantizeLinear"): convert_codes,
     ("com.microsoft", "QuantizeLinear"): convert_codes,
     ("", "QLinearMatMul"): convert_codes,
@@ -389,4 +326,4 @@ QUANTIZED_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {
     ("com.microsoft", "QGemm"): convert_qgemm,
     ("com.microsoft", "MatMulIntegerToFloat"): convert_integer_to_float,
 }
-"""Operators that are quantized layers or make floats of their codes."""
+"""Operators that are quantized layers."""

@@ -15,6 +15,9 @@ KINDS: Final = {"uint8": "u8", "int8": "s8"}
 CLOSE: Final = 1e-5
 """Relative difference up to which the scale of a bias is that of the sums it is added to."""
 
+NEIGHBOURS: Final = 4
+"""Floats beside a product among which the dividend of its factors is."""
+
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -130,6 +133,70 @@ def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes,
     if not np.allclose(scale.reshape(-1), codes.codes.scale * weight.scale, rtol=CLOSE, atol=0):
         return Addend(floats=integers.astype(np.float32).reshape(-1) * scale.astype(np.float32), nodes=(node,))
     return Addend(integers=integers.reshape(-1).astype(np.int64), nodes=(node,))
+
+
+class ScaledSums(NamedTuple):
+    """Sums of integers, what is added to them, and what they are multiplied by behind a Cast.
+
+    `input_scale` is the scale of a tensor that a call finds, which multiplies `scale`, or None.
+    """
+
+    sums: onnx_ir.Value
+    bias: Integers | None
+    scale: Floats
+    input_scale: onnx_ir.Value | None
+    nodes: tuple[onnx_ir.Node, ...]
+
+
+def scaled_sums(conversion: Conversion) -> ScaledSums | None:
+    """Return what a Mul behind Cast, and an Add of integers before that, multiplies; None for another Mul."""
+    cast, factor = conversion.input(0), conversion.input(1)
+    if factor is not None and made_by(factor, "Cast"):
+        cast, factor = factor, cast
+    found = _factors(conversion, factor)
+    if cast is None or found is None or not made_by(cast, "Cast"):
+        return None
+    scale, input_scale, inner = found
+    nodes, sums = [producer_of(cast)], producer_of(cast).inputs[0]
+    bias: Integers | None = None
+    if sums is not None and made_by(sums, "Add"):
+        add = producer_of(sums)
+        for one, other in ((add.inputs[0], add.inputs[1]), (add.inputs[1], add.inputs[0])):
+            array = array_of(conversion, other)
+            if array is not None:
+                sums, bias = one, array.astype(np.int64)
+                nodes.append(add)
+                break
+    return None if sums is None else ScaledSums(sums, bias, scale, input_scale, (*nodes, *inner))
+
+
+def _factors(
+    conversion: Conversion, value: onnx_ir.Value | None
+) -> tuple[Floats, onnx_ir.Value | None, tuple[onnx_ir.Node, ...]] | None:
+    """Return a constant, the scale of a tensor that multiplies it or None, and the node that does; else None."""
+    constant = array_of(conversion, value)
+    if constant is not None:
+        return constant.astype(np.float32), None, ()
+    if value is None or not made_by(value, "Mul"):
+        return None
+    node = producer_of(value)
+    for one, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
+        array = array_of(conversion, other)
+        if array is not None and one is not None and made_by(one, "DynamicQuantizeLinear"):
+            return array.astype(np.float32), one, (node,)
+    return None
+
+
+def dividend_of(quotients: Floats, divisor: float) -> Floats | None:
+    """Return numbers that are these quotients after a division in float32, None where there are none."""
+    number = np.float32(divisor)
+    found = quotients * number
+    with np.errstate(all="ignore"):
+        for _ in range(NEIGHBOURS):
+            wrong = found / number - quotients
+            found = np.where(wrong < 0, np.nextafter(found, np.float32(np.inf)), found)
+            found = np.where(wrong > 0, np.nextafter(found, np.float32(-np.inf)), found)
+        return found if np.array_equal(found / number, quotients) else None
 
 
 def made_by(value: onnx_ir.Value, operator: str) -> bool:

@@ -5,13 +5,14 @@ from typing import Final
 
 from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.frontend.operators.conversion import Converter
+from redpebble.frontend.operators.dequantized import DEQUANTIZING_CONVERTERS
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
 from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.message_passing.sums import GRAPH_CONVERTERS
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
 from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
-from redpebble.frontend.operators.on_images.quantized import convert_quantized_conv
+from redpebble.frontend.operators.on_images.quantized import convert_quantized_conv, convert_scaled_conv
 from redpebble.frontend.operators.on_images.resampling import RESAMPLING_CONVERTERS
 from redpebble.frontend.operators.on_images.windows import IMAGE_CONVERTERS, convert_conv
 from redpebble.frontend.operators.quantized import (
@@ -24,10 +25,11 @@ from redpebble.frontend.operators.slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
     {
+        **DEQUANTIZING_CONVERTERS,
         **ELEMENTWISE_CONVERTERS,
         ("", "Gemm"): quantized_or(convert_gemm, convert_product),
         ("", "MatMul"): quantized_or(convert_matmul, convert_product),
-        ("", "Mul"): quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled),
+        ("", "Mul"): quantized_or(quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled_conv), convert_scaled),
         **FUSED_ATTENTION_CONVERTERS,
         **IMAGE_CONVERTERS,
         ("", "Conv"): quantized_or(convert_conv, convert_quantized_conv),
@@ -49,6 +51,7 @@ LAYERS: Final = frozenset(
         ("", "MatMulInteger"),
         *FUSED_ATTENTION_CONVERTERS,
         *GRAPH_CONVERTERS,
+        *DEQUANTIZING_CONVERTERS,
         *QUANTIZED_CONVERTERS,
     }
 )

@@ -136,7 +136,7 @@ def is_sparse_convolution(op: Operation) -> bool:
 
 
 def behind_sparse(counts: Mapping[Operation, Size], shares: ImageShares = DEFAULT_SHARES) -> dict[Operation, Size]:
-    """Return sparse convolutions and the ops that they feed: what is before them gains nothing.
+    """Return sparse convolutions and the ops that they feed: what is before them gains nothing, unless it is on codes.
 
     A dense convolution among them stays where it takes no longer than with the runtime and on the way there and back.
     """
@@ -146,7 +146,22 @@ def behind_sparse(counts: Mapping[Operation, Size], shares: ImageShares = DEFAUL
         is_dense = isinstance(op, Conv2dOp | QuantizedConv2dOp) and not is_sparse_convolution(op)
         if is_sparse_convolution(op) or (is_fed and not (is_dense and _is_better_outside(op, shares))):
             found[op] = count
-    return found
+    for op in reversed(list(counts)):
+        if isinstance(op, QuantizedConv2dOp) and op not in found and not _is_better_outside(op, shares):
+            between = _between(op, found)
+            found |= {one: counts[one] for one in between if one in counts}
+    return {op: count for op, count in counts.items() if op in found}
+
+
+def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Operation]:
+    """Return a convolution and the poolings behind it, where nothing reads these but found ops; else nothing."""
+    path: list[Operation] = [op]
+    while not all(use.operation in found for use in path[-1].results[0].uses):
+        reader = path[-1].results[0].get_user_of_unique_use()
+        if not isinstance(reader, Pool2dOp):
+            return []
+        path.append(reader)
+    return path
 
 
 def _is_better_outside(op: Operation, shares: ImageShares) -> bool:

@@ -35,7 +35,7 @@ from redpebble.kernels.byte_times import (
     PRICES,
     SCATTERED,
     SHARED,
-    dense_convolution_us,
+    DenseConvolution,
     predicted,
 )
 from redpebble.kernels.machine import Machine
@@ -82,8 +82,10 @@ def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     reason += f"; next {following} {times[following][COLUMNS]:.3g} us"
     op.kernel = KernelAttr.of(best, reason, {PIXELS: times[best][COLUMNS]}).with_blocks({best: blocks[best]})
     _, outputs, height, width = image_shape(op.result)
-    products = shape_of(op.weight)[0] * outputs * height * width
-    op.dense_us = FloatAttr(dense_convolution_us(products, pixels_of(op.x) + pixels_of(op.result), prices), f64)
+    pixels, taps = height * width, len(op.window.taps)
+    values = pixels_of(op.x) + pixels_of(op.result)
+    dense = DenseConvolution(shape_of(op.weight)[0] * outputs * pixels, values, taps * pixels)
+    op.dense_us = FloatAttr(dense.predicted_us(prices), f64)
 
 
 def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:

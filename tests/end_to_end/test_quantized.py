@@ -303,3 +303,13 @@ def test_dead_and_equal_neurons_go_without_a_trace(tmp_path: Path) -> None:
     compiled, x = redpebble.compile(model), inputs(70, 40)
     assert next(layer.outputs for layer in compiled.report) <= 64 - 5
     assert np.array_equal(compiled.run(None, {"x": x})[0], outcome(model, x))
+
+
+@needs_vnni
+def test_files_of_networks_with_rounded_results_load(tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 48, 20], 0.15), tmp_path, "qdq", "QUInt8", "QInt8", per_channel=True)
+    written, options = redpebble.optimize(model, target="ort").model, onnxruntime.SessionOptions()
+    options.register_custom_ops_library(redpebble.get_library_path())
+    session = onnxruntime.InferenceSession(onnx_ir.to_proto(written).SerializeToString(), options)
+    x = inputs(70, 40)
+    assert np.array_equal(session.run(None, {"x": x})[0], outcome(model, x))

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -15,7 +16,12 @@ from tests.support.quantized_models import Form, quantized_images
 
 Floats = NDArray[np.float32]
 
-STATIC: list[tuple[Form, str, bool]] = [("qdq", "QUInt8", True), ("qdq", "QInt8", False)]
+STATIC: list[tuple[Form, str, bool]] = [
+    ("qdq", "QUInt8", True),
+    ("qdq", "QInt8", False),
+    ("operator", "QUInt8", True),
+    ("operator", "QInt8", False),
+]
 
 
 class Network:
@@ -100,9 +106,42 @@ def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
     assert share_of_a_step(outcome(written, x), outcome(model, x)) < 0.02
 
 
-def test_what_gains_nothing_stays_as_it_is(tmp_path: Path) -> None:
-    model = quantized_images(residual(density=0.9), tmp_path, "qdq", "QUInt8")
+@pytest.mark.parametrize("form", ["qdq", "operator"])
+def test_what_gains_nothing_stays_as_it_is(form: Form, tmp_path: Path) -> None:
+    model = quantized_images(residual(density=0.9), tmp_path, form, "QUInt8")
     optimized = redpebble.optimize(model, target="ort")
     assert "ours" not in networks_of(model)
     before, after = ([node.op_type for node in graph] for graph in (model.graph.node, optimized.model.graph))
     assert sorted(before) == sorted(after)
+
+
+@needs_vnni
+@pytest.mark.parametrize("form", ["qdq", "operator"])
+def test_a_dense_convolution_in_between_still_computes_with_codes(form: Form, tmp_path: Path) -> None:
+    net = Network()
+    x = net.node("Relu", net.conv("x", (3, 128, 3)))
+    for density in (0.05, 0.05, 1.0, 0.05, 0.05):
+        x = net.node("Relu", net.conv(x, (128, 128, 3), density))
+    model = quantized_images(net.model(x, 14), tmp_path, form, "QUInt8", per_channel=True)
+    written, options = redpebble.optimize(model, target="ort").model, onnxruntime.SessionOptions()
+    assert networks_of(model).count("ours") == 2
+    options.optimized_model_filepath = str(tmp_path / "inside.onnx")
+    options.register_custom_ops_library(redpebble.get_library_path())
+    session = onnxruntime.InferenceSession(onnx_ir.to_proto(written).SerializeToString(), options)
+    inside = [node.op_type for node in onnx.load_from_string((tmp_path / "inside.onnx").read_bytes()).graph.node]
+    assert inside.count("QLinearConv") == 1
+    assert "Conv" not in inside
+    x = images(2, 14)
+    assert np.array_equal(session.run(None, {"x": x})[0], outcome(model, x))
+
+
+@needs_vnni
+def test_results_of_codes_are_rounded_as_integers_are(tmp_path: Path) -> None:
+    net = Network()
+    model = quantized_images(net.model(net.conv("x", (3, 64, 7)), 24), tmp_path, "operator", "QUInt8")
+    last = model.graph.node.pop()
+    assert last.op_type == "DequantizeLinear"
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info(last.input[0], TensorProto.UINT8, None))
+    x = images(2, 24)
+    assert np.array_equal(redpebble.session(model).run(None, {"x": x})[0], outcome(model, x))
+    assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], outcome(model, x))

@@ -1,4 +1,4 @@
-"""Convolutions on codes: a Conv of two DequantizeLinear, as quantizers write it.
+"""Convolutions on codes: a Conv of two DequantizeLinear, or ConvInteger with Add, Cast and Mul behind it.
 
 What it reads are floats that codes stand for: it rounds them again, which changes nothing. Operators such as
 QLinearConv become such nodes before, see `redpebble.frontend.folding.open_codes`.
@@ -17,8 +17,8 @@ from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.ops.images import QuantizedConv2dOp
 from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.on_images.windows import image_of, matrix_of, window_of
-from redpebble.frontend.operators.quantized import emit_layer
+from redpebble.frontend.operators.on_images.windows import checked_image, image_of, matrix_of, window_of
+from redpebble.frontend.operators.quantized import check_scales, codes_of, emit_layer, has_zero
 from redpebble.frontend.operators.quantized_operands import (
     KINDS,
     Codes,
@@ -29,6 +29,7 @@ from redpebble.frontend.operators.quantized_operands import (
     codes_attribute,
     made_by,
     producer_of,
+    scaled_sums,
 )
 
 
@@ -49,15 +50,12 @@ def convert_quantized_conv(conversion: Conversion) -> Sequence[SSAValue]:
     if x is None or w is None or not (made_by(x, "DequantizeLinear") and made_by(w, "DequantizeLinear")):
         return ()
     image, node, weight_node = image_of(conversion), producer_of(x), producer_of(w)
-    codes = _codes_of(conversion, node)
-    kernel = _kernel_of(conversion, weight_node)
-    name = weight_node.inputs[0]
+    codes, name = _codes_of(conversion, node), weight_node.inputs[0]
+    kernel = _kernel_of(conversion, [*weight_node.inputs, None][:3], weight_node)
     weight = _matrix(conversion, image, kernel, "" if name is None else name.name or "")
-    found = Codes(image, codes, ())
-    addend = addend_of(conversion, conversion.input(2), found, weight)
-    multiplier = np.float32(codes.scale) * kernel.scale
+    addend = addend_of(conversion, conversion.input(2), Codes(image, codes, ()), weight)
     conversion.replaces((weight_node, *addend.nodes))
-    layer = emit_layer(conversion, codes, weight, multiplier, addend.integers)
+    layer = emit_layer(conversion, codes, weight, np.float32(codes.scale) * kernel.scale, addend.integers)
     window = window_of(conversion, image, kernel.values.shape[2:])
     result = conversion.emit(QuantizedConv2dOp(image, layer, window)).result
     if addend.floats is not None:
@@ -66,8 +64,78 @@ def convert_quantized_conv(conversion: Conversion) -> Sequence[SSAValue]:
     return [result]
 
 
+def convert_scaled_conv(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the convolution of the Mul behind ConvInteger, Add and Cast; nothing for another Mul.
+
+    The sums may be those of two ConvInteger of the same codes: weights that are too far apart for one zero.
+
+    Raises:
+        NotCovered: it is of a form that is not accepted.
+    """
+    found = scaled_sums(conversion)
+    products = [] if found is None else _products(found.sums)
+    if found is None or not products:
+        return ()
+    first = Conversion(products[0], conversion.opset, conversion.scope)
+    x = first.input(0)
+    codes = None if x is None else codes_of(conversion, x)
+    if codes is None or any(
+        one.inputs[0] is not x or not has_zero(conversion, codes, [*one.inputs, None, None][2]) for one in products
+    ):
+        raise NotCovered("the input of ConvInteger is not quantized by one scale and zero that are given")
+    check_scales(found, codes)
+    image, weights = checked_image(codes.floats), list[IntegerWeight]()
+    taps: tuple[int, ...] = ()
+    for product in products:
+        w, zero = product.inputs[1], [*product.inputs, None, None][3]
+        kernel = _kernel_of(conversion, [w, None, zero], product)
+        taps = kernel.values.shape[2:]
+        weights.append(_matrix(first, image, kernel, "" if w is None else w.name or ""))
+    total = weights[0]._replace(
+        values=sum((one.values for one in weights), np.zeros_like(weights[0].values)),
+        name=" ".join(one.name for one in weights),
+    )
+    multiplier, bias = (
+        None if array is None else _by_channel(array, total.scale.size, len(shape_of(image)))
+        for array in (found.scale, found.bias)
+    )
+    assert multiplier is not None
+    conversion.replaces((*codes.nodes, *found.nodes, *products))
+    integers = None if bias is None else bias.astype(np.int64)
+    layer = emit_layer(conversion, codes.codes, total, multiplier.astype(np.float32), integers)
+    window = window_of(first, image, taps)
+    return [conversion.emit(QuantizedConv2dOp(image, layer, window)).result]
+
+
+def _products(sums: onnx_ir.Value) -> list[onnx_ir.Node]:
+    """Return the ConvInteger, one or two, that sums are of."""
+    node = sums.producer()
+    if node is None or node.op_type not in ("Add", "ConvInteger"):
+        return []
+    nodes = (
+        [node] if node.op_type == "ConvInteger" else [None if one is None else one.producer() for one in node.inputs]
+    )
+    found = [one for one in nodes if one is not None and one.op_type == "ConvInteger"]
+    same = all(one.attributes == found[0].attributes for one in found[1:])
+    return found if len(found) == len(nodes) and same else []
+
+
+def _by_channel(array: NDArray[np.generic], outputs: int, rank: int) -> NDArray[np.generic]:
+    """Return a number for each output of an array that is spread over the pixels of images of a rank.
+
+    Raises:
+        NotCovered: it is spread in another way.
+    """
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if array.size != 1 and shape != (1, outputs) + (1,) * (rank - 2):
+        raise NotCovered(
+            f"numbers of shape {list(array.shape)}, accepted are one, and one for each of {outputs} channels"
+        )
+    return np.broadcast_to(array.reshape(-1), (outputs,))
+
+
 def _codes_of(conversion: Conversion, node: onnx_ir.Node) -> CodesAttr:
-    """Return the codes that a DequantizeLinear makes floats of."""
+    """Return the codes by its codes, scale and zero; the node says what their axis is."""
     block = node.attributes.get("block_size")
     codes, scale, zero = [*node.inputs, None][:3]
     kind = "u8" if codes is None or codes.dtype is None else KINDS.get(codes.dtype.name.lower(), "")
@@ -77,13 +145,13 @@ def _codes_of(conversion: Conversion, node: onnx_ir.Node) -> CodesAttr:
     return found
 
 
-def _kernel_of(conversion: Conversion, node: onnx_ir.Node) -> _Kernel:
-    """Return a constant weight of a convolution that a DequantizeLinear makes floats of.
+def _kernel_of(conversion: Conversion, operands: Sequence[onnx_ir.Value | None], node: onnx_ir.Node) -> _Kernel:
+    """Return a constant weight of a convolution by its codes, scale and zero; the node says what their axis is.
 
     Raises:
         NotCovered: it is no such weight.
     """
-    operands, attributes = [*node.inputs, None][:3], node.attributes
+    attributes, by_outputs = node.attributes, 0 if node.op_type == "ConvInteger" else 1
     codes, scale, zero = (array_of(conversion, value) for value in operands)
     if codes is None or codes.ndim < 3 or codes.dtype.name not in KINDS:
         raise NotCovered("its weight is no constant of eight bits with channels and windows, accepted is one")
@@ -92,7 +160,7 @@ def _kernel_of(conversion: Conversion, node: onnx_ir.Node) -> _Kernel:
     block, axis, outputs = attributes.get("block_size"), attributes.get("axis"), codes.shape[0]
     scales = np.ones(1, np.float32) if scale is None else scale.astype(np.float32).reshape(-1)
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
-    along = 1 if axis is None else axis.as_int() % codes.ndim
+    along = by_outputs if axis is None else axis.as_int() % codes.ndim
     spread = any(one.size > 1 for one in (scales, zeros))
     wrong = any(one.size not in (1, outputs) for one in (scales, zeros)) or (spread and along != 0)
     if (block is not None and block.as_int()) or wrong:

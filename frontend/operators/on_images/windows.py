@@ -99,7 +99,15 @@ def image_of(conversion: Conversion) -> SSAValue:
     Raises:
         NotCovered: it is something else.
     """
-    x = conversion.tensor(0)
+    return checked_image(conversion.tensor(0))
+
+
+def checked_image(x: SSAValue) -> SSAValue:
+    """Return a value that is an image of known channels, height and width.
+
+    Raises:
+        NotCovered: it is something else.
+    """
     shape = shape_of(x)
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
         raise NotCovered(f"an input {shape_text(shape)}, accepted is {KNOWN_IMAGES}")

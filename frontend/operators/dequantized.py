@@ -1,0 +1,100 @@
+"""Floats of codes: what rounds them is part of a layer, or an activation by itself."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.elementwise import ActivateOp
+from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.images import QuantizedConv2dOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, has_zero
+from redpebble.frontend.operators.quantized_operands import Codes, dividend_of, made_by, number_of
+
+
+def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the floats of codes: a layer that is rounded to them, or whatever is, rounded.
+
+    Raises:
+        NotCovered: it is something else.
+    """
+    result = conversion.node.outputs[0]
+    rounded = _rounded_steps(conversion)
+    if rounded is not None:
+        return [rounded]
+    codes = dequantized_codes(conversion, result)
+    if codes is None or codes.codes.is_dynamic:
+        raise NotCovered("what is dequantized was not quantized by one scale and zero that are given")
+    if conversion.scope.only_gaining and _is_of_runtime(codes):
+        raise NotCovered("it belongs to an operator that the runtime computes with codes")
+    conversion.replaces(codes.nodes)
+    owner = codes.floats.owner
+    if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
+        rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
+        return [conversion.emit(ActivateOp(codes.floats, rounded)).result]
+    return [conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result]
+
+
+def _rounded_steps(conversion: Conversion) -> SSAValue | None:
+    """Return what is rounded as a multiple of the scale it is dequantized by, as our own networks are written; or None.
+
+    The layer of such values has a multiplier that was divided by the scale: it gets the one before.
+    """
+    source, scale, zero = [*conversion.node.inputs, None][:3]
+    size = number_of(conversion, scale)
+    codes = None if source is None or not made_by(source, "QuantizeLinear") else codes_of(conversion, source)
+    if (
+        codes is None
+        or size is None
+        or codes.codes.scale != 1.0
+        or size == 1.0
+        or not has_zero(conversion, codes, zero)
+    ):
+        return None
+    value, owner = codes.floats, codes.floats.owner
+    activation = owner.activation if isinstance(owner, ActivateOp) and owner.activation.kind.data == "relu" else None
+    if activation is not None and isinstance(owner, ActivateOp):
+        value = owner.x
+    layers = value.owner
+    if not isinstance(layers, QuantizedConv2dOp | QuantizedLayersOp) or layers.output is not None:
+        return None
+    layer = layers.layer if isinstance(layers, QuantizedConv2dOp) else layers.layers[-1]
+    divided = constant_array(layer.multiplier)
+    before = None if divided is None else dividend_of(divided, size)
+    if before is None or layer.activation is not None:
+        return None
+    conversion.replaces(codes.nodes)
+    layer = layer._replace(multiplier=conversion.emit_constant(before, ""))
+    if isinstance(layers, QuantizedConv2dOp):
+        made = conversion.emit(QuantizedConv2dOp(layers.x, layer, layers.window)).result
+    else:
+        made = conversion.emit(QuantizedLayersOp(layers.x, [*layers.layers[:-1], layer])).result
+    if activation is not None:
+        made = conversion.emit(ActivateOp(made, activation)).result
+    rounded = CodesAttr.of(codes.codes.kind.data, size, codes.codes.zero)
+    rounding = ActivationAttr.of("quantize", rounded.scale, rounded.unsigned_zero)
+    return conversion.emit(ActivateOp(made, rounding)).result
+
+
+def _is_of_runtime(codes: Codes) -> bool:
+    """Return whether a rounding belongs to a node that stays: to one on codes before it, or, repeated, behind it."""
+    rounded = codes.nodes[0].inputs[0]
+    source = None if rounded is None or codes.nodes[0].op_type != "QuantizeLinear" else rounded.producer()
+    if source is None or rounded is None:
+        return False
+    if source.op_type == "DequantizeLinear":
+        return source.inputs[1:] == codes.nodes[0].inputs[1:]
+    on_codes = any(value is not None and made_by(value, "DequantizeLinear") for value in source.inputs)
+    return on_codes and source.op_type == "Conv" and isinstance(codes.floats.owner, ForeignOp)
+
+
+DEQUANTIZING_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {
+    ("", "DequantizeLinear"): convert_dequantize,
+    ("com.microsoft", "DequantizeLinear"): convert_dequantize,
+}
+"""(domain, operator) -> converter."""
