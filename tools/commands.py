@@ -141,8 +141,9 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if files.library:
         with working("compiling the library of", request.source):
             write_library(result.model, files.model.with_suffix(".so"))
+    before = summary(original, request.source)  # it may be written over
     save_model(result.model, files.model, external_data=files.external_data)
-    _show_optimized(request, original, Shown(result, comparisons, measured))
+    _show_optimized(request, before, Shown(result, comparisons, measured))
     return True
 
 
@@ -154,10 +155,10 @@ class Shown(NamedTuple):
     measured: MeasuredGain | None
 
 
-def _show_optimized(request: OptimizeRequest, original: onnx_ir.Model, shown: Shown) -> None:
+def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: Shown) -> None:
     """Show what changed, and write it as a report."""
     result, comparisons, measured = shown
-    before, after = summary(original, request.source), summary(result.model, request.files.model)
+    after = summary(result.model, request.files.model)
     is_verbose = LOG.isEnabledFor(logging.INFO)
     if request.options.sparse_networks:
         print_gain(result)

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.table import Table
+from rich.text import Text
+
 from redpebble.bench.results.console import console
 from redpebble.models import zoo
 from redpebble.models.recipe import Recipe
@@ -12,12 +15,14 @@ from redpebble.tools.json_reports import write_report
 def list_zoo(report: Path | None) -> None:
     """Show the models of the zoo, what they are, and their parameters, and report them."""
     recipes = zoo.list_recipes()
-    width = max(len(recipe.name) for recipe in recipes) + 2
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
     for recipe in recipes:
-        console.print(f"[bold]{recipe.name:<{width}}[/bold]{recipe.summary}", highlight=False)
+        table.add_row(f"[bold]{recipe.name}[/bold]", recipe.summary)
         if recipe.parameters:
             spelled = ", ".join(f"{name}={value!r}" for name, value in recipe.parameters.items())
-            console.print(f"{'':<{width}}{spelled}", style="dim", highlight=False)
+            table.add_row("", Text(spelled, style="dim"))
+    console.print(table, highlight=False)
     _report(report, recipes)
 
 

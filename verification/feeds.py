@@ -42,7 +42,8 @@ def inputs_for(
 
     Raises:
         ValueError: an input that is no tensor, has no type, or no known rank and no entry in `shapes`; an entry in
-            `shapes` that names no input; one in `dims` that names no dimension; a negative batch or size.
+            `shapes` that names no input, or has another number of axes; one in `dims` that names no dimension; a
+            negative batch or size.
     """
     if batch < 0:
         raise ValueError(f"batch is {batch}, accepted: 0 or more")
@@ -52,6 +53,9 @@ def inputs_for(
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
         raise ValueError(f"shape given for {unknown!r}, accepted: {', '.join(names)}")
+    for name, value in zip(names, inputs, strict=True):
+        if name in given and value.shape is not None and len(given[name]) != len(value.shape):
+            raise ValueError(f"shape of {len(given[name])} axes given for {name!r}, accepted are {len(value.shape)}")
     sizes = _symbol_sizes(inputs, batch) | _checked(inputs, dims or {})
     return {
         name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)

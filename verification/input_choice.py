@@ -31,8 +31,7 @@ class InputChoice:
         """Return the inputs in the file, None where there is no file.
 
         Raises:
-            ValueError: the file is no .npz, or its names are not those of the model's inputs.
-            OSError: the file cannot be read.
+            ValueError: the file cannot be read, is no .npz, or its names are not those of the model's inputs.
         """
         if self.file is None:
             return None
@@ -65,13 +64,14 @@ def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of an .npz by name, none of another kind of file.
 
     Raises:
-        ValueError: the file cannot be understood.
-        OSError: the file cannot be read.
+        ValueError: the file cannot be read, or not understood.
     """
-    with open_regular(path) as content:
-        try:
+    try:
+        with open_regular(path) as content:
             loaded = np.load(content, allow_pickle=False)
             return {name: loaded[name] for name in loaded.files} if isinstance(loaded, NpzFile) else {}
-        except (ValueError, EOFError, BadZipFile, zlib.error, KeyError, RuntimeError, MemoryError) as error:
-            # RuntimeError: it is encrypted, or compressed in a way that Python does not know
-            raise ValueError(f"{path} holds no arrays: {error}") from error
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    except (ValueError, EOFError, BadZipFile, zlib.error, KeyError, RuntimeError, MemoryError) as error:
+        # RuntimeError: it is encrypted, or compressed in a way that Python does not know
+        raise ValueError(f"{path} holds no arrays: {error}") from error

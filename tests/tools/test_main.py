@@ -142,3 +142,23 @@ def test_measurements_are_shown_and_forgotten(run: Run, folder: Path) -> None:
     assert "times of 0 kernels" in shown
     assert "1 files" in run("tune", "--reset")[1]
     assert measured_before(folder) is None
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_list_of_the_zoo_has_a_column_of_names(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    listed = subprocess.run(
+        [sys.executable, "-m", "redpebble", "zoo", "--list"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert max(map(len, listed)) <= width
+    assert {line.split()[0] for line in listed if not line.startswith(" ")} == {*zoo.RECIPES}
+
+
+def test_a_model_that_is_written_over_is_shown_as_it_was(run: Run, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    zoo.save(zoo.build("ffnn(depth=2, width=64)"), path)
+    size = path.stat().st_size
+    code, printed, _ = run("optimize", str(path), str(path))
+    assert code == 0
+    (line,) = [line for line in printed.splitlines() if line.startswith("bytes on disk")]
+    assert line.split()[3:] == [f"{size:,}", f"{path.stat().st_size:,}"]
