@@ -7,7 +7,7 @@ between two samples of the data. Labels that are given take its place, and are m
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, pi
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +38,11 @@ class Lessons:
     labels: Floats | None = None
     """Wanted outputs [samples, outputs]: shares of classes where these are the loss."""
     loss: LossName = "mse"
+
+    def of_samples(self, chosen: NDArray[np.bool_]) -> "Lessons":
+        """Return the lessons of some samples."""
+        inputs = {name: value[chosen] for name, value in self.inputs.items()}
+        return replace(self, inputs=inputs, labels=None if self.labels is None else self.labels[chosen])
 
 
 def lessons_of(batches: Sequence[Mapping[str, NDArray[Any]]], labels: NDArray[Any] | None, teacher: Teacher) -> Lessons:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from redpebble.pruning.losses import Loss
 from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.pruning.runs.traces import Trace, Weights
 from redpebble.pruning.solve_layers import LayerSolver
@@ -27,10 +26,10 @@ def method_trials(
     start: Callable[[], Trace],
     weights: Weights,
     structure: Structure,
-    loss: Loss,
+    judged: Callable[[Weights], float],
     rehearse: Callable[[Mapping[str, float]], MeasuredTimes],
 ) -> Iterator[MethodTrial]:
-    """Yield trials of all methods; those at one density take as long as each other, and are measured once."""
+    """Yield trials of all methods, whose losses `judged` tells; those at one density take equally long."""
     for density in densities_of(structure):
         densities = dict.fromkeys(weights, density)
         us = rehearse(densities).pruned_us
@@ -38,7 +37,7 @@ def method_trials(
             solver = LayerSolver(start(), weights, method, structure)
             for _ in solver.solve(densities):
                 pass
-            yield MethodTrial(name, density, us, max(0.0, 1 - loss(*solver.outputs())))
+            yield MethodTrial(name, density, us, max(0.0, 1 - judged(solver.weights)))
 
 
 def densities_of(structure: Structure) -> Sequence[float]:

@@ -13,7 +13,7 @@ timing          the original and the pruned model in onnxruntime, in turn       
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,19 +30,19 @@ from redpebble.pruning.allocation import Option
 from redpebble.pruning.budgets import Allocation, densities_of, options_of, within_loss, within_time
 from redpebble.pruning.finetune import Lessons, lessons_of, trained
 from redpebble.pruning.layer_prices import LayerPrices
-from redpebble.pruning.losses import Loss, variance_lost
+from redpebble.pruning.losses import Loss, Outputs, variance_lost
 from redpebble.pruning.measured_prices import measured_corrections
 from redpebble.pruning.method_trials import MethodTrial, method_trials
 from redpebble.pruning.method_trials import densities_of as trial_densities
 from redpebble.pruning.options import Goal, Precision, PruneOptions
 from redpebble.pruning.quantized_result import quantized
 from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport, state_pruning
-from redpebble.pruning.runs.calibration_data import batches_of
+from redpebble.pruning.runs.calibration_data import Split, batches_of, split_batches
 from redpebble.pruning.runs.first_run import FirstRun
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.runs.segments import SegmentedModel
 from redpebble.pruning.runs.timing import MeasuredTimes, ModelClock, feeds_with_rows
-from redpebble.pruning.runs.traces import Trace
+from redpebble.pruning.runs.traces import Trace, Weights
 from redpebble.pruning.sensitivities import LossCurve, Probe, few_batches, loss_curves
 from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
 from redpebble.pruning.solving.methods import METHODS, Method, Sparsity
@@ -122,8 +122,8 @@ def pruned(
     with within_limits(), threadpool_limits(1, "blas"):
         model = SourceModel.read(source, options.keep)
         return_free_memory()
-        batches = batches_of(model.proto.graph, feeds)
-        return _Pruning(model, batches, options, watch or _unwatched, loss).run()
+        split = split_batches(model.proto.graph, batches_of(model.proto.graph, feeds))
+        return _Pruning(model, split, options, watch or _unwatched, loss).run()
 
 
 def _unwatched(*_: object) -> None:
@@ -144,10 +144,9 @@ class _Solved:
 class _Pruning:
     """One model on its way."""
 
-    def __init__(
-        self, model: SourceModel, batches: list[Feeds], options: PruneOptions, watch: Watch, loss: Loss
-    ) -> None:
-        self.model, self.batches, self.options = model, batches, options
+    def __init__(self, model: SourceModel, split: Split, options: PruneOptions, watch: Watch, loss: Loss) -> None:
+        self.model, self.options, self.split = model, options, split
+        self.batches = batches = split.fitted
         self.watch, self.loss = watch, loss
         self.segmented = SegmentedModel.of(model.proto, model.layers, usable_threads())
         self.first = first = FirstRun.of(self.segmented, dict(batches[0]), model.dense)
@@ -179,7 +178,8 @@ class _Pruning:
         if self.options.compares:
             layers = self._timed(layers, solved)
         rows, threads = self.options.rows, self.options.threads
-        report = PruneReport(layers, lost, rows, threads, times, allocation.rest_us, self._trials())
+        held_out = int(self.split.is_held_out.sum())
+        report = PruneReport(layers, lost, held_out, rows, threads, times, allocation.rest_us, self._trials())
         state_pruning(model, report)
         return Pruned(model, report)
 
@@ -202,7 +202,8 @@ class _Pruning:
         """Return what the network is trained by; what does not fit is refused before any work is done."""
         model = self.model.with_weights({})
         dense = Oracle(model, self.options.threads)
-        lessons = lessons_of(self.batches, self.options.labels, lambda feeds: dense.run(feeds)[0])
+        every = lessons_of(self.split.whole, self.options.labels, lambda feeds: dense.run(feeds)[0])
+        lessons = every.of_samples(~self.split.is_held_out)
         check_trainable(model, lessons.loss)
         if self.options.stages > 1 and self.options.chosen_structure.density is not None:
             raise ValueError("the structure has one density, stages are for those that have any")
@@ -214,9 +215,14 @@ class _Pruning:
         dense = Oracle(self.model.with_weights({}), threads)
 
         def outputs(oracle: Oracle) -> list[dict[str, NDArray[Any]]]:
-            return [dict(zip(names, oracle.run(batch), strict=True)) for batch in self.batches]
+            return [dict(zip(names, oracle.run(batch), strict=True)) for batch in self.split.judged]
 
         return self.loss(outputs(pruned), outputs(dense))
+
+    @cached_property
+    def _expected(self) -> Outputs:
+        """The outputs of the dense model for the inputs that are held out."""
+        return Trace.start(self.segmented, self.split.judged).finish(self.model.dense)
 
     def _allocation(self) -> Allocation:
         goal, structure = self.options.goal, self.options.chosen_structure
@@ -252,8 +258,8 @@ class _Pruning:
             lambda layer: densities_of(layer, structure, self.prices),
         )
         found: dict[str, LossCurve] = {}
-        trace = Trace.start(self.segmented, self.batches)
-        for number, (layer, curve) in enumerate(loss_curves(trace, self.model.dense, probe), 1):
+        fitted, judged = (Trace.start(self.segmented, some) for some in (self.batches, self.split.judged))
+        for number, (layer, curve) in enumerate(loss_curves(fitted, judged, self.model.dense, probe), 1):
             found[layer.name] = curve
             return_free_memory()
             self.watch("measuring what each layer loses", number, len(self.model.layers))
@@ -292,7 +298,11 @@ class _Pruning:
             layers[one.layer.name] = one
             return_free_memory()
             self.watch("pruning", len(layers), total)
-        return _Solved(layers, self.loss(*solver.outputs()))
+        return _Solved(layers, self._judged(solver.weights))
+
+    def _judged(self, weights: Weights) -> float:
+        """Return the loss on the inputs that are held out."""
+        return self.loss(Trace.start(self.segmented, self.split.judged).finish(weights), self._expected)
 
     def _until_loss(self, allocation: Allocation, solved: _Solved) -> tuple[Allocation, _Solved]:
         """Return what keeps the loss, as close to it as a few rounds come."""
@@ -326,7 +336,7 @@ class _Pruning:
         total = len(METHODS) * len(trial_densities(structure))
         batches = self.batches[: few_batches(self.batches)]
         trials = method_trials(
-            lambda: Trace.start(self.segmented, batches), self.model.dense, structure, self.loss, self._rehearse
+            lambda: Trace.start(self.segmented, batches), self.model.dense, structure, self._judged, self._rehearse
         )
         found = list[MethodTrial]()
         for trial in trials:

@@ -38,7 +38,9 @@ class PruneReport:
 
     layers: tuple[PrunedLayer, ...]
     loss: float
-    """See `redpebble.pruning.losses`, on the data."""
+    """See `redpebble.pruning.losses`, on samples of the data that are held out; on all where none are."""
+    held_out: int
+    """Samples that weights were not fitted to."""
     rows: int
     threads: int
     measured: MeasuredTimes
@@ -69,6 +71,11 @@ class PruneReport:
         return None if self.rest_us is None else self.rest_us + sum(layer.predicted_us for layer in self.layers)
 
     @property
+    def judged_by(self) -> str:
+        """The samples that the loss is measured on."""
+        return f"{self.held_out} samples held out" if self.held_out else "the data itself"
+
+    @property
     def quality(self) -> float:
         """The share of the outputs' variance that is left."""
         return max(0.0, 1.0 - self.loss)
@@ -93,7 +100,8 @@ class PruneReport:
         return (
             f"{self.measured.speedup:.2f}x as fast ({self.measured.original_us / 1000:.3g} -> "
             f"{self.measured.pruned_us / 1000:.3g} ms for {self.rows} rows), "
-            f"{self.density:.1%} of {self.parameters:,} weights left, {self.loss:.2%} of the outputs' variance lost"
+            f"{self.density:.1%} of {self.parameters:,} weights left, {self.loss:.2%} of the outputs' variance lost "
+            f"on {self.judged_by}"
         )
 
 

@@ -54,13 +54,18 @@ class Probe:
     """The densities that a layer may have, descending."""
 
 
-def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[PrunableLayer, LossCurve]]:
-    """Yield each layer with its losses, in the order of the model; `trace` is at the start."""
-    few = trace.branch(few_batches(trace.batches))
-    expected = few.branch().finish(weights)
+def loss_curves(
+    fitted: Trace, judged: Trace, weights: Weights, probe: Probe
+) -> Iterator[tuple[PrunableLayer, LossCurve]]:
+    """Yield each layer with its losses, in the order of the model, pruned for one run and judged by another.
+
+    Both are at the start.
+    """
+    few, others = (trace.branch(few_batches(trace.batches)) for trace in (fitted, judged))
+    expected = others.branch().finish(weights)
     while not few.is_over:
         inputs: dict[Reading, _Inputs] = {}
-        for layer in trace.model.segments[few.done].layers:
+        for layer in few.model.segments[few.done].layers:
             densities = probe.densities_of(layer)
             if densities:
                 if layer.reading not in inputs:
@@ -70,13 +75,14 @@ def loss_curves(trace: Trace, weights: Weights, probe: Probe) -> Iterator[tuple[
                 whole = max(mean_square(weight, hessian), LEAST)
                 own = {one: max(mean_square(pruned[one] - weight, hessian) / whole, LEAST) for one in known}
                 shares = {
-                    density: probe.loss(few.branch().finish({**weights, layer.name: pruned[density]}), expected)
+                    density: probe.loss(others.branch().finish({**weights, layer.name: pruned[density]}), expected)
                     / own[density]
                     for density in _nearest(known)
                 }
                 losses = _interpolated(densities, own) * _interpolated(densities, shares)
                 yield layer, LossCurve(tuple(densities), tuple(losses))
         few.advance(weights)
+        others.advance(weights)
 
 
 def few_batches(batches: Sequence[Mapping[str, NDArray[Any]]]) -> int:

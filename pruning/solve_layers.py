@@ -8,14 +8,12 @@ from numpy.typing import NDArray
 
 from redpebble.pruning.layers import PrunableLayer, Reading
 from redpebble.pruning.runs.hessians import LayerInputs, layer_inputs
-from redpebble.pruning.runs.segments import Value
 from redpebble.pruning.runs.traces import Trace, Weights
 from redpebble.pruning.solving.methods import Method, Sparsity
 from redpebble.pruning.solving.refit import loss_of, moved_target
 from redpebble.pruning.solving.structures import Structure
 
 Array = NDArray[np.float32]
-Outputs = list[dict[str, Value]]
 
 
 @dataclass(frozen=True)
@@ -42,24 +40,21 @@ class LayerSolver:
         """The run of the dense model; None as long as nothing is pruned."""
 
     def solve(self, densities: Mapping[str, float]) -> Iterator[SolvedLayer]:
-        """Yield the layers that have a density below 1, pruned; afterwards both runs are over.
+        """Yield the layers that have a density below 1, pruned; both runs come up to the last of them.
 
         Raises:
             ValueError: a layer gets too few rows, or NaN or infinity.
         """
-        while not self.trace.is_over:
-            layers = [one for one in self.trace.model.segments[self.trace.done].layers if densities[one.name] < 1]
+        left = {name for name, density in densities.items() if density < 1}
+        while left:
+            layers = [one for one in self.trace.model.segments[self.trace.done].layers if one.name in left]
             yield from self._stage(layers, densities)
+            left -= {layer.name for layer in layers}
             if layers and self.original is None:
                 self.original = self.trace.branch()
             if self.original is not None:
                 self.original.advance(self.dense)
             self.trace.advance(self.weights)
-
-    def outputs(self) -> tuple[Outputs, Outputs]:
-        """Return the outputs of the pruned and of the dense model, once all is solved."""
-        found = self.trace.finish(self.weights)
-        return found, found if self.original is None else self.original.finish(self.dense)
 
     def _stage(self, layers: Sequence[PrunableLayer], densities: Mapping[str, float]) -> Iterator[SolvedLayer]:
         known: dict[Reading, LayerInputs] = {}
@@ -70,7 +65,8 @@ class LayerSolver:
             if self.method.reads_data and 2 * inputs.rows < layer.inputs:
                 least = -(-layer.inputs // 2)
                 raise ValueError(
-                    f"layer {layer.name} has {layer.inputs} inputs and {inputs.rows} rows of data, accepted are {least}"
+                    f"layer {layer.name} has {layer.inputs} inputs and {inputs.rows} rows of data, "
+                    f"accepted are {least}, or --keep {layer.name}"
                 )
             target = weight if inputs.crossed is None else moved_target(weight, inputs.hessian, inputs.crossed)
             pruned = self.method.solve(target, inputs.hessian, Sparsity(self.structure, densities[layer.name]))

@@ -16,7 +16,7 @@ LAYERS = (
     PrunedLayer("in/MatMul", 64, 512, 32768, 0.0, 23.8, 23.8),
     PrunedLayer("<deep>", 512, 512, 65536, 0.012, 190.0, 68.0, MeasuredTimes(200.0, 75.5)),
 )
-REPORT = PruneReport(LAYERS, 0.02, 32, 1, MeasuredTimes(900.0, 400.0), 20.0, TRIALS)
+REPORT = PruneReport(LAYERS, 0.02, 64, 32, 1, MeasuredTimes(900.0, 400.0), 20.0, TRIALS)
 
 
 def test_a_page_has_times_of_layers_and_a_dot_for_each_trial_the_dense_model_and_the_result() -> None:
@@ -32,6 +32,6 @@ def test_a_page_has_times_of_layers_and_a_dot_for_each_trial_the_dense_model_and
 
 
 def test_without_trials_there_is_no_picture() -> None:
-    page = prune_page("m", PruneReport(LAYERS, 0.0, 1, 2, MeasuredTimes(2.0, 1.0), 0.0), "")
+    page = prune_page("m", PruneReport(LAYERS, 0.0, 0, 1, 2, MeasuredTimes(2.0, 1.0), 0.0), "")
     assert "<svg" not in page
     assert "2 threads" in page

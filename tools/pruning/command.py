@@ -110,6 +110,7 @@ def _content(result: Pruned, options: PruneOptions) -> dict[str, object]:
         "finetune": {"seconds": options.finetune, "stages": options.stages, "labels": options.labels is not None},
         "layers": [asdict(layer) | {"density": layer.density} for layer in report.layers],
         "loss": report.loss,
+        "held_out": report.held_out,
         "quality": report.quality,
         "rows": report.rows,
         "threads": report.threads,

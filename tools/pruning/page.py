@@ -69,7 +69,7 @@ def _head(name: str, report: PruneReport) -> str:
     threads = f"{report.threads} thread{'' if report.threads == 1 else 's'}"
     lead = (
         f"{ratio_text(times.speedup)} as fast as onnxruntime runs the original, for {report.rows} rows on {threads}: "
-        f"{100 * report.loss:.2g} % of the variance of the outputs on the data is lost."
+        f"{100 * report.loss:.2g} % of the variance of the outputs on {report.judged_by} is lost."
     )
     return f'<div><h1>{escape(name)}</h1><p class="lead">{escape(lead)}</p>{cards(shown)}</div>'
 
@@ -103,7 +103,7 @@ def _picture(report: PruneReport) -> str:
             for one in points
         ]
     note = (
-        "Quality is the share of the outputs' variance that is left, on some of the data. Methods prune all layers "
+        "Quality is the share of the outputs' variance that is left. Methods prune all layers "
         "alike, without allocation; this model has a density for each layer where its goal is a time or a loss."
     )
     axes = Axes("milliseconds of a call, measured", "quality")
