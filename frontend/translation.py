@@ -35,7 +35,7 @@ from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
 from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
-from redpebble.frontend.operators.table import CONVERTERS, LEFT, accepted_operators
+from redpebble.frontend.operators.table import CONVERTERS, LEFT
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""
@@ -154,8 +154,8 @@ class _Translation:
         if converter is None and (node.domain, node.op_type) in LEFT:
             raise NotCovered(f": {LEFT[node.domain, node.op_type]}")
         if converter is None or node.op_identifier() in self._model.functions:
-            accepted = "" if self._keep_foreign else f", accepted are {accepted_operators()}"
-            raise NotCovered(f" is not covered{accepted}")
+            instead = "" if self._keep_foreign else ": no native code, a session leaves it to onnxruntime"
+            raise NotCovered(f" is not covered{instead}")
         for value in filter(None, node.inputs):
             if self._may_be_overridden(value):
                 raise NotCovered(f": initializer {value.name} is a graph input, too, accepted is one that is none")

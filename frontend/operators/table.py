@@ -62,8 +62,3 @@ LEFT: Final = MappingProxyType(
     {("", "ConvTranspose"): "a transposed convolution stays with the runtime, accepted are Conv, and Resize before it"}
 )
 """Operators that look as if they were covered, and the reason why they are not."""
-
-
-def accepted_operators() -> str:
-    """Return the names of all covered operators in one line."""
-    return ", ".join(sorted(f"{domain}.{name}" if domain else name for domain, name in CONVERTERS))
