@@ -6,13 +6,13 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.images import Conv2dOp, image_shape
+from redpebble.dialect.ops.images import Conv2dOp, QuantizedConv2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.provenance import ORDER, SEARCH, node_name
 from redpebble.dialect.reports.layer_numbers import LayerNumbers, connection_count, layer_numbers
 from redpebble.dialect.reports.layer_report import LayerReport, Report
-from redpebble.dialect.reports.quantized_report import quantized_reports
+from redpebble.dialect.reports.quantized_report import quantized_conv_report, quantized_reports
 from redpebble.dialect.tensors import shape_of
 
 
@@ -29,6 +29,8 @@ def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
             reports.append(_report(op, node_name(op) or f"linear_{len(reports)}", known[op]))
         elif isinstance(op, QuantizedLayersOp):
             reports += quantized_reports(op)
+        elif isinstance(op, QuantizedConv2dOp):
+            reports.append(quantized_conv_report(op, window_text(op)))
     return tuple(reports)
 
 
@@ -85,11 +87,11 @@ def _reasons(op: LinearOp | Conv2dOp) -> list[str]:
     """Return why the kernels were chosen, and what the order of the neurons does for the layer."""
     reasons, order = [] if op.kernel is None else [op.kernel.reason.data], _text(op, ORDER)
     if isinstance(op, Conv2dOp):
-        reasons.append(_window_text(op))
+        reasons.append(window_text(op))
     return [*reasons, f"order {order}"] if order else reasons
 
 
-def _window_text(op: Conv2dOp) -> str:
+def window_text(op: Conv2dOp | QuantizedConv2dOp) -> str:
     """Return what a convolution does with an image: beside it the numbers are those of a tile of pixels."""
     (rows, columns), (_, _, height, width) = op.window.kernel_size, image_shape(op.result)
     stride = "" if op.window.stride == (1, 1) else f", stride {op.window.stride[0]}x{op.window.stride[1]}"

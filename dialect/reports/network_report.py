@@ -9,13 +9,15 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, image_shape
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
 from redpebble.dialect.tensors import shape_of
+
+Layer = LinearOp | Conv2dOp | QuantizedConv2dOp | QuantizedLayersOp
 
 
 class AttentionReport(NamedTuple):
@@ -60,7 +62,7 @@ def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
 
 
 def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
-    layers = [inner for inner in op.body.block.ops if isinstance(inner, LinearOp | Conv2dOp | QuantizedLayersOp)]
+    layers = [inner for inner in op.body.block.ops if isinstance(inner, Layer)]
     weights = [weight for layer in layers for weight in _weights(layer)]
     connections = sum(map(_connections, weights))
     possible = sum(inputs * outputs for inputs, outputs in map(shape_of, weights))
@@ -82,7 +84,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
 
 def _products(op: Operation) -> int:
     """Return the multiply-adds of a convolution for an image, zeros included; 0 for all else."""
-    if not isinstance(op, Conv2dOp | Depthwise2dOp):
+    if not isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp):
         return 0
     (inputs, outputs), (_, _, height, width) = shape_of(op.weight), image_shape(op.result)
     return inputs * outputs * height * width
@@ -101,16 +103,16 @@ def _features(op: Operation) -> int:
     return sum(max(0, shape_of(result)[-1]) for result in op.results if shape_of(result))
 
 
-def _predicted_us(layers: Sequence[LinearOp | Conv2dOp | QuantizedLayersOp]) -> dict[str, float]:
+def _predicted_us(layers: Sequence[Layer]) -> dict[str, float]:
     """Return the sums of times at the widths for which there are times of all layers; none for layers of pixels."""
-    if any(isinstance(layer, Conv2dOp) for layer in layers):
+    if any(isinstance(layer, Conv2dOp | QuantizedConv2dOp) for layer in layers):
         return {}
     times = [layer.kernel.predicted.by_width if layer.kernel is not None else {} for layer in layers]
     widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()
     return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
 
 
-def _weights(layer: LinearOp | Conv2dOp | QuantizedLayersOp) -> list[SSAValue]:
+def _weights(layer: Layer) -> list[SSAValue]:
     return [one.weight for one in layer.layers] if isinstance(layer, QuantizedLayersOp) else [layer.weight]
 
 

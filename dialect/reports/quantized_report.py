@@ -1,9 +1,13 @@
-"""Report of quantized layers: a line for each, read from the IR."""
+"""Report of quantized layers and convolutions: a line for each, read from the IR."""
+
+from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.dialect.ops.images import QuantizedConv2dOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.reports.layer_report import LayerReport
 
 
@@ -21,8 +25,21 @@ def _connections(weight: SSAValue) -> int:
     return int((owner.array != 0).sum()) if isinstance(owner, ConstantOp) else 0
 
 
+def quantized_conv_report(op: QuantizedConv2dOp, window: str) -> LayerReport:
+    """Return the line of a convolution, whose times are those of a tile of pixels; `window` says what it reads."""
+    line, kernel = _line(op.layer, op.kernel, (_connections(op.weight), 1.0), f"; {window}"), op.kernel
+    # the family is used for tiles of pixels alone
+    families = {} if kernel is None else {str(width): line.kernel for width in kernel.predicted.by_width}
+    return replace(line, families=families)
+
+
 def _report(op: QuantizedLayersOp, index: int, connections: int, share: float) -> LayerReport:
-    layer, kernel = op.layers[index], op.kernel
+    return _line(op.layers[index], op.kernel, (connections, share), "")
+
+
+def _line(layer: QuantizedLayer, kernel: KernelAttr | None, part: tuple[int, float], more: str) -> LayerReport:
+    """Return a line for a layer of so many connections, which has a share of the predicted times."""
+    connections, share = part
     size = layer.inputs * layer.outputs
     families = {} if kernel is None else {str(width): family for width, family in kernel.choices.items()}
     starts = [family if width == "1" else f"{family} from {width}" for width, family in families.items()]
@@ -35,7 +52,7 @@ def _report(op: QuantizedLayersOp, index: int, connections: int, share: float) -
         density=connections / size if size else 0.0,
         format="int8",
         kernel=", ".join(starts),
-        reason="" if kernel is None else kernel.reason.data,
+        reason="" if kernel is None else f"{kernel.reason.data}{more}",
         families=families,
         predicted_us={str(width): share * time for width, time in predicted.items()},
         measured_us={},

@@ -22,6 +22,10 @@ from redpebble.frontend.folding.known_constants import constant_array, initializ
 CONVOLUTION: Final = "QLinearConv"
 
 
+REQUIRED: Final = 8
+"""Inputs that it has to have: all but the bias."""
+
+
 class _Form(NamedTuple):
     """The operator of floats, the inputs that are codes, before their scale and zero, and the scale of the result."""
 
@@ -82,7 +86,7 @@ class _Opening:
         if node.op_type in MAKERS:
             place = MAKERS[node.op_type]
             self._known[node.outputs[0]] = (inputs[place], inputs[place + 1])
-        if node.op_type == CONVOLUTION and node.domain == "":
+        if node.op_type == CONVOLUTION and node.domain == "" and None not in inputs[:REQUIRED]:
             self._open_convolution(node, inputs)
         elif node.op_type in FORMS and node.domain == "com.microsoft" and not _has_channels_last(node):
             form = FORMS[node.op_type]

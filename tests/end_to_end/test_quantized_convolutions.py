@@ -1,5 +1,6 @@
 """Convolutional networks that are pruned and quantized: the same bytes as onnxruntime's, in every form."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,112 @@ def test_results_of_codes_are_rounded_as_integers_are(tmp_path: Path) -> None:
     x = images(2, 24)
     assert np.array_equal(redpebble.session(model).run(None, {"x": x})[0], outcome(model, x))
     assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], outcome(model, x))
+
+
+CHANNELS, SIDE = 128, 20
+"""Sizes of a convolution that gains by itself."""
+
+
+def single(operator: str = "QLinearConv", **changed: NDArray[np.generic] | None) -> onnx.ModelProto:
+    """One convolution of codes x that gains, with other parameters, or without those that are None."""
+    rng = np.random.default_rng(3)
+    weight = rng.integers(-127, 128, (CHANNELS, CHANNELS, 3, 3)) * (rng.random((CHANNELS, CHANNELS, 3, 3)) < 0.05)
+    arrays: dict[str, NDArray[np.generic] | None] = {
+        "xs": np.float32(0.02) * np.ones((), np.float32),
+        "xz": np.array(120, np.uint8),
+        "w": weight.astype(np.int8),
+        "ws": np.full(CHANNELS, 0.01, np.float32),
+        "wz": np.zeros(CHANNELS, np.int8),
+        "ys": np.array(0.5, np.float32),
+        "yz": np.array(100, np.uint8),
+        "b": rng.integers(-99, 99, CHANNELS).astype(np.int32),
+    }
+    arrays |= changed
+    names = [name if array is not None else "" for name, array in arrays.items()]
+    if operator == "QLinearConv":
+        nodes = [helper.make_node(operator, ["q", *names], ["r"], name="conv", pads=[1] * 4)]
+        nodes.append(helper.make_node("DequantizeLinear", ["r", "ys", "yz"], ["y"], name="out"))
+    else:
+        nodes = [
+            helper.make_node("ConvInteger", ["q", names[2], names[1], names[4]], ["s"], name="conv", pads=[1] * 4),
+            helper.make_node("Add", ["s", "b"], ["a"], name="add"),
+            helper.make_node("Cast", ["a"], ["f"], name="cast", to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["f", "ys"], ["y"], name="mul"),
+        ]
+    nodes = [helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"], name="in"), *nodes]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["batch", CHANNELS, SIDE, SIDE]), ("y", None))
+    )
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items() if array is not None]
+    graph = helper.make_graph(nodes, "single", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def of_channels(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    return array.reshape(1, -1, 1, 1)
+
+
+FEW = np.random.default_rng(4).random((CHANNELS, CHANNELS, 3, 3)) < 0.05
+ODD = (np.arange(CHANNELS) % 2 == 1).reshape(-1, 1, 1, 1)
+
+UNUSUAL: dict[str, onnx.ModelProto] = {
+    "plain": single(),
+    "no bias": single(b=None),
+    "a scale of the weight": single(ws=np.array(0.01, np.float32), wz=np.array(0, np.int8)),
+    "weights above 127": single(w=(255 * FEW).astype(np.uint8), wz=np.zeros(CHANNELS, np.uint8)),
+    "a zero an output": single(w=(255 * (FEW ^ ODD)).astype(np.uint8), wz=(255 * ODD).astype(np.uint8).reshape(-1)),
+    "saturated": single(ys=np.array(1e-3, np.float32)),
+    "integers": single("ConvInteger", b=of_channels(np.arange(CHANNELS, dtype=np.int32)), wz=np.array(0, np.int8)),
+    "integers scaled by channels": single(
+        "ConvInteger",
+        b=of_channels(np.arange(CHANNELS, dtype=np.int32)),
+        ys=of_channels(np.linspace(0.1, 2, CHANNELS, dtype=np.float32)),
+        wz=None,
+    ),
+    "integers along rows": single("ConvInteger", b=np.arange(SIDE, dtype=np.int32), wz=np.array(0, np.int8)),
+    "zeros of another size": single(wz=np.zeros(3, np.int8)),
+    "scales of another size": single(ws=np.full(3, 0.01, np.float32)),
+    "a scale an input": single(xs=np.full(CHANNELS, 0.02, np.float32)),
+    "a bias of another size": single(b=np.zeros(3, np.int32)),
+    "no zero of the weight": single(wz=None),
+    "no scale": single(xs=None),
+    "a scale of 0": single(ws=np.zeros(CHANNELS, np.float32)),
+    "a scale that is no number": single(ws=np.full(CHANNELS, np.nan, np.float32)),
+    "an infinite scale": single(ys=np.array(np.inf, np.float32)),
+    "a large bias": single(b=np.full(CHANNELS, 1 << 30, np.int32)),
+    "a matrix": single(w=np.zeros((CHANNELS, CHANNELS), np.int8)),
+    "too many channels": single(w=np.zeros((CHANNELS, CHANNELS + 1, 3, 3), np.int8)),
+}
+
+
+def compiled_or_refused(model: onnx.ModelProto, x: Floats) -> Floats | str:
+    """Return what native code computes, or why there is none."""
+    try:
+        return redpebble.compile(model).run(None, {"x": x})[0]
+    except redpebble.ModelError as error:
+        return str(error)
+
+
+@pytest.mark.slow
+@needs_vnni
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_parameters_compute_the_same_or_stay(name: str) -> None:
+    model, x = UNUSUAL[name], np.random.default_rng(5).standard_normal((3, CHANNELS, SIDE, SIDE), dtype=np.float32)
+    expected = ours = None
+    with suppress(Exception):  # whatever onnxruntime says of it
+        expected = outcome(model, x)
+    with suppress(Exception):
+        ours = redpebble.session(model).run(None, {"x": x})[0]
+    assert (ours is None) == (expected is None)
+    assert expected is None or (ours is not None and np.array_equal(ours, expected, equal_nan=True))
+    found = compiled_or_refused(model, x)
+    if isinstance(found, str):
+        assert "\n" not in found
+        return
+    assert expected is None or np.array_equal(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["plain", "weights above 127", "a zero an output", "integers scaled by channels"])
+def test_unusual_parameters_are_taken(name: str) -> None:
+    assert "ours" in networks_of(UNUSUAL[name])

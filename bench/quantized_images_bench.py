@@ -1,0 +1,114 @@
+"""Convolutional networks that are pruned and quantized, beside onnxruntime's integers and floats, in the same rounds.
+
+`python -m redpebble.bench.quantized_images_bench [NAME ...] [--sparsities .8,.9,.95] [--forms qdq,operator]
+[--seconds 3]`: exports of torch's exporter with random weights, of which a share is zero in each layer but the stem and
+depthwise ones, as onnxruntime's `quantize_static` writes them: unsigned activations, signed weights, a scale an output.
+Sessions on one thread take turns in one process; a session of the same pruned file of floats runs beside them. Results
+are compared with those of onnxruntime's integers.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import onnx
+import onnxruntime
+import typer
+from numpy.typing import NDArray
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+import redpebble
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.bench.results.console import console
+from redpebble.models.exports.stored import random_feeds, stored_export
+
+FORMS = {"qdq": QuantFormat.QDQ, "operator": QuantFormat.QOperator}
+
+Feed = dict[str, NDArray[np.generic]]
+
+CLOSE = 0.02
+"""Difference over the largest output up to which a result is right: means of pixels are rounded to codes once more."""
+
+
+SMALL = 1e-4
+"""Outputs that random weights leave nothing of: below, differences are no errors."""
+
+
+class _Inputs(CalibrationDataReader):
+    """Inputs by which ranges are found."""
+
+    def __init__(self, feeds: list[Feed]) -> None:
+        self._feeds = iter(feeds)
+
+    def get_next(self) -> Feed | None:
+        return next(self._feeds, None)
+
+
+def quantized(model: onnx.ModelProto, form: str, feed: Feed) -> onnx.ModelProto:
+    """Return a model as onnxruntime's quantizer writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
+        before.write_bytes(model.SerializeToString())
+        quantize_static(
+            before,
+            after,
+            _Inputs([feed]),
+            quant_format=FORMS[form],
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+        )
+        return onnx.load_from_string(after.read_bytes())
+
+
+def line(export: str, sparsity: float, form: str, budget: Budget) -> str:
+    """Return a row of the table: medians, and how often ours fits into theirs.
+
+    Raises:
+        ValueError: a result differs from that of onnxruntime's integers.
+    """
+    floats = stored_export(f"{export}.dynamo", sparsity)
+    free = {dim.dim_param for value in floats.graph.input for dim in value.type.tensor_type.shape.dim}
+    feed = dict(random_feeds(floats, dict.fromkeys(free, 1)))
+    integers, options = quantized(floats, form, feed), onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    sessions = {
+        "ours": redpebble.session(integers, options),
+        "int8": onnxruntime.InferenceSession(integers.SerializeToString(), options, providers=["CPUExecutionProvider"]),
+        "fp32": onnxruntime.InferenceSession(floats.SerializeToString(), options, providers=["CPUExecutionProvider"]),
+    }
+    ours, theirs = (np.asarray(sessions[name].run(None, feed)[0]) for name in ("ours", "int8"))
+    if np.abs(ours - theirs).max() > CLOSE * max(np.abs(theirs).max(), SMALL):
+        raise ValueError(f"{export}: results differ by {np.abs(ours - theirs).max()}")
+    calls = {name: partial(session.run, None, feed) for name, session in sessions.items()}
+    times = {name: timing.median_us for name, timing in interleave(calls, budget).items()}
+    ratios = [f"{times[name] / times['ours']:.2f}x" for name in ("int8", "fp32")]
+    equal = np.count_nonzero(ours == theirs) / max(1, ours.size)
+    return f"| {export} | {form} | {sparsity:g} | {times['ours'] / 1e3:.2f} | {' | '.join(ratios)} | {equal:.3f} |"
+
+
+def lines(exports: list[str], sparsities: str, forms: str, budget: Budget) -> Iterator[str]:
+    """Yield the rows of the table."""
+    for export in exports:
+        for form in forms.split(","):
+            for sparsity in sparsities.split(","):
+                yield line(export, float(sparsity), form, budget)
+
+
+def main(
+    exports: Annotated[list[str] | None, typer.Argument(help="Exports, such as resnet_18.")] = None,
+    sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = "0.8,0.9,0.95",
+    forms: Annotated[str, typer.Option(help="qdq, operator.")] = "qdq",
+    seconds: Annotated[float, typer.Option(help="Time for each row.")] = 3.0,
+) -> None:
+    """Print a table of ratios."""
+    console.print("| network | form | sparsity | ms | int8 | fp32 | equal results |\n" + "|---" * 7 + "|")
+    for row in lines(exports or ["resnet_18", "resnet_50"], sparsities, forms, Budget(seconds)):
+        console.print(row, highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
