@@ -15,9 +15,10 @@ convolution are the 64 pixels of a tile; the time of a dense product stands besi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Final
 
+import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
@@ -43,6 +44,9 @@ from redpebble.kernels.tile_widths import PIXELS
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.passes.images.image_layers import pixels_of, tiles_of
 from redpebble.sparse.csr import CscMatrix
+
+GROUPED: Final = 8
+"""Times that a product of a dense convolution of several groups takes of one of a single group."""
 
 LINE_FAMILIES: Final = (SCATTERED, *SHARED.values())
 """Kernels that take lines of pixels as they are."""
@@ -83,9 +87,22 @@ def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     op.kernel = KernelAttr.of(best, reason, {PIXELS: times[best][COLUMNS]}).with_blocks({best: blocks[best]})
     _, outputs, height, width = image_shape(op.result)
     pixels, taps = height * width, len(op.window.taps)
-    values = pixels_of(op.x) + pixels_of(op.result)
-    dense = DenseConvolution(shape_of(op.weight)[0] * outputs * pixels, values, taps * pixels)
+    values, groups = pixels_of(op.x) + pixels_of(op.result), _groups(weight, taps)
+    products = shape_of(op.weight)[0] * outputs * pixels // groups
+    dense = DenseConvolution(products * (GROUPED if groups > 1 else 1), values, taps * pixels)
     op.dense_us = FloatAttr(dense.predicted_us(prices), f64)
+
+
+def _groups(weight: CscMatrix, taps: int) -> int:
+    """Return the most groups of channels and outputs that a weight [channels taps, outputs] keeps apart."""
+    channels, outputs = weight.shape[0] // taps, weight.shape[1]
+    both = gcd(channels, outputs)
+    for groups in range(both, 1, -1):
+        if both % groups == 0 and np.array_equal(
+            weight.rows // taps * groups // channels, weight.columns * groups // outputs
+        ):
+            return groups
+    return 1
 
 
 def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:

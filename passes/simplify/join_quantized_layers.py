@@ -9,7 +9,7 @@
 ```
 
 Sums with constants belong to layers whose codes are found at each call: no others add floats. What is rounded to codes
-behind a layer is a rounded layer. A value that something else reads, too, stays.
+behind a layer is a rounded layer, and rounded once for all that read it. A value that something else reads, too, stays.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
@@ -42,6 +43,7 @@ class JoinQuantizedLayers(ModulePass):
 
 def join_layers(module: ModuleOp) -> None:
     """Join all quantized layers of a module that follow each other."""
+    _merge_roundings(module)
     for op in list(module.walk()):
         match op:
             case AddOp():
@@ -50,6 +52,17 @@ def join_layers(module: ModuleOp) -> None:
                 _join(op)
             case _:
                 continue
+
+
+def _merge_roundings(module: ModuleOp) -> None:
+    """Let values that are rounded to the same codes several times, once for each reader, be so once."""
+    known: dict[tuple[SSAValue, ActivationAttr], ActivateOp] = {}
+    for op in [op for op in module.walk() if isinstance(op, ActivateOp)]:
+        first = known.setdefault((op.x, op.activation), op)
+        if first is not op and op.activation.kind.data == "quantize" and first.parent is op.parent:
+            op.result.replace_all_uses_with(first.result)
+            op.detach()
+            op.erase()
 
 
 def _join(op: ActivateOp | QuantizedLayersOp) -> None:

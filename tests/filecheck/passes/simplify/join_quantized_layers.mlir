@@ -41,3 +41,16 @@ func.func @added(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %y = pebble.activate <relu> %a : (tensor<?x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// -----
+
+// A value is rounded to the same codes for each of its readers.
+// CHECK-LABEL: @roundings
+func.func @roundings(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  // CHECK-NEXT: %a = pebble.activate <quantize(0.5, 3.0)> %x
+  // CHECK-NEXT: pebble.add %a, %a
+  %a = pebble.activate <quantize(0.5, 3.0)> %x : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  %b = pebble.activate <quantize(0.5, 3.0)> %x : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  %y = pebble.add %a, %b : (tensor<?x2xf32>, tensor<?x2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
