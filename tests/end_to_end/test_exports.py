@@ -15,6 +15,7 @@ from redpebble.frontend.import_model import import_model
 from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
 from redpebble.ort.session import session
 from redpebble.runtime.network import Network
+from tests.ort.provider_models import provider_session
 
 
 class Expected(NamedTuple):
@@ -137,6 +138,13 @@ def test_sessions_of_all_exports_agree(name: str) -> None:
     if name.partition(".")[0] in {**SMALL, **FURTHER}:
         assert_taken(name, result)
     assert_agrees(proto, session(result.model))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_provider_agrees_on_all_exports(name: str) -> None:
+    proto = stored_export(name)
+    assert_agrees(proto, provider_session(proto))
 
 
 @pytest.mark.slow
