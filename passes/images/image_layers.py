@@ -55,7 +55,7 @@ FAR_US: Final = 0.2e-3
 NEAR_VALUES: Final = 1 << 18
 """Values that fit into that cache."""
 
-LINE_US: Final = 3.0e-3
+LINE_US: Final = 1.5e-3
 """Microseconds of a line, the codes of a tile's pixels, that is copied to where a window has it."""
 
 POWER_US: Final = 0.5e-3
