@@ -18,7 +18,7 @@ class CpuTarget:
     @classmethod
     def from_features(cls, cpu: str, features: str) -> "CpuTarget":
         """Return the target with the widest vectors for which `features` has both arithmetic and fused multiply-add."""
-        enabled = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+        enabled = _switched_on(features)
         if "avx512f" in enabled:
             return cls(cpu, features, 16)
         if {"avx2", "fma"} <= enabled:
@@ -42,6 +42,11 @@ class CpuTarget:
         return cls.from_features("x86-64" if platform.machine().lower() in {"x86_64", "amd64"} else "", "")
 
     @property
+    def extensions(self) -> frozenset[str]:
+        """The names of the instruction sets that are switched on."""
+        return _switched_on(self.features)
+
+    @property
     def has_fma(self) -> bool:
         """Whether there is an instruction for a * b + c; without one LLVM would call libm."""
         return self.lanes >= 8
@@ -49,9 +54,13 @@ class CpuTarget:
     @property
     def has_bfloat(self) -> bool:
         """Whether there is an instruction for products of pairs of bfloat16."""
-        return self.has_avx512 and "+avx512bf16" in self.features.split(",")
+        return self.has_avx512 and "avx512bf16" in self.extensions
 
     @property
     def has_avx512(self) -> bool:
         """Whether vectors of 16 floats and 32 registers may be used."""
         return self.lanes >= 16
+
+
+def _switched_on(features: str) -> frozenset[str]:
+    return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))

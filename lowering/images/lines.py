@@ -18,7 +18,6 @@ from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images.geometry import PhaseTap
 from redpebble.lowering.llvm.builder import (
     BYTE,
-    FLOAT_BYTES,
     I32,
     I64,
     POINTER,
@@ -29,7 +28,8 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.gather_scatter import BIT, gather, intrinsic, load_ints, splat_int
+from redpebble.lowering.llvm.gather_scatter import BIT, gather, load_ints, splat_int
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 from redpebble.lowering.quantized.rounding import Rounding
 
@@ -130,8 +130,7 @@ class _Placing:
     """Bytes of lines at other places; made where a function begins."""
 
     def __init__(self, code: Code, builder: ir.IRBuilder) -> None:
-        self._code, self._builder = code, builder
-        self._has_instruction = "+avx512vbmi" in code.target.features.split(",")
+        self._builder, self._has_instruction = builder, "avx512vbmi" in code.target.extensions
         if not self._has_instruction:
             self._room = [_line_of_memory(builder) for _ in range(2)]
 
@@ -139,8 +138,7 @@ class _Placing:
         """Return the bytes of a line that the bytes at an address say."""
         builder = self._builder
         if self._has_instruction:
-            function = intrinsic(self._code, PLACING, LINE, [LINE, LINE])
-            return builder.call(function, [line, load_line(builder, places)])
+            return call_intrinsic(builder, PLACING, LINE, [line, load_line(builder, places)])
         source, target = self._room
         builder.store(line, source, align=PIXELS)
         with counted_loop(builder, i64(PIXELS)) as index:
@@ -218,7 +216,7 @@ def entering_lines(code: Code) -> ir.Function:
         with counted_loop(builder, channels) as channel:
             pixels = float_at(builder, source, builder.mul(channel, stride))
             parts = [
-                rounding.code(rounding.quotient(_load_chosen(code, lanes, float_at(builder, pixels, i64(first)), some)))
+                rounding.code(rounding.quotient(lanes.load_chosen(float_at(builder, pixels, i64(first)), some)))
                 for first, some in zip(firsts, wanted, strict=True)
             ]
             line = builder.select(is_pixel, placing.placed(joined_bytes(builder, parts), places), nothing)
@@ -264,7 +262,7 @@ def rounding_pixels(code: Code) -> ir.Function:
             pixels = float_at(builder, source, builder.mul(channel, stride))
             row = byte_at(builder, tile, builder.mul(channel, i64(PIXELS)))
             for first, one, index in zip(firsts, is_pixel, safe, strict=True):
-                words = rounding.code_words(rounding.quotient(gather(code, lanes, pixels, index)))
+                words = rounding.code_words(rounding.quotient(gather(lanes, pixels, index)))
                 codes = builder.trunc(builder.select(one, words, nothing), ir.VectorType(BYTE, lanes.width))
                 builder.store(codes, byte_at(builder, row, i64(first)), align=1)
 
@@ -320,10 +318,3 @@ def _below(lanes: Lanes, first: int, count: ir.Value) -> ir.Value:
     """Return which lanes, counted from `first`, are below a count."""
     numbers = ir.Constant(lanes.int_vector, [first + lane for lane in range(lanes.width)])
     return lanes.builder.icmp_signed("<", numbers, splat_int(lanes, lanes.builder.trunc(count, I32)))
-
-
-def _load_chosen(code: Code, lanes: Lanes, address: ir.Value, chosen: ir.Value) -> ir.Value:
-    """Return the floats from an address on in the lanes that are chosen, 0 in others; nothing else is read."""
-    name, types = f"llvm.masked.load.v{lanes.width}f32.p0", [POINTER, I32, chosen.type, lanes.float_vector]
-    function = intrinsic(code, name, lanes.float_vector, types)
-    return lanes.builder.call(function, [address, ir.Constant(I32, FLOAT_BYTES), chosen, lanes.splat(0.0)])

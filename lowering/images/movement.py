@@ -36,7 +36,7 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
             pixels = float_at(builder, source, builder.mul(channel, source_stride))
             row = float_at(builder, target, builder.mul(channel, target_stride))
             for vector, first in enumerate(starts):
-                value = lanes.select(is_pixel[vector], gather(code, lanes, pixels, safe[vector]), other)
+                value = lanes.select(is_pixel[vector], gather(lanes, pixels, safe[vector]), other)
                 address = float_at(builder, row, i64(first))
                 if whole:
                     lanes.store(value, address, FLOAT_BYTES * lanes.width)
@@ -61,7 +61,7 @@ def blending(code: Code, taps: int) -> ir.Function:
                 for table, shares in zip(arrays[:taps], arrays[taps:], strict=True):
                     where = load_ints(lanes, builder.gep(table, [i64(first)], source_etype=I32))
                     is_pixel = builder.icmp_signed(">=", where, lanes.ints(0))
-                    value = gather(code, lanes, pixels, builder.select(is_pixel, where, lanes.ints(0)))
+                    value = gather(lanes, pixels, builder.select(is_pixel, where, lanes.ints(0)))
                     share = lanes.load(float_at(builder, shares, i64(first)))
                     # what is read for no pixel may be anything
                     total = lanes.fma(share, lanes.select(is_pixel, value, lanes.splat(0.0)), total)

@@ -18,7 +18,6 @@ from redpebble.kernels.byte_lookup import LookupForm
 from redpebble.kernels.byte_quads import COLUMNS, QUAD, block_quads
 from redpebble.kernels.byte_times import FORMS, SCATTERED
 from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.images import line_packing, packing
 from redpebble.lowering.images.geometry import Phases
 from redpebble.lowering.images.image_code import ImageCode
@@ -53,6 +52,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.call_tables import values_of_constant
 from redpebble.lowering.llvm.gather_scatter import splat_int
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.quad_layer import quad_layer
@@ -67,7 +67,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     own, is_stored = OwnRows.of(op), op.result in image.memory.stored.codes
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.by_family.get(family, 1)
-    form = LookupForm(WIDE_LANES, bytewise=_has_quads(image.code.target))
+    form = LookupForm(WIDE_LANES, bytewise={"avx512bw", "avx512vnni"} <= image.code.target.extensions)
     end = LayerEnd("values" if op.output is None else "codes", op.activation, shape_of(op.weight)[1])
     if op.output is not None and rounds_sums(op.layer):
         end = LayerEnd(end.kind, None, end.outputs)
@@ -92,10 +92,6 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
         image.clear(op.result, number, there)
 
     image.each(target.plane.tiles, tile)
-
-
-def _has_quads(target: CpuTarget) -> bool:
-    return {"+avx512bw", "+avx512vnni"} <= set(target.features.split(","))
 
 
 def _call_to_floats(image: ImageCode, codes: Stored, lines: ir.Value, there: ir.Value, channels: ir.Value) -> None:
@@ -196,10 +192,8 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
             return [builder.add(totals[0], builder.zext(line, words))]
 
         (sums,) = reduce_loop(builder, i64(tiles), [ir.Constant(words, [0] * PIXELS)], tile)
-        name = f"llvm.vector.reduce.add.v{PIXELS}i32"
-        known = image.code.module.globals.get(name)
-        function = known or ir.Function(image.code.module, ir.FunctionType(I32, [words]), name)
-        total = builder.sub(builder.call(function, [sums]), ir.Constant(I32, codes.zero * PIXELS * tiles))
+        total = call_intrinsic(builder, f"llvm.vector.reduce.add.v{PIXELS}i32", I32, [sums])
+        total = builder.sub(total, ir.Constant(I32, codes.zero * PIXELS * tiles))
         value = builder.fmul(builder.sitofp(total, FLOAT), ir.Constant(FLOAT, codes.scale))
         builder.store(builder.fdiv(value, ir.Constant(FLOAT, float(pixels))), image.tile(target, i64(0), number))
 

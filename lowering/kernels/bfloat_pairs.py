@@ -35,7 +35,9 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
+from redpebble.lowering.llvm.gather_scatter import splat_int
 from redpebble.lowering.llvm.interleaving import interleaved
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import Lanes
 
 BLOCK_BYTES: Final = 12
@@ -93,7 +95,7 @@ def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
                 low, high = (
                     lanes.load(float_at(builder, source, i64(LANES * (2 * part + half))), VECTOR) for half in (0, 1)
                 )
-                halves = _call(builder, ROUND, HALVES, [high, low])
+                halves = call_intrinsic(builder, ROUND, HALVES, [high, low])
                 fours = builder.bitcast(halves, ir.VectorType(I64, 8))
                 made = builder.shuffle_vector(fours, fours, order)
                 builder.store(made, byte_at(builder, line, i64(VECTOR * part)), align=ALIGNMENT)
@@ -112,7 +114,7 @@ def _products(groups: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -
         totals: list[ir.Value] = []
         for row in range(TURNS):
             weight = builder.load(float_at(builder, work.weights, builder.add(words, i64(row))), typ=I32)
-            both = _splat(builder, weight)
+            both = splat_int(groups.lanes, weight)
             places = [
                 builder.gep(
                     work.offsets,
@@ -131,21 +133,7 @@ def _products(groups: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -
                 for half in (0, 1):
                     pairs = builder.bitcast(interleaved(builder, one, other, 2, bool(half)), WORDS)
                     before = sums[row * vectors + 2 * part + half]
-                    totals.append(_call(builder, PRODUCTS, groups.lanes.float_vector, [before, pairs, both]))
+                    totals.append(call_intrinsic(builder, PRODUCTS, groups.lanes.float_vector, [before, pairs, both]))
         return totals
 
     return reduce_loop(builder, work.count, initial, step)
-
-
-def _splat(builder: ir.IRBuilder, word: ir.Value) -> ir.Value:
-    undefined = ir.Constant(WORDS, ir.Undefined)
-    first = builder.insert_element(undefined, word, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(WORDS, 0))
-
-
-def _call(builder: ir.IRBuilder, name: str, result: ir.Type, operands: Sequence[ir.Value]) -> ir.Value:
-    known = builder.module.globals.get(name)
-    if known is None:
-        known = ir.Function(builder.module, ir.FunctionType(result, [operand.type for operand in operands]), name)
-    assert isinstance(known, ir.Function)
-    return builder.call(known, operands)

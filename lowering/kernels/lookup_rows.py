@@ -299,7 +299,7 @@ class _Panel:
             offset = builder.mul(index, i64(PANEL_ROWS))
             inputs = self._indices(float_at(builder, first, offset))
             factors = self._vectors(float_at(builder, weights, offset))
-            values = (gather(self.code, lanes, x, vector) for x in self.xs for vector in inputs)
+            values = (gather(lanes, x, vector) for x in self.xs for vector in inputs)
             return [
                 lanes.fma(value, factors[number % groups], total)
                 for number, (value, total) in enumerate(zip(values, carried, strict=True))
@@ -328,4 +328,4 @@ class _Panel:
             return lanes.permuted(even, odd, indices)
         in_odd = builder.icmp_signed("!=", builder.and_(indices, lanes.ints(BLOCK)), lanes.ints(0))
         inputs = builder.add(builder.select(in_odd, odd, even), builder.and_(indices, lanes.ints(BLOCK - 1)))
-        return gather(self.code, lanes, self.xs[row], inputs)
+        return gather(lanes, self.xs[row], inputs)

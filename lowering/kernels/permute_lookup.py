@@ -154,7 +154,7 @@ class _Panel:
             state = self._emit_gathers(counts, rows, state)
             for row, value in zip(rows, activated(lanes, form.activation, state[:at_once]), strict=True):
                 numbers = load_ints(lanes, float_at(builder, words, i64(PANEL_ROWS + row)))
-                scatter_rows(self.code, lanes, value, self.y, numbers)
+                scatter_rows(lanes, value, self.y, numbers)
             after = state[at_once:]
         steps = builder.add(builder.mul(counts[0], i64(CHUNK_STEPS)), i64(1))
         lines = builder.mul(builder.add(counts[0], counts[1]), i64(PANEL_ROWS))
@@ -207,7 +207,7 @@ class _Panel:
             following: State = []
             for row, weight, total in zip(rows, self._weights(weights, rows), carried, strict=False):
                 inputs = load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width)
-                following.append(lanes.fma(gather(self.code, lanes, self.x, inputs), weight, total))
+                following.append(lanes.fma(gather(lanes, self.x, inputs), weight, total))
             return [*following, float_at(self.builder, weights, i64(PANEL_ROWS))]
 
         return reduce_loop(self.builder, counts[1], state, step)
@@ -252,4 +252,4 @@ class _Panel:
         in_odd = builder.icmp_signed("!=", builder.and_(indices, lanes.ints(BLOCK)), lanes.ints(0))
         first = builder.select(in_odd, blocks.odd, blocks.even)
         inputs = builder.add(first, builder.and_(indices, lanes.ints(BLOCK - 1)))
-        return gather(self.code, lanes, self.x, inputs)
+        return gather(lanes, self.x, inputs)

@@ -4,33 +4,31 @@ gather   x[i0] x[i1] ... x[i15]           vgatherdps, or a load a lane
 scatter  y[r0] = v0, ..., where r >= 0    vscatterdps under a mask
 """
 
-from collections.abc import Sequence
-
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I32, POINTER, VOID, Code, float_at
+from redpebble.lowering.llvm.builder import I32, POINTER, VOID, float_at
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import Lanes
 
 BIT = ir.IntType(1)
 
 
-def gather(code: Code, lanes: Lanes, pointer: ir.Value, indices: ir.Value) -> ir.Value:
+def gather(lanes: Lanes, pointer: ir.Value, indices: ir.Value) -> ir.Value:
     """Return the floats at `places`, a vector of i32, after `pointer`."""
     addresses = _addresses(lanes, pointer, indices)
     flags = ir.VectorType(BIT, lanes.width)
     name = f"llvm.masked.gather.v{lanes.width}f32.v{lanes.width}p0"
-    function = intrinsic(code, name, lanes.float_vector, [addresses.type, I32, flags, lanes.float_vector])
     every, undefined = ir.Constant(flags, [1] * lanes.width), ir.Constant(lanes.float_vector, ir.Undefined)
-    return lanes.builder.call(function, [addresses, ir.Constant(I32, 4), every, undefined])
+    operands = [addresses, ir.Constant(I32, 4), every, undefined]
+    return call_intrinsic(lanes.builder, name, lanes.float_vector, operands)
 
 
-def scatter_rows(code: Code, lanes: Lanes, values: ir.Value, y: ir.Value, rows: ir.Value) -> None:
+def scatter_rows(lanes: Lanes, values: ir.Value, y: ir.Value, rows: ir.Value) -> None:
     """Write each lane of `values` to its row of y; rows are a vector of i32, of which a negative one is no row."""
     addresses = _addresses(lanes, y, rows)
     is_row = lanes.builder.icmp_signed(">=", rows, lanes.ints(0))
     name = f"llvm.masked.scatter.v{lanes.width}f32.v{lanes.width}p0"
-    function = intrinsic(code, name, VOID, [lanes.float_vector, addresses.type, I32, is_row.type])
-    lanes.builder.call(function, [values, addresses, ir.Constant(I32, 4), is_row])
+    call_intrinsic(lanes.builder, name, VOID, [values, addresses, ir.Constant(I32, 4), is_row])
 
 
 def load_ints(lanes: Lanes, pointer: ir.Value, align: int = 4) -> ir.Value:
@@ -51,11 +49,3 @@ def _addresses(lanes: Lanes, pointer: ir.Value, indices: ir.Value) -> ir.Value:
     undefined = ir.Constant(ir.VectorType(POINTER, lanes.width), ir.Undefined)
     first = builder.insert_element(undefined, pointer, ir.Constant(I32, 0))
     return float_at(builder, builder.shuffle_vector(first, undefined, lanes.ints(0)), indices)
-
-
-def intrinsic(code: Code, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
-    """Return one of LLVM's intrinsics, declared once."""
-    known = code.module.globals.get(name)
-    if isinstance(known, ir.Function):
-        return known
-    return ir.Function(code.module, ir.FunctionType(result, arguments), name)

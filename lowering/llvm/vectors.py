@@ -18,6 +18,7 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
 
 FLOAT = ir.FloatType()
 
@@ -74,19 +75,22 @@ class Lanes:
 
     def finish_past_caches(self) -> None:
         """Let other threads see what was written past the caches before what is written next; AVX-512 only."""
-        self.builder.call(self._declared("llvm.x86.sse.sfence", ir.VoidType(), []), [])
+        call_intrinsic(self.builder, "llvm.x86.sse.sfence", ir.VoidType(), [])
 
     def permuted(self, low: ir.Value, high: ir.Value, indices: ir.Value) -> ir.Value:
         """Return in each lane the value of two vectors of 16 that the last 5 bits of its index say; AVX-512 only."""
-        types = [self.float_vector, self.int_vector, self.float_vector]
-        function = self._declared("llvm.x86.avx512.vpermi2var.ps.512", self.float_vector, types)
-        return self.builder.call(function, [low, indices, high])
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        return call_intrinsic(self.builder, name, self.float_vector, [low, indices, high])
+
+    def load_chosen(self, pointer: ir.Value, chosen: ir.Value) -> ir.Value:
+        """Return the floats from `pointer` on in the lanes that are chosen, 0 in others; nothing else is read."""
+        operands = [pointer, ir.Constant(INT, 4), chosen, self.splat(0.0)]
+        return call_intrinsic(self.builder, f"llvm.masked.load.v{self.width}f32.p0", self.float_vector, operands)
 
     def store_chosen(self, value: ir.Value, pointer: ir.Value, chosen: ir.Value) -> None:
         """Write the lanes that are chosen, a vector of i1, to their places from `pointer` on."""
-        types = [self.float_vector, pointer.type, INT, chosen.type]
-        function = self._declared(f"llvm.masked.store.v{self.width}f32.p0", ir.VoidType(), types)
-        self.builder.call(function, [value, pointer, ir.Constant(INT, 4), chosen])
+        operands = [value, pointer, ir.Constant(INT, 4), chosen]
+        call_intrinsic(self.builder, f"llvm.masked.store.v{self.width}f32.p0", ir.VoidType(), operands)
 
     def add(self, left: Operand, right: Operand) -> ir.Value:
         """Return left + right."""
@@ -202,13 +206,5 @@ class Lanes:
 
     def _intrinsic(self, name: str, *operands: Operand) -> ir.Value:
         """Return the result of one of LLVM's intrinsics, whose type is that of its operands."""
-        types = [self.float_vector] * len(operands)
-        function = self._declared(f"llvm.{name}.v{self.width}f32", self.float_vector, types)
-        return self.builder.call(function, [self.splat(operand) for operand in operands])
-
-    def _declared(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
-        known = self.builder.module.globals.get(name)
-        if known is None:
-            return ir.Function(self.builder.module, ir.FunctionType(result, arguments), name)
-        assert isinstance(known, ir.Function)
-        return known
+        vectors = [self.splat(operand) for operand in operands]
+        return call_intrinsic(self.builder, f"llvm.{name}.v{self.width}f32", self.float_vector, vectors)

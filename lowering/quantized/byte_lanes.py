@@ -17,6 +17,7 @@ from redpebble.kernels.byte_lookup import QUARTER, VECTOR, LookupForm
 from redpebble.kernels.byte_quads import QUAD
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I32, I64, byte_at, i64
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
 
 BYTE, WORD = ir.IntType(8), ir.IntType(16)
 
@@ -31,7 +32,7 @@ PORTABLE_LANES = 4
 
 def lookup_form(target: CpuTarget) -> LookupForm:
     """Return the form of steps for a target."""
-    features = {feature[1:] for feature in target.features.split(",") if feature.startswith("+")}
+    features = target.extensions
     if "avx512bw" in features:
         bytewise = "avx512vnni" in features
         return LookupForm(16, bytewise, in_pairs=bytewise and "avx512vbmi" in features)
@@ -79,25 +80,25 @@ class ByteLanes:
             fours = builder.bitcast(chosen, self.sums)
             return self.dot(sums, fours, weights)
         pairs = builder.bitcast(chosen, ir.VectorType(WORD, 2 * form.lanes))
-        return builder.add(sums, self._call(WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
+        return builder.add(sums, call_intrinsic(self.builder, WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
 
     def _pair_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
         places = [window, byte_at(self.builder, window, i64(VECTOR))]
         first, second = (self.builder.load(place, align=1, typ=self._bytes) for place in places)
-        return self._call(LOOK_UP_IN_PAIRS, self._bytes, [first, indices, second])
+        return call_intrinsic(self.builder, LOOK_UP_IN_PAIRS, self._bytes, [first, indices, second])
 
     def _quarter_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
         builder, form = self.builder, self.form
         inputs = builder.load(window, align=1, typ=ir.VectorType(BYTE, QUARTER))
         repeated = [byte % QUARTER for byte in range(form.step_bytes)]
         table = builder.shuffle_vector(inputs, inputs, ir.Constant(ir.VectorType(I32, form.step_bytes), repeated))
-        return self._call(LOOK_UP[form.lanes], self._bytes, [table, indices])
+        return call_intrinsic(self.builder, LOOK_UP[form.lanes], self._bytes, [table, indices])
 
     def dot(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
         """Return sums and the products of four unsigned bytes and four signed ones in each lane."""
         if not self.form.bytewise:
             return self._dot_by_words(sums, values, weights)
-        return self._call(BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
+        return call_intrinsic(self.builder, BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
 
     def _dot_by_words(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
         """Return the same where no instruction multiplies bytes."""
@@ -122,11 +123,3 @@ class ByteLanes:
                 total = builder.add(total, builder.mul(value, weight))
             sums = builder.insert_element(sums, total, ir.Constant(I32, lane))
         return sums
-
-    def _call(self, name: str, result: ir.Type, operands: list[ir.Value]) -> ir.Value:
-        known = self.builder.module.globals.get(name)
-        if known is None:
-            types = [operand.type for operand in operands]
-            known = ir.Function(self.builder.module, ir.FunctionType(result, types), name)
-        assert isinstance(known, ir.Function)
-        return self.builder.call(known, operands)
