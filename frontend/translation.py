@@ -68,6 +68,11 @@ class Keep(NamedTuple):
     may_add: bool = True
     """Whether masks may be added that the model has no node for, see `score_masks`."""
 
+    @property
+    def has_networks(self) -> bool:
+        """Whether layers may become native code, if only within networks."""
+        return not (self.foreign and self.moving) or self.whole is not None
+
     def names(self, node: onnx_ir.Node) -> bool:
         """Return whether a node is one of `whole`."""
         return self.whole is not None and node_identity(node) in self.whole
@@ -109,6 +114,7 @@ class _Translation:
             self._masks,
             trust_declarations=not keep_foreign,
             has_prologue=keep_foreign and not keep.moving,
+            has_networks=keep.has_networks,
         )
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []

@@ -38,7 +38,10 @@ READERS: Final = {
 }
 """Layers whose first input are codes."""
 
-MAKERS: Final = {"QLinearMatMul": (6, 7), "QGemm": (7, 8), "QuantizeLinear": (1, 2)}
+ACTIVATIONS: Final = {"QLinearLeakyRelu": (3, 4), "QLinearSigmoid": (3, 4)}
+"""Activations from codes to codes."""
+
+MAKERS: Final = {"QLinearMatMul": (6, 7), "QGemm": (7, 8), "QuantizeLinear": (1, 2), **ACTIVATIONS}
 """Operators that yield codes, and which of their inputs are scale and zero of these."""
 
 DYNAMIC: Final = "DynamicQuantizeLinear"
@@ -120,7 +123,7 @@ def _has_floats_behind(node: onnx_ir.Node) -> bool:
 def _other_readers(value: onnx_ir.Value) -> Iterator[tuple[onnx_ir.Node, int]]:
     """Yield what reads codes and is no layer, and at which of its inputs."""
     for use in value.uses():
-        if use.node.op_type not in READERS and use.node.op_type != "DequantizeLinear":
+        if use.node.op_type not in (*READERS, *ACTIVATIONS, "DequantizeLinear"):
             yield use.node, use.idx
 
 
@@ -149,6 +152,10 @@ class _Layers(NamedTuple):
         """Return whether the codes that a node of `MAKERS` yields are those of a layer."""
         if node.op_type in READERS:
             return _input(node, MAKERS[node.op_type][0]) is not None and self.has_node(node)
+        if node.op_type in ACTIVATIONS:
+            x = _input(node, 0)
+            before = None if x is None else x.producer()
+            return before is not None and before.op_type in MAKERS and self.yields(before)
         inner: onnx_ir.Node | None = node
         for _ in range(MOST_BEFORE_ROUNDING):
             value = None if inner is None else _input(inner, 0)

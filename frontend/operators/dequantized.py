@@ -13,7 +13,7 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.images import QuantizedConv2dOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, has_zero
+from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, floats_of, has_zero
 from redpebble.frontend.operators.quantized_operands import Codes, dividend_of, made_by, number_of
 
 
@@ -33,11 +33,7 @@ def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
     if conversion.scope.only_gaining and _is_of_runtime(codes):
         raise NotCovered("it belongs to an operator that the runtime computes with codes")
     conversion.replaces(codes.nodes)
-    owner = codes.floats.owner
-    if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
-        rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
-        return [conversion.emit(ActivateOp(codes.floats, rounded)).result]
-    return [conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result]
+    return [floats_of(conversion, codes)]
 
 
 def _rounded_steps(conversion: Conversion) -> SSAValue | None:

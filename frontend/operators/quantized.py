@@ -13,8 +13,9 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.elementwise import AddOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized_operands import (
@@ -228,8 +229,33 @@ def codes_of(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
         case "QLinearMatMul":
             codes = codes_attribute(conversion, node.inputs[6], node.inputs[7], "u8")
             return None if codes is None else Codes(_of_qlinear(conversion, node), codes, (node,))
+        case "QLinearSigmoid" | "QLinearLeakyRelu" if node.inputs[0] is not None and len(node.inputs) > 4:
+            codes = codes_attribute(conversion, node.inputs[3], node.inputs[4], "u8")
+            return None if codes is None else _activated_codes(conversion, node, codes)
         case _:
             return None
+
+
+def _activated_codes(conversion: Conversion, node: onnx_ir.Node, codes: CodesAttr) -> Codes | None:
+    """Return the codes of an activation of codes, None where these are not known."""
+    x, scale, zero = node.inputs[:3]
+    before = None if x is None else codes_of(conversion, x)
+    if before is None:
+        return None
+    _check_same(conversion, before, scale, zero)
+    alpha = node.attributes["alpha"].as_float() if "alpha" in node.attributes else 0.01
+    kind = ActivationAttr.of("sigmoid") if node.op_type == "QLinearSigmoid" else ActivationAttr.of("leaky_relu", alpha)
+    values = conversion.emit(ActivateOp(floats_of(conversion, before), kind)).result
+    return Codes(values, codes, (*before.nodes, node))
+
+
+def floats_of(conversion: Conversion, codes: Codes) -> SSAValue:
+    """Return values rounded to codes that are given: a layer that rounds its own, or an activation."""
+    owner = codes.floats.owner
+    if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
+        rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
+        return conversion.emit(ActivateOp(codes.floats, rounded)).result
+    return conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result
 
 
 def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
@@ -286,6 +312,8 @@ def _layer(
     """
     if len(conversion.sizes(codes.floats)) < 2:
         raise NotCovered("its input has no rows, accepted is rank 2 or more")
+    if not conversion.scope.has_networks:
+        raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
     if conversion.scope.only_gaining and not (
         _density(weight) < DENSEST and gains(CscMatrix.from_dense(weight.values.astype(np.float32)))
     ):

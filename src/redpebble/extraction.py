@@ -47,11 +47,14 @@ def extracted(
     Raises:
         ModelError: the model is unreadable, or of versions that are not covered.
     """
-    whole, left = frozenset[str](), ""
+    whole, left, obstacle = frozenset[str](), "", ""
     while True:
-        names = whole if options.sparse_networks else None
+        names = whole if options.sparse_networks and not obstacle else None
         imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False, may_add=may_add)
-        obstacle = obstacle_of(imported.model) if options.sparse_networks else ""
+        if names is not None:
+            obstacle = obstacle_of(imported.model)
+            if obstacle:
+                continue  # what only networks gain by stays as it is
         module, before = imported.module, imported.module.clone()
         rows = options.rows or stated_rows(imported.model)
         is_open = options.sparse_networks and not obstacle

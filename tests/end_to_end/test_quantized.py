@@ -99,6 +99,27 @@ def test_the_function_of_a_node_computes_the_same(tmp_path: Path) -> None:
     assert np.array_equal(outcome(onnx_ir.to_proto(written), x), outcome(model, x))
 
 
+@needs_vnni
+@pytest.mark.parametrize("activation", ["LeakyRelu", "Sigmoid"])
+def test_activations_from_codes_to_codes_are_part_of_a_network(activation: str, tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 20], 0.15, activation), tmp_path, "operator", "QUInt8", "QInt8")
+    assert f"QLinear{activation}" in {node.op_type for node in model.graph.node}
+    x = inputs(50, 40)
+    assert networks_of(model) == ["ours"]
+    assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], outcome(model, x))
+
+
+@pytest.mark.parametrize("form", ["qdq", "operator"])
+@pytest.mark.parametrize("without", ["target", "opset"])
+def test_codes_stay_where_there_are_no_networks_of_ours(form: Form, without: str, tmp_path: Path) -> None:
+    network = pruned_network([40, 64, 20], 0.15)
+    network.opset_import[0].version = 10 if without == "opset" else 20
+    model = quantized(network, tmp_path, form, "QUInt8", "QInt8")
+    written = redpebble.optimize(model, target="portable" if without == "target" else "ort").model
+    operators = [node.op_type for node in model.graph.node]
+    assert sorted(node.op_type for node in written.graph) == sorted(operators)
+
+
 @pytest.mark.slow
 def test_an_activation_between_layers_stays_within_a_step(tmp_path: Path) -> None:
     model = quantized(pruned_network([40, 64, 20], 0.15, "Gelu"), tmp_path, "qdq", "QUInt8", "QInt8")
