@@ -126,14 +126,9 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     while True:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
-        # networks that read and yield values of the model only cannot begin or end with one that is made here
-        ended = (
-            (keep.may_add or not keep_foreign)
-            and keep.has_networks
-            and open_codes(model, keep.names, gaining=keep.moving)
-        )
+        ended = keep.has_networks and open_codes(model, keep.names, gaining=keep.moving)
         ended |= keep_foreign and keep.has_networks and give_float_ends(model, gaining=keep.moving)
-        if keep.whole:
+        if keep.whole and keep.may_add:
             ended |= give_own_roundings(model, keep.names)
         translated = translate(model, keep)
         wasted = grown - translated.constants - kept

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from redpebble.compiler import native_code
+from redpebble.compiler import native_code, on_machine
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.export.export_model import export_model
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 REGISTRATION: Final = "redpebble"
 """The name by which onnxruntime knows the library."""
 
-AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadNeurons.name, MergeDuplicateNeurons.name))
+AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadNeurons.name, MergeDuplicateNeurons.name), may_add=False)
 """Options for a graph that is not written anew: its other nodes yield and read neurons that networks do without."""
 
 
@@ -73,7 +73,7 @@ class SparseNetworkCompiler:
         Raises:
             ModelError: the model is not read.
         """
-        imported = extracted(model, AS_IT_IS, may_add=False).imported
+        imported = extracted(model, _on_this_machine()).imported
         return found_networks(imported.module, imported.model)
 
     def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
@@ -121,10 +121,14 @@ class SparseNetworkCompiler:
             return
 
     def _plan(self, digest: bytes) -> Path:
-        return default_folder() / f"{self._key(digest, 'plan')}.plan"
+        return default_folder() / f"{self._key(digest, f'plan {_on_this_machine().machine}')}.plan"
 
     def _key(self, digest: bytes, what: str) -> str:
         return cache_key(digest, host_target(), f"provider {what} threads={self.cpus}")
+
+
+def _on_this_machine() -> Options:
+    return on_machine(AS_IT_IS, None, None, tune=False)
 
 
 def _sizes(artefact: Artefact) -> tuple[int, int]:

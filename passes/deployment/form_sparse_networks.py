@@ -100,26 +100,30 @@ class FormSparseNetworks(ModulePass):
     prices: str = DEFAULT_PRICES
     """The machine in `kernels/prices.py` by whose prices the times of the runtime and of values are told."""
 
+    takes_dense: bool = False
+    """Whether dense convolutions on codes that sparse ones feed, or that feed them, come along in any case."""
+
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.rows < 0:
             raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
-        known = _Known(self.rows, Machine(prices=self.prices))
+        known = _Known(self.rows, Machine(prices=self.prices), self.takes_dense)
         with moving_ops(self.name, op) as functions:
             for func in functions:
                 _form_networks(func, known)
 
 
 class _Known(NamedTuple):
-    """The rows that matter, 0 for any number of them, and the machine."""
+    """The rows that matter, 0 for any; the machine; whether dense convolutions on codes are taken in any case."""
 
     rows: int
     machine: Machine
+    takes_dense: bool
 
 
 def _form_networks(func: FuncOp, known: _Known) -> None:
     if any(isinstance(op, Conv2dOp | QuantizedConv2dOp) for op in func.body.block.ops):
-        _form_image_networks(func, image_shares(known.machine.prices))
+        _form_image_networks(func, image_shares(known.machine.prices), takes_dense=known.takes_dense)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
     gaining = {op for op in ops if _gains(op, known)}
@@ -135,11 +139,11 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
             func.body.block.erase_op(op)
 
 
-def _form_image_networks(func: FuncOp, shares: ImageShares) -> None:
+def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool) -> None:
     """Move convolutions into sparse networks, with what runs on images beside them, where all gain enough together."""
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     counts = image_counts(ops, rows.shapes)
-    clusters = clusters_of(ops, behind_sparse(counts, shares))
+    clusters = clusters_of(ops, behind_sparse(counts, shares, takes_dense=takes_dense))
     gains = {cluster.ops: _gain_us(cluster.ops, shares) for cluster in clusters if cluster.is_joined}
     before, saved = dense_us(list(counts), shares), sum(gain for gain in gains.values() if gain > 0)
     ratio = before / (before - saved) if saved else 1.0

@@ -135,19 +135,27 @@ def is_sparse_convolution(op: Operation) -> bool:
     return isinstance(op, Conv2dOp | QuantizedConv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
 
 
-def behind_sparse(counts: Mapping[Operation, Size], shares: ImageShares = DEFAULT_SHARES) -> dict[Operation, Size]:
+def behind_sparse(
+    counts: Mapping[Operation, Size], shares: ImageShares = DEFAULT_SHARES, *, takes_dense: bool = False
+) -> dict[Operation, Size]:
     """Return sparse convolutions and the ops that they feed: what is before them gains nothing, unless it is on codes.
 
-    A dense convolution among them stays where it takes no longer than with the runtime and on the way there and back.
+    A dense convolution among them stays where it takes no longer than with the runtime and on the way there and back;
+    where it `takes_dense` ones, those on codes come along in any case.
     """
+
+    def stays_outside(op: Operation) -> bool:
+        taken = takes_dense and isinstance(op, QuantizedConv2dOp)
+        return not taken and _is_better_outside(op, shares)
+
     found: dict[Operation, Size] = {}
     for op, count in counts.items():
         is_fed = any(operand.owner in found for operand in op.operands)
         is_dense = isinstance(op, Conv2dOp | QuantizedConv2dOp) and not is_sparse_convolution(op)
-        if is_sparse_convolution(op) or (is_fed and not (is_dense and _is_better_outside(op, shares))):
+        if is_sparse_convolution(op) or (is_fed and not (is_dense and stays_outside(op))):
             found[op] = count
     for op in reversed(list(counts)):
-        if isinstance(op, QuantizedConv2dOp) and op not in found and not _is_better_outside(op, shares):
+        if isinstance(op, QuantizedConv2dOp) and op not in found and not stays_outside(op):
             between = _between(op, found)
             found |= {one: counts[one] for one in between if one in counts}
     return {op: count for op, count in counts.items() if op in found}

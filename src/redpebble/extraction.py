@@ -36,13 +36,11 @@ def extracted(
     source: Source,
     options: Options,
     obstacle_of: Callable[[onnx_ir.Model], str] = lambda _: "",
-    *,
-    may_add: bool = True,
 ) -> Extracted:
     """Return a model after the stages up to the one that extracts sparse networks.
 
     A node that becomes several ops, whose values would be moved to and fro, does so inside of networks alone. Unless
-    it `may_add`, networks read and yield values of the model only.
+    options `may_add`, networks read and yield values of the model only.
 
     Raises:
         ModelError: the model is unreadable, or of versions that are not covered.
@@ -50,7 +48,7 @@ def extracted(
     whole, left, obstacle = frozenset[str](), "", ""
     while True:
         names = whole if options.sparse_networks and not obstacle else None
-        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False, may_add=may_add)
+        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False, may_add=options.may_add)
         if names is not None:
             obstacle = obstacle_of(imported.model)
             if obstacle:
@@ -64,7 +62,7 @@ def extracted(
         left = left or left_alone(module)
         wasted = imported.expanded - _nodes_in_networks(module)
         if not wasted:
-            if not may_add:
+            if not options.may_add:
                 read_and_yield_what_the_model_has(module)
             return Extracted(imported, before, obstacle, left)
         whole |= wasted

@@ -46,6 +46,8 @@ class Options:
     """Whether native code is for a node of onnxruntime, which gives int64 as they are."""
     sparse_networks: bool = True
     """Whether an ONNX model gets nodes of ours for its sparse layers."""
+    may_add: bool = True
+    """Whether the graph may get nodes beside those of ours, such as roundings before a dense convolution on codes."""
     rows: int = 0
     """The rows that layers get at once, by which sparse layers are chosen; 0: what the model states, or any number."""
     order: "ScheduleConnections | None" = None

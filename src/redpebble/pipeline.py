@@ -72,7 +72,9 @@ class Stage:
 
 
 def _extraction(options: Options) -> ModulePass | None:
-    return FormSparseNetworks(options.rows, options.machine.prices) if options.sparse_networks else None
+    if not options.sparse_networks:
+        return None
+    return FormSparseNetworks(options.rows, options.machine.prices, takes_dense=not options.may_add)
 
 
 def _quantize(options: Options) -> ModulePass | None:
