@@ -37,6 +37,21 @@ class CpuTarget:
         return cls.from_features("x86-64", "+avx,+avx2,+fma")
 
     @classmethod
+    def avx512vnni(cls) -> "CpuTarget":
+        """Return x86-64 with AVX-512 that multiplies bytes, as servers of Intel since 2019 have it."""
+        return cls.from_features("x86-64", f"{cls.avx512().features},+avx512vnni")
+
+    @classmethod
+    def zen4(cls) -> "CpuTarget":
+        """Return x86-64 that also looks up among 128 bytes and multiplies bfloat16, as servers of AMD since 2022 do."""
+        return cls.from_features("x86-64", f"{cls.avx512vnni().features},+avx512vbmi,+avx512bf16")
+
+    @classmethod
+    def avxvnni(cls) -> "CpuTarget":
+        """Return x86-64 with AVX2 that multiplies bytes, as desktops of Intel since 2021 have it."""
+        return cls.from_features("x86-64", f"{cls.avx2().features},+avxvnni")
+
+    @classmethod
     def generic(cls) -> "CpuTarget":
         """Return the least of the host's architecture: SSE2 on x86-64, LLVM's default elsewhere."""
         return cls.from_features("x86-64" if platform.machine().lower() in {"x86_64", "amd64"} else "", "")

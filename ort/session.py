@@ -335,8 +335,10 @@ def _lists_our_domain(model: object) -> bool:
             return False
 
 
-def write_library(model: "Source", path: Path) -> None:
+def write_library(model: "Source", path: Path) -> tuple[str, ...]:
     """Write native code for the sparse networks of a model: a library that runs them without Python, on any x86-64.
+
+    Returns the levels of CPUs that one of the networks has code of its own for.
 
     Raises:
         ModelError: the model is unreadable.
@@ -346,7 +348,7 @@ def write_library(model: "Source", path: Path) -> None:
     from redpebble.export.sparse_networks.node_content import written
     from redpebble.foundation.atomic_files import replacing
     from redpebble.frontend.reading.model_source import read_model
-    from redpebble.ort.custom_ops.library import build_library, level_target
+    from redpebble.ort.custom_ops.library import build_library, code_of_levels
     from redpebble.ort.native.tables import LEVELS
 
     variants: dict[str, dict[str, dict[str, Artefact]]] = {}
@@ -357,9 +359,9 @@ def write_library(model: "Source", path: Path) -> None:
         digests = variants.setdefault(op_type, {})
         digest = str(attributes.get("digest", ""))
         if digest not in digests:
-            digests[digest] = {
-                level: compile_network(op_type, attributes, constants, level_target(level)) for level in LEVELS
-            }
+            digests[digest] = code_of_levels(partial(compile_network, op_type, attributes, constants))
     image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name)
     with replacing(path) as file:
         file.write(image)
+    made = {level for digests in variants.values() for artefacts in digests.values() for level in artefacts}
+    return tuple(level for level in LEVELS if level in made)

@@ -93,6 +93,18 @@ ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal
 ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
 
 
+class CpuLevel(StrEnum):
+    """The CPU that `compile` emits code for: this one, or any x86-64 with so much."""
+
+    HOST = "host"
+    GENERIC = "generic"
+    AVX2 = "avx2"
+    AVXVNNI = "avxvnni"
+    AVX512 = "avx512"
+    AVX512VNNI = "avx512vnni"
+    ZEN4 = "zen4"
+
+
 class OptimizeTarget(StrEnum):
     """The operators that `optimize` writes: standard ones alone, or nodes of ours that hold them as functions."""
 

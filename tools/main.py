@@ -11,7 +11,6 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
@@ -24,6 +23,7 @@ from redpebble.tools.cache_cli import cache_app, tune
 from redpebble.tools.cli_options import (
     Atol,
     Batches,
+    CpuLevel,
     Dims,
     DropDeadRows,
     Elide,
@@ -68,15 +68,6 @@ OWN_FAULT: Final = 70
 
 ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
 """Options of all commands, before or behind their names."""
-
-
-class CpuLevel(StrEnum):
-    """The CPU that `compile` emits code for: this one, or any x86-64 with so much."""
-
-    HOST = "host"
-    GENERIC = "generic"
-    AVX2 = "avx2"
-    AVX512 = "avx512"
 
 
 def _print_version(wanted: bool) -> None:

@@ -44,6 +44,11 @@ SECONDS: Final = 0.2
 PROBE_SECONDS: Final = 2.0
 """Seconds to measure kernels on the layers of `PROBES`."""
 
+BFLOAT_PRICES: Final = "zen5"
+"""The one measured machine that multiplies bfloat16: any other with these instructions is taken to be as fast."""
+
+BFLOAT_L2_BYTES: Final = 1 << 20
+"""Bytes of its second-level cache."""
 
 FILES: Final = "machine-"
 """Names of files with machines begin so."""
@@ -52,12 +57,22 @@ FILES: Final = "machine-"
 def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
     """Return what is known of the machine that code for `target` runs on: the more, the more it is this one."""
     if target != host_target():
-        return Machine(lanes=target.lanes)
+        return _machine_with(target)
     measured = measured_before(folder) if folder is not None else None
     if measured is not None:
         return measured
     alike = of_this_cpu(target.lanes)
     return replace(alike, examples=built_in_examples(alike.prices, alike.lanes))
+
+
+def _machine_with(target: CpuTarget) -> Machine:
+    """Return a machine of which nothing is known but what it can do."""
+    if not target.has_bfloat:
+        return Machine(lanes=target.lanes)
+    l3_ns, dram_ns = STREAMS[BFLOAT_PRICES]
+    examples = built_in_examples(BFLOAT_PRICES, target.lanes)
+    known = Machine(target.lanes, prices=BFLOAT_PRICES, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=True, examples=examples)
+    return replace(known, l2_bytes=BFLOAT_L2_BYTES)
 
 
 def measured_before(folder: Path) -> Machine | None:

@@ -1,10 +1,11 @@
 """The shared objects that run sparse networks inside onnxruntime: one for this process, others built ahead of time."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +34,61 @@ Clusters = Mapping[str, Sequence[tuple[str, Mapping[str, Artefact]]]]
 """Variants by operator: the digest of a node, and for each CPU level the code of its network."""
 
 
+class Level(NamedTuple):
+    """A kind of CPUs that libraries have code for."""
+
+    target: Callable[[], CpuTarget]
+    formats: frozenset[str] = frozenset()
+    """Formats of layers that its instructions are for: other networks have no code of their own; all where none is."""
+
+
+BYTES: Final = frozenset({"int8"})
+
+TARGETS: Final[Mapping[str, Level]] = MappingProxyType(
+    {
+        "generic": Level(CpuTarget.generic),
+        "avx2": Level(CpuTarget.avx2),
+        "avxvnni": Level(CpuTarget.avxvnni, BYTES),
+        "avx512": Level(CpuTarget.avx512),
+        "avx512vnni": Level(CpuTarget.avx512vnni, BYTES),
+        "zen4": Level(CpuTarget.zen4, BYTES | {"bf16"}),
+    }
+)
+"""The levels of `LEVELS`."""
+
+
 def level_target(level: str) -> CpuTarget:
-    """Return the CPU that code of a level is for: "generic", "avx2" or "avx512".
+    """Return the CPU that code of a level is for.
 
     Raises:
         ValueError: there is no such level.
     """
-    targets = {"generic": CpuTarget.generic, "avx2": CpuTarget.avx2, "avx512": CpuTarget.avx512}
-    if level not in targets:
+    if level not in TARGETS:
         raise ValueError(f"level is {level!r}, accepted are {', '.join(LEVELS)}")
-    return targets[level]()
+    return TARGETS[level].target()
+
+
+def code_of_levels(compiled: Callable[[CpuTarget], Artefact]) -> dict[str, Artefact]:
+    """Return the code of a network for each level at which it has its own; `compiled` makes it for a CPU."""
+    found: dict[str, Artefact] = {}
+    formats = frozenset[str]()
+    for name in LEVELS:
+        level = TARGETS[name]
+        if level.formats and not level.formats & formats:
+            continue
+        target = level.target()
+        made = compiled(target)
+        formats |= {layer.format for layer in made.program.report}
+        below = [one for one in found.values() if one.program.target.extensions <= target.extensions]
+        if not below or not _is_same(made, below[-1]):
+            found[name] = made
+    return found
+
+
+def _is_same(one: Artefact, other: Artefact) -> bool:
+    """Return whether two pieces of code are the same, with the same weights."""
+    arrays = (one.program.constants, other.program.constants)
+    return one.image == other.image and len(arrays[0]) == len(arrays[1]) and all(map(np.array_equal, *arrays))
 
 
 def in_process_library(operator_count: int = OPERATOR_COUNT) -> Path:

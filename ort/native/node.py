@@ -47,7 +47,7 @@ def _emit_find(code: OrtCode) -> None:
     body = code.body("find", POINTER, [POINTER, POINTER, POINTER])
     builder, (op, digest, found) = body.builder, body.args
     row = operator_row(body, op)
-    variants, level = body.pointer(row, 2), body.call("cpu_level")
+    variants, usable = body.pointer(row, 2), body.call("cpu_levels")
     body.put(found, 0, i64(0))
     with body.each(body.number(row, 1)) as index:
         variant = body.at(variants, builder.mul(index, i64(VARIANT_WORDS)))
@@ -59,7 +59,7 @@ def _emit_find(code: OrtCode) -> None:
             body.put(found, 0, i64(1))
             for number in reversed(range(len(LEVELS))):
                 header = body.pointer(variant, DIGEST_WORDS + number)
-                is_usable = builder.icmp_signed(">=", level, i64(number))
+                is_usable = builder.icmp_signed("!=", builder.and_(usable, i64(1 << number)), i64(0))
                 with body.when(builder.and_(is_usable, builder.not_(body.is_null(header)))):
                     builder.ret(header)
     builder.ret(NULL)

@@ -15,8 +15,8 @@ LIBRARY_TABLE: Final = "library_table"
 """Symbol of the table: the number of operators, then for each its name, its number of variants, and their table."""
 
 OPERATOR_WORDS: Final = 3
-LEVELS: Final = ("generic", "avx2", "avx512")
-"""Levels of CPU features, the least first."""
+LEVELS: Final = ("generic", "avx2", "avxvnni", "avx512", "avx512vnni", "zen4")
+"""Levels of CPU features: code of a later one is faster where a CPU runs both."""
 
 VARIANT_WORDS: Final = DIGEST_BYTES // 8 + len(LEVELS)
 """Words of a variant of an operator: its digest, then for each level a header or null."""
@@ -25,4 +25,4 @@ HOST_VARIABLE: Final = "redpebble_host"
 """Exported: two words, the functions that make and drop a network in this process; null without such a host."""
 
 LEVEL_VARIABLE: Final = "redpebble_level_limit"
-"""Exported: the highest level that is used, whatever the CPU can do."""
+"""Exported: the last level that is used, whatever the CPU can do."""

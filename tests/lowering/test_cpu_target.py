@@ -32,6 +32,17 @@ def test_each_named_target_has_its_instructions() -> None:
     assert [target.has_avx512 for target in named] == [False, False, True]
 
 
+def test_targets_that_multiply_bytes_have_all_that_those_below_have() -> None:
+    for less, more in (
+        (CpuTarget.avx2(), CpuTarget.avxvnni()),
+        (CpuTarget.avx512(), CpuTarget.avx512vnni()),
+        (CpuTarget.avx512vnni(), CpuTarget.zen4()),
+    ):
+        assert less.extensions < more.extensions
+        assert less.lanes == more.lanes
+    assert [target.has_bfloat for target in (CpuTarget.avx512vnni(), CpuTarget.zen4())] == [False, True]
+
+
 def test_the_hosts_own_features_are_understood() -> None:
     features = binding.get_host_cpu_features()
     target = CpuTarget.from_features(binding.get_host_cpu_name(), features.flatten())

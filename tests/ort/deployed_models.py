@@ -18,6 +18,7 @@ from redpebble.ort.custom_ops.library import build_library, level_target
 from redpebble.ort.native.tables import LEVEL_VARIABLE, LEVELS
 from redpebble.runtime.jit import missing_features
 from redpebble.runtime.store.artefact import Artefact
+from redpebble.tuning.calibration import prices_of_cpu
 
 DOMAIN = "ai.redpebble"
 OPERATOR = "SparseNetwork_0"
@@ -117,9 +118,10 @@ def artefact(level: str, seed: int = 0) -> Artefact:
     return native_code(dense_model(weights(seed).arrays), target=level_target(level), cache=False)
 
 
-def host_level() -> str:
-    """The best level of this CPU, in LLVM's judgement."""
-    return next(level for level in reversed(LEVELS) if not missing_features(level_target(level)))
+def has_level(level: str) -> bool:
+    """Whether this CPU is of a level, in the judgement of LLVM, and of Linux for who made it."""
+    is_made = level != "zen4" or prices_of_cpu() == "zen5"
+    return is_made and not missing_features(level_target(level))
 
 
 def compiler(operator: str, attributes: Attributes, constants: Constants) -> Artefact:
@@ -137,7 +139,7 @@ def _compiled(arrays: tuple[tuple[bytes, str, tuple[int, ...]], ...]) -> Artefac
 
 
 @cache
-def ahead_of_time(levels: tuple[str, ...] = LEVELS) -> bytes:
+def ahead_of_time(levels: tuple[str, ...] = ("generic", "avx2", "avx512")) -> bytes:
     return build_library({OPERATOR: [(DIGEST, {level: artefact(level) for level in levels})]})
 
 

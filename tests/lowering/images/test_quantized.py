@@ -31,8 +31,6 @@ RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
 
 X, H, Y = CodesAttr.of("u8", 0.02, 117), CodesAttr.of("s8", 0.03, -5), CodesAttr.of("u8", 0.04, 0)
 
-WITH_VNNI = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512().features},+avx512vnni")
-WITH_VBMI = CpuTarget.from_features("x86-64", f"{WITH_VNNI.features},+avx512vbmi")
 
 each_form = pytest.mark.parametrize(
     "target",
@@ -40,7 +38,7 @@ each_form = pytest.mark.parametrize(
         pytest.param(
             target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
         )
-        for name, target in (TARGETS | {"vnni": WITH_VNNI, "vbmi": WITH_VBMI}).items()
+        for name, target in (TARGETS | {"avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}).items()
     ],
 )
 

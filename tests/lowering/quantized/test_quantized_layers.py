@@ -30,9 +30,8 @@ RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
 
 CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
 
-WITH_VNNI = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512().features},+avx512vnni")
-WITH_VBMI = CpuTarget.from_features("x86-64", f"{WITH_VNNI.features},+avx512vbmi")
-NARROW_VNNI = CpuTarget.from_features("x86-64", f"{CpuTarget.avx2().features},+avxvnni")
+
+BYTE_TARGETS = {"avxvnni": CpuTarget.avxvnni(), "avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}
 
 each_form = pytest.mark.parametrize(
     "target",
@@ -40,7 +39,7 @@ each_form = pytest.mark.parametrize(
         pytest.param(
             target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
         )
-        for name, target in (TARGETS | {"vnni": WITH_VNNI, "vbmi": WITH_VBMI, "avxvnni": NARROW_VNNI}).items()
+        for name, target in (TARGETS | BYTE_TARGETS).items()
     ],
 )
 

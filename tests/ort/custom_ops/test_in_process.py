@@ -21,7 +21,6 @@ from tests.ort.deployed_models import (
     assert_right,
     compiler,
     feeds,
-    host_level,
     model,
     session,
 )
@@ -146,7 +145,7 @@ def refusal(error: pytest.ExceptionInfo[BaseException]) -> str:
 )
 def test_a_node_of_another_kind_is_refused(library: Path, attributes: dict[str, Any], message: str) -> None:
     def lenient(operator: str, attributes: Attributes, constants: Constants) -> Artefact:
-        return artefact(host_level())
+        return artefact("generic")
 
     set_compiler(lenient)
     with pytest.raises(Exception, match=message):
