@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx_ir
+from typing_extensions import override
 
 from redpebble.bench.measure.measured_gain import MeasuredGain, measured_gain
 from redpebble.bench.measure.progress import shown
@@ -138,26 +139,44 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     measured = None
     if plan.runs and result.networks:
         measured = measured_gain(request.source, result.model, next(iter(plan.feeds(original))))
-    if files.library:
-        with working("compiling the library of", request.source):
-            write_library(result.model, files.model.with_suffix(".so"))
+    library = _written_library(request, result) if files.library else None
     before = summary(original, request.source)  # it may be written over
     save_model(result.model, files.model, external_data=files.external_data)
-    _show_optimized(request, before, Shown(result, comparisons, measured))
+    _show_optimized(request, before, Shown(result, comparisons, measured, library))
     return True
 
 
+class Library(NamedTuple):
+    """A library of native code: its file, its bytes, and the levels of CPUs that it has code for."""
+
+    file: str
+    bytes: int
+    levels: tuple[str, ...]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.file}: {self.bytes / 1e6:.1f} MB, code for {', '.join(self.levels)}"
+
+
+def _written_library(request: OptimizeRequest, result: Optimized) -> Library:
+    path = request.files.model.with_suffix(".so")
+    with working("compiling the library of", request.source):
+        levels = write_library(result.model, path)
+    return Library(path.name, path.stat().st_size, levels)
+
+
 class Shown(NamedTuple):
-    """An optimized model, how far its outputs are from the original's, and its gain where it was measured."""
+    """An optimized model, how far its outputs are from the original's, its gain where measured, its library if any."""
 
     result: Optimized
     comparisons: Sequence[Comparison]
     measured: MeasuredGain | None
+    library: Library | None
 
 
 def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: Shown) -> None:
     """Show what changed, and write it as a report."""
-    result, comparisons, measured = shown
+    result, comparisons, measured, library = shown
     after = summary(result.model, request.files.model)
     is_verbose = LOG.isEnabledFor(logging.INFO)
     if request.options.sparse_networks:
@@ -169,6 +188,8 @@ def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: 
     console.print(summary_table(before, after))
     if is_verbose:
         console.print(layer_tables(result.report))
+    if library is not None:
+        console.print(str(library), highlight=False)
     if result.splits:
         console.print(split_table(result.splits))
     if result.networks and is_verbose:
@@ -187,6 +208,7 @@ def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: 
         content["placement"] = None if result.placement is None else asdict(result.placement)
         content["predicted"] = None if result.gain is None else asdict(result.gain) | {"ratio": result.gain.ratio}
         content["measured"] = None if measured is None else asdict(measured) | {"ratio": measured.ratio}
+        content["library"] = None if library is None else library._asdict()
         write_report(request.files.report, "optimize", content)
 
 
