@@ -29,7 +29,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.transcendental import exp_of_negative
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 
 
 def scores_to_weights(code: Code, width: int) -> ir.Function:
@@ -139,7 +139,7 @@ def hide_later_keys(code: Code, width: int) -> ir.Function:
             one = builder.insert_element(undefined, first, ir.Constant(I32, 0))
             every = builder.shuffle_vector(one, undefined, lanes.ints(0))
             for start in range(0, width, lanes.width):
-                query = ir.Constant(lanes.int_vector, list(range(start, start + lanes.width)))
+                query = int_constants(range(start, start + lanes.width))
                 memory = float_at(builder, row, i64(start))
                 reads = builder.icmp_signed(">=", query, every)
                 lanes.store(lanes.select(reads, lanes.load(memory), -inf), memory, FLOAT_BYTES * lanes.width)

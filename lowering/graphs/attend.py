@@ -44,7 +44,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
 from redpebble.lowering.llvm.transcendental import exp
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,7 @@ class _Means:
         return self._shuffled(of_heads[low], lanes, of_heads[high])
 
     def _shuffled(self, vector: ir.Value, lanes: Sequence[int], other: ir.Value | None = None) -> ir.Value:
-        mask = ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
-        return self.builder.shuffle_vector(vector, vector if other is None else other, mask)
+        return self.builder.shuffle_vector(vector, vector if other is None else other, int_constants(lanes))
 
     def _features(self, row: ir.Value, piece: Piece) -> ir.Value:
         return self._lanes(piece).load(float_at(self.builder, row, i64(piece.first)))

@@ -30,7 +30,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.gather_scatter import BIT, gather, load_ints, splat_int
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 from redpebble.lowering.quantized.rounding import Rounding
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
@@ -280,7 +280,7 @@ class CodeValues:
     def of(self, line: ir.Value, first: int) -> ir.Value:
         """Return the values of a line from a byte on."""
         width = self.lanes.width
-        chosen = ir.Constant(ir.VectorType(I32, width), list(range(first, first + width)))
+        chosen = int_constants(range(first, first + width))
         return self.of_bytes(self.lanes.builder.shuffle_vector(line, line, chosen))
 
     def of_bytes(self, codes: ir.Value) -> ir.Value:
@@ -309,12 +309,12 @@ def joined_bytes(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
     size, rest = PIXELS // len(parts), list(parts)
     while len(rest) > 1:
         size *= 2
-        mask = ir.Constant(ir.VectorType(I32, size), list(range(size)))
+        mask = int_constants(range(size))
         rest = [builder.shuffle_vector(*pair, mask) for pair in zip(rest[::2], rest[1::2], strict=True)]
     return rest[0]
 
 
 def _below(lanes: Lanes, first: int, count: ir.Value) -> ir.Value:
     """Return which lanes, counted from `first`, are below a count."""
-    numbers = ir.Constant(lanes.int_vector, [first + lane for lane in range(lanes.width)])
+    numbers = int_constants(range(first, first + lanes.width))
     return lanes.builder.icmp_signed("<", numbers, splat_int(lanes, lanes.builder.trunc(count, I32)))

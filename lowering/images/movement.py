@@ -14,7 +14,7 @@ from llvmlite import ir
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
 from redpebble.lowering.llvm.gather_scatter import gather, load_ints, splat_int
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 
 
 def moving(code: Code, *, whole: bool) -> ir.Function:
@@ -71,7 +71,7 @@ def blending(code: Code, taps: int) -> ir.Function:
 
 
 def _numbers(lanes: Lanes, first: int) -> ir.Constant:
-    return ir.Constant(lanes.int_vector, [first + lane for lane in range(lanes.width)])
+    return int_constants(range(first, first + lanes.width))
 
 
 def _splat(lanes: Lanes, count: ir.Value) -> ir.Value:

@@ -53,7 +53,7 @@ from redpebble.lowering.llvm.builder import (
 from redpebble.lowering.llvm.call_tables import values_of_constant
 from redpebble.lowering.llvm.gather_scatter import splat_int
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.quad_layer import quad_layer
 from redpebble.lowering.quantized.rounding import CodeBounds, Rounding
@@ -319,7 +319,7 @@ def sums_in_order(code: Code) -> ir.Function:
             for part in range(vectors):
                 # column 16 q + 4 v + j is in lane 4 q + j of vector v
                 chosen = [WIDE_LANES * vector + QUAD * part + lane for vector in range(QUAD) for lane in range(QUAD)]
-                value = builder.shuffle_vector(whole, whole, ir.Constant(ir.VectorType(I32, WIDE_LANES), chosen))
+                value = builder.shuffle_vector(whole, whole, int_constants(chosen))
                 place = builder.add(row, i64(WIDE_LANES * part))
                 builder.store(value, float_at(builder, y, place), align=FLOAT_BYTES)
 
@@ -329,7 +329,7 @@ def sums_in_order(code: Code) -> ir.Function:
 def _concatenated(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
     assert isinstance(left.type, ir.VectorType)
     size = 2 * len(left.type)
-    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, size), list(range(size))))
+    return builder.shuffle_vector(left, right, int_constants(range(size)))
 
 
 def emit_entrance(image: ImageCode, value: SSAValue, source: ir.Value) -> None:

@@ -38,7 +38,7 @@ from redpebble.lowering.llvm.builder import (
 from redpebble.lowering.llvm.gather_scatter import splat_int
 from redpebble.lowering.llvm.interleaving import interleaved
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import Lanes, int_constants
 
 BLOCK_BYTES: Final = 12
 
@@ -87,7 +87,7 @@ def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
         zero = ir.Constant(WORDS, 0)
         for part in range(0, size, VECTOR):
             builder.store(zero, byte_at(builder, lines, i64(part)), align=ALIGNMENT)
-        order = ir.Constant(ir.VectorType(I32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
+        order = int_constants([0, 4, 1, 5, 2, 6, 3, 7])
         with counted_loop(builder, inputs) as row:
             source = float_at(builder, x, builder.mul(row, i64(width)))
             line = byte_at(builder, lines, builder.mul(builder.add(row, i64(1)), i64(size)))

@@ -26,7 +26,7 @@ from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, 
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
 from redpebble.lowering.llvm.gather_scatter import gather, load_ints, scatter_rows, splat_int
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 
 HEAD_WORDS = 2 * PANEL_ROWS
 """The biases and the numbers of a panel's rows."""
@@ -107,7 +107,7 @@ def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[
     """
 
     def shuffled(left: ir.Value, right: ir.Value, mask: Sequence[int]) -> ir.Value:
-        return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, len(mask)), list(mask)))
+        return builder.shuffle_vector(left, right, int_constants(mask))
 
     def parts(left: ir.Value, right: ir.Value, lanes: Sequence[int]) -> ir.Value:
         """Return in each quarter the lanes of that of two vectors; from 4 on of the second one's."""

@@ -3,7 +3,7 @@
 from llvmlite import ir
 
 from redpebble.kernels.byte_lookup import QUARTER, VECTOR
-from redpebble.lowering.llvm.vectors import INT
+from redpebble.lowering.llvm.vectors import int_constants
 
 
 def interleaved(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, size: int, high: bool) -> ir.Value:
@@ -13,4 +13,4 @@ def interleaved(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, size: int
         for quarter in range(0, VECTOR, QUARTER)
         for byte in range(QUARTER)
     ]
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(INT, VECTOR), chosen))
+    return builder.shuffle_vector(one, other, int_constants(chosen))

@@ -31,7 +31,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.transcendental import exp, log
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 
 Step = Callable[[ir.Value, ir.Value, int], ir.Value]
 """(sum so far, value, index of the vector) -> next sum, or (value, feature, index of the vector) -> result."""
@@ -94,9 +94,9 @@ class Columns:
         """Return `inside` in the lanes of features from `first` on, and `outside` in those behind the last one."""
         left = self.builder.trunc(self.builder.sub(self.features, first), I32)
         vector = self.lanes.int_vector
-        lane = ir.Constant(vector, list(range(self.lanes.width)))
+        lane = int_constants(range(self.lanes.width))
         one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), left, ir.Constant(I32, 0))
-        every = self.builder.shuffle_vector(one, one, ir.Constant(vector, [0] * self.lanes.width))
+        every = self.builder.shuffle_vector(one, one, int_constants([0] * self.lanes.width))
         return self.builder.select(self.builder.icmp_signed("<", lane, every), inside, outside)
 
     def map(self, source: ir.Value, target: ir.Value, step: Step) -> None:

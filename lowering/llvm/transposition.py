@@ -37,7 +37,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
 )
 from redpebble.lowering.llvm.strided import emit_copy
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 
 ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
 
@@ -242,11 +242,7 @@ def _transposed(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.V
         lower = [lane + step if not lane & step else size + lane for lane in range(size)]
         for row in (row for row in range(size) if not row & step):
             first, second = transposed[row], transposed[row + step]
-            transposed[row] = builder.shuffle_vector(first, second, _mask(upper))
-            transposed[row + step] = builder.shuffle_vector(first, second, _mask(lower))
+            transposed[row] = builder.shuffle_vector(first, second, int_constants(upper))
+            transposed[row + step] = builder.shuffle_vector(first, second, int_constants(lower))
         step *= 2
     return transposed
-
-
-def _mask(lanes: Sequence[int]) -> ir.Constant:
-    return ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))

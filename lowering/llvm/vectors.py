@@ -10,9 +10,10 @@ What a few of the operations are in registers, with their instructions on AVX-51
     horizontal_sum(x)   halves added: 16 -> 8 -> 4 -> 2 -> 1  vextractf32x8, vaddps
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_float
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from llvmlite import ir
@@ -26,6 +27,23 @@ Operand: TypeAlias = ir.Value | float
 """A vector value, or a number that stands for a vector of it."""
 
 INT = ir.IntType(32)
+
+
+def int_constants(numbers: Iterable[int]) -> ir.Constant:
+    """Return a vector of 32-bit integers, a number a lane, such as the places that a shuffle takes."""
+    return _int_constants(tuple(numbers))
+
+
+# kernels name few constants, and those thousands of times: each is written once
+@lru_cache(4096)
+def _int_constants(numbers: tuple[int, ...]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(INT, len(numbers)), list(numbers))
+
+
+@lru_cache(4096)
+def _float_constants(digits: str, width: int) -> ir.Constant:
+    """Return a vector of the number of these digits: as keys, 0.0 and -0.0 would be equal, and no NaN to itself."""
+    return ir.Constant(ir.VectorType(FLOAT, width), float.fromhex(digits))
 
 
 @dataclass(frozen=True)
@@ -53,12 +71,12 @@ class Lanes:
         """Return a vector with `value`, a number or an f32 value, in every lane; a vector is returned as it is."""
         if not isinstance(value, ir.Value):
             # c_float rounds to f32, beyond its range to infinity, where llvmlite would refuse
-            return ir.Constant(self.float_vector, c_float(value).value)
+            return _float_constants(c_float(value).value.hex(), self.width)
         if isinstance(value.type, ir.VectorType):
             return value
         undefined = ir.Constant(self.float_vector, ir.Undefined)
         first = self.builder.insert_element(undefined, value, ir.Constant(INT, 0))
-        return self.builder.shuffle_vector(first, undefined, ir.Constant(self.int_vector, 0))
+        return self.builder.shuffle_vector(first, undefined, self.ints(0))
 
     def load(self, pointer: ir.Value, align: int = 4) -> ir.Value:
         """Return the floats at `pointer`, whose address is a multiple of `align` bytes."""
@@ -162,7 +180,7 @@ class Lanes:
 
     def ints(self, value: int) -> ir.Constant:
         """Return an integer vector with `value` in every lane."""
-        return ir.Constant(self.int_vector, value)
+        return int_constants([value] * self.width)
 
     def bits(self, x: Operand) -> ir.Value:
         """Return the bits of floats as integers."""
@@ -200,9 +218,8 @@ class Lanes:
         half = len(x.type) // 2
         if half == 0:
             return None
-        half_indices = ir.VectorType(INT, half)
-        lower = self.builder.shuffle_vector(x, x, ir.Constant(half_indices, list(range(half))))
-        return lower, self.builder.shuffle_vector(x, x, ir.Constant(half_indices, list(range(half, 2 * half))))
+        lower = self.builder.shuffle_vector(x, x, int_constants(range(half)))
+        return lower, self.builder.shuffle_vector(x, x, int_constants(range(half, 2 * half)))
 
     def _intrinsic(self, name: str, *operands: Operand) -> ir.Value:
         """Return the result of one of LLVM's intrinsics, whose type is that of its operands."""

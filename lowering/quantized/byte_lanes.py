@@ -18,6 +18,7 @@ from redpebble.kernels.byte_quads import QUAD
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import I32, I64, byte_at, i64
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
+from redpebble.lowering.llvm.vectors import int_constants
 
 BYTE, WORD = ir.IntType(8), ir.IntType(16)
 
@@ -91,7 +92,7 @@ class ByteLanes:
         builder, form = self.builder, self.form
         inputs = builder.load(window, align=1, typ=ir.VectorType(BYTE, QUARTER))
         repeated = [byte % QUARTER for byte in range(form.step_bytes)]
-        table = builder.shuffle_vector(inputs, inputs, ir.Constant(ir.VectorType(I32, form.step_bytes), repeated))
+        table = builder.shuffle_vector(inputs, inputs, int_constants(repeated))
         return call_intrinsic(self.builder, LOOK_UP[form.lanes], self._bytes, [table, indices])
 
     def dot(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
@@ -104,7 +105,7 @@ class ByteLanes:
         """Return the same where no instruction multiplies bytes."""
         builder = self.builder
         for byte in range(QUAD):
-            left, right = (ir.Constant(self.sums, [8 * bits] * self.form.lanes) for bits in (3 - byte, 3))
+            left, right = (int_constants([8 * bits] * self.form.lanes) for bits in (3 - byte, 3))
             code = builder.lshr(builder.shl(values, left), right)
             sums = builder.add(sums, builder.mul(code, builder.ashr(builder.shl(weights, left), right)))
         return sums

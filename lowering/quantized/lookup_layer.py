@@ -26,7 +26,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import Lanes, int_constants
 from redpebble.lowering.quantized.byte_lanes import ByteLanes
 from redpebble.lowering.quantized.rounding import Rounding
 
@@ -138,7 +138,7 @@ class _PanelSums:
         builder, count = self.bytes.builder, len(self.rows)
         borders = builder.gep(self.packed.starts, [panel], source_etype=I64)
         start, stop = (entry_of(builder, borders, index, I64) for index in (0, 1))
-        zero = ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes)
+        zero = int_constants([0] * self.bytes.form.lanes)
         unrolled = max(1, LEAST_SUMS // count)
         groups = builder.udiv(builder.sub(stop, start), i64(unrolled))
 
@@ -226,8 +226,7 @@ class _PanelEnd:
             done = 0
             for size in (8, 4, 2, 1):
                 if count & size:
-                    chosen = ir.Constant(ir.VectorType(I32, size), list(range(done, done + size)))
-                    part = builder.shuffle_vector(result, result, chosen)
+                    part = builder.shuffle_vector(result, result, int_constants(range(done, done + size)))
                     builder.store(part, float_at(builder, place, i64(done)), align=FLOAT_BYTES)
                     done += size
 

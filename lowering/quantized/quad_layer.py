@@ -38,7 +38,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.interleaving import interleaved
-from redpebble.lowering.llvm.vectors import Lanes
+from redpebble.lowering.llvm.vectors import Lanes, int_constants
 from redpebble.lowering.quantized.byte_lanes import BYTE, WORD, ByteLanes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.rounding import Rounding
@@ -168,7 +168,7 @@ class _Block:
 
     def _initial(self, place: ir.Value) -> ir.Value:
         if self.first:
-            return ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes)
+            return int_constants([0] * self.bytes.form.lanes)
         return self.bytes.builder.load(place, align=FLOAT_BYTES * self.bytes.form.lanes, typ=self.bytes.sums)
 
     def _word(self, record: ir.Value, place: int) -> ir.Value:
@@ -181,7 +181,7 @@ class _Block:
     def _splat(self, word: ir.Value) -> ir.Value:
         builder, undefined = self.bytes.builder, ir.Constant(self.bytes.sums, ir.Undefined)
         first = builder.insert_element(undefined, word, ir.Constant(I32, 0))
-        return builder.shuffle_vector(first, undefined, ir.Constant(self.bytes.sums, [0] * self.bytes.form.lanes))
+        return builder.shuffle_vector(first, undefined, int_constants([0] * self.bytes.form.lanes))
 
 
 def _unpacked(builder: ir.IRBuilder, lines: Sequence[ir.Value]) -> list[ir.Value]:
@@ -207,7 +207,7 @@ def words_to_lines(code: Code) -> ir.Function:
                 for quarter in range(0, COLUMNS, QUARTER)
                 for byte in range(QUARTER)
             ]
-            mask = ir.Constant(ir.VectorType(I32, COLUMNS), order)
+            mask = int_constants(order)
             a, b, c, d = (builder.shuffle_vector(part, part, mask) for part in parts)
             halves = [(interleaved(builder, a, b, 4, high), interleaved(builder, c, d, 4, high)) for high in HALVES]
             lines = [interleaved(builder, *pair, 8, high) for pair in halves for high in HALVES]
@@ -227,7 +227,7 @@ def _emit_lines(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple
         for vector in range(QUAD)
         for column in range(QUAD)
     ]
-    mask = ir.Constant(ir.VectorType(I32, COLUMNS), chosen)
+    mask = int_constants(chosen)
     with counted_loop(builder, i64(end.outputs)) as output:
         line = byte_at(builder, sums, builder.mul(output, i64(LINE_BYTES)))
         bytes_ = [
@@ -246,7 +246,7 @@ def _joined(builder: ir.IRBuilder, parts: list[ir.Value], width: int) -> ir.Valu
     size = width
     while len(parts) > 1:
         size *= 2
-        mask = ir.Constant(ir.VectorType(I32, size), list(range(size)))
+        mask = int_constants(range(size))
         parts = [builder.shuffle_vector(*pair, mask) for pair in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 

@@ -31,7 +31,7 @@ from redpebble.lowering.llvm.builder import (
     reduce_loop,
 )
 from redpebble.lowering.llvm.transposition import rows_to_columns
-from redpebble.lowering.llvm.vectors import FLOAT
+from redpebble.lowering.llvm.vectors import FLOAT, int_constants
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.tiles.row_major import RowMajorStep
 
@@ -132,7 +132,7 @@ def sample_product(code: Code) -> ir.Function:
 def _lanes_below(builder: ir.IRBuilder, count: ir.Value, first: int, lanes: int) -> ir.Value:
     """Return the lanes, columns from `first` on, that are before column `count`."""
     kind = ir.VectorType(I32, lanes)
-    numbers = ir.Constant(kind, list(range(first, first + lanes)))
+    numbers = int_constants(range(first, first + lanes))
     undefined = ir.Constant(kind, ir.Undefined)
     limit = builder.insert_element(undefined, builder.trunc(count, I32), ir.Constant(I32, 0))
-    return builder.icmp_signed("<", numbers, builder.shuffle_vector(limit, undefined, ir.Constant(kind, [0] * lanes)))
+    return builder.icmp_signed("<", numbers, builder.shuffle_vector(limit, undefined, int_constants([0] * lanes)))
