@@ -27,10 +27,13 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 def compiled_loop(*, fastmath: bool = False) -> Callable[[Loop], Loop]:
-    """Return what compiles a function that makes no arrays: numba then counts no references."""
+    """Return what compiles a function that makes no arrays: numba then counts no references.
+
+    Nothing in C calls it either: wrappers for that would take a sixteenth of the time that compiling takes.
+    """
 
     def compile_loop(function: Loop) -> Loop:
-        loop = njit(nogil=True, fastmath=fastmath, _nrt=False)(function)
+        loop = njit(nogil=True, fastmath=fastmath, no_cfunc_wrapper=True, _nrt=False)(function)
         try:
             kept = _KeptLoops(function)
         except RuntimeError:  # no folder can be written to

@@ -7,7 +7,7 @@ over. Transposing x takes time, and pays at middling densities: where rows have 
 sequence has to go everywhere, where they have many all blocks are alike. `permute_lookup_search` finds the sequences.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ TRANSPOSED_EXPONENT: Final = 0.1
 """The same where inputs are looked up transposed, too, in blocks in which their order matters little."""
 LEAST_LOOKED_UP: Final = 0.02
 """Density below which a sequence is mostly gathers; where not, its steps are as many and its ends cost most."""
+
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 class SequenceLength(NamedTuple):
@@ -106,6 +109,7 @@ def pack(weights: LayerWeights) -> PackedLookups:
 def pack_lookups(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) -> PackedLookups:
     """Return the same; without `transposed` they keep to x as it is."""
     outputs = matrix.shape[1]
+    matrix = CscMatrix(matrix.shape, _read_only(matrix.pointers), _read_only(matrix.rows), _read_only(matrix.values))
     # rows with equally many as they stand: where neurons have an order neighbours share blocks
     order = np.argsort(-np.diff(matrix.pointers), kind="stable")
     in_both = transposed & transposed_panels(np.diff(matrix.pointers)[order[::PANEL_ROWS]], matrix.shape[0])
@@ -130,6 +134,13 @@ def pack_lookups(matrix: CscMatrix, bias: Floats, *, transposed: bool = True) ->
         weights.append(own_weights)
     offsets = np.concatenate(sequences).astype(np.uint32)
     return PackedLookups(np.array(sizes, dtype=np.uint32), offsets, np.concatenate(words), np.concatenate(weights))
+
+
+def _read_only(array: NDArray[Number]) -> NDArray[Number]:
+    """Return an array of one kind, as a loop is compiled anew for each: contiguous, and not to be written."""
+    kept = np.ascontiguousarray(array).view()
+    kept.flags.writeable = False
+    return kept
 
 
 def transposed_panels(fullest: Ids, inputs: int) -> NDArray[np.bool_]:

@@ -85,7 +85,7 @@ def run_proposals(layer: Layer, rule: Rule, draws: NDArray[np.float64]) -> float
     for number in range(len(draws)):
         row = draws[number]
         group = int(row[0] * len(layer.weights))
-        source = seats.parts[group]
+        source = 0 + seats.parts[group]  # of 64 bits, as targets are: nothing is compiled twice
         target = aim(layer, group, row)
         if target == source:
             continue

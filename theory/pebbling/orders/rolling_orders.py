@@ -56,7 +56,8 @@ class RollingRule(NamedTuple):
 
 def greedy_rule(exponent: float) -> RollingRule:
     """Return the rule that knows nothing but scores."""
-    return RollingRule(exponent, 1.0, np.ones(OCTAVES), np.zeros((MOST_USES + 1, OCTAVES)))
+    # an exponent of another type would be compiled for anew
+    return RollingRule(float(exponent), 1.0, np.ones(OCTAVES), np.zeros((MOST_USES + 1, OCTAVES)))
 
 
 class Rolling(NamedTuple):
