@@ -26,7 +26,7 @@ from tests.end_to_end.agreement import assert_close
 from tests.support.command_line import exit_code
 from tests.support.lowering_modules import each_target
 
-SPEC = "ffnn(depth=2, width=384, density=0.1)"
+SPEC = "ffnn(depth=1, width=384, density=0.1)"
 
 
 def tuned(model: onnx_ir.Model, folder: Path, seconds: float = 0.01) -> tuple[LayerReport, ...]:

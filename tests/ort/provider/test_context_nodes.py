@@ -3,10 +3,12 @@
 import gc
 import importlib
 import json
+import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import onnx
@@ -69,11 +71,23 @@ def original() -> onnx.ModelProto:
     return model(UNCOVERED)
 
 
-def write_context(folder: Path, *, embedded: bool, source: Path | None = None) -> Path:
-    """Have onnxruntime write the model that holds our code; return its path."""
-    path = folder / "m.onnx" if source is None else source
-    if source is None:
-        path.write_bytes(original().SerializeToString())
+def write_context(folder: Path, *, embedded: bool) -> Path:
+    """Write m.onnx, and the model that onnxruntime made of it that holds our code, which is made once; return that."""
+    shutil.copytree(made_once(embedded).name, folder, dirs_exist_ok=True)
+    return folder / "compiled.onnx"
+
+
+@cache
+def made_once(embedded: bool) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory()
+    path = Path(folder.name) / "m.onnx"
+    path.write_bytes(original().SerializeToString())
+    make_context(Path(folder.name), embedded=embedded, path=path)
+    return folder
+
+
+def make_context(folder: Path, *, embedded: bool, path: Path) -> Path:
+    """Have onnxruntime make the model that holds our code of the model at a path."""
     target = folder / "compiled.onnx"
     made = options()
     for key, value in (("enable", "1"), ("embed_mode", str(int(embedded))), ("file_path", str(target))):
@@ -133,7 +147,7 @@ def test_small_constants_are_those_of_the_model_when_code_is_not_trusted(tmp_pat
     """onnxruntime shows them in memory that it frees before contexts are written."""
     proto = model(SCALED)
     (tmp_path / "small.onnx").write_bytes(proto.SerializeToString())
-    session = load(write_context(tmp_path, embedded=True, source=tmp_path / "small.onnx"), {})
+    session = load(make_context(tmp_path, embedded=True, path=tmp_path / "small.onnx"), {})
     assert host().network_count == 1
     assert_equal_runs(session, plain_session(proto), feeds(7))
 
@@ -289,7 +303,7 @@ def test_what_was_compiled_is_not_compiled_again(tmp_path: Path) -> None:
     second = tmp_path / "second"
     second.mkdir()
     with pytest.raises(Exception, match="was compiled before, expected the model that it was made from"):
-        write_context(second, embedded=True, source=path)
+        make_context(second, embedded=True, path=path)
 
 
 def test_trust_is_said_by_0_or_1() -> None:
