@@ -10,10 +10,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.provenance import keep_value_name
 from redpebble.dialect.tensors import broadcast_shape, shape_of
 
-IDEMPOTENT = frozenset({"abs", "relu", "clip"})
+IDEMPOTENT = frozenset({"abs", "clip", "quantize", "relu"})
 
 
 class DropZeroBias(RewritePattern):
@@ -48,14 +49,23 @@ class DropNeutralOperand(RewritePattern):
 
 
 class DropRepeatedActivation(RewritePattern):
-    """`activate <relu> (activate <relu> %x)` -> `activate <relu> %x`, for activations that change nothing twice."""
+    """`activate <relu> (activate <relu> %x)` -> `activate <relu> %x`, for activations that change nothing twice.
+
+    So are codes that layers were rounded to.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ActivateOp, rewriter: PatternRewriter) -> None:
         first = op.x.owner
-        if op.activation.kind.data not in IDEMPOTENT:
+        kind = op.activation.kind.data
+        if kind not in IDEMPOTENT:
             return
-        if isinstance(first, ActivateOp | LinearOp) and first.activation == op.activation:
+        if isinstance(first, QuantizedLayersOp):
+            codes = first.output if kind == "quantize" else None
+            same = codes is not None and op.activation.values == (codes.scale, codes.unsigned_zero)
+        else:
+            same = isinstance(first, ActivateOp | LinearOp) and first.activation == op.activation
+        if same:
             keep_value_name(op.result, op.x)
             rewriter.replace(op, [], [op.x])
 

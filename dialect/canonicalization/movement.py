@@ -5,9 +5,30 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
+from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
 from redpebble.dialect.provenance import copy_provenance, keep_value_name
 from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
+
+
+class RoundBeforeMoving(RewritePattern):
+    """`activate <quantize> (transpose %x)` -> `transpose (activate <quantize> %x)`, and so for a reshape.
+
+    What moves values to and fro then has nothing between, and what is rounded has rows of the layer before it.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ActivateOp, rewriter: PatternRewriter) -> None:
+        move = op.x.owner
+        if op.activation.kind.data != "quantize" or not isinstance(move, ReshapeOp | TransposeOp):
+            return
+        if not op.x.has_one_use():
+            return
+        rounded = ActivateOp(move.x, op.activation)
+        moved = move.clone({move.x: rounded.result})
+        copy_provenance(op, rounded)
+        copy_provenance(op, moved)
+        rewriter.replace(op, [rounded, moved])
 
 
 class DropIdentityMovement(RewritePattern):

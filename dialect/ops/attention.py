@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f64, i64
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, UnitAttr, f64, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -20,6 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.axis_maps import Axes, AxisMap, HasAxisMap, RowMajor, own_axes
 from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, f32_tensor, shape_of, shape_text
 
@@ -33,12 +34,21 @@ class Heads(NamedTuple):
     keys: int
 
 
+class Roundings(NamedTuple):
+    """Roundings to codes of eight bits, one after the other, at three places of an attention; see `AttentionOp`."""
+
+    products: tuple[ActivationAttr, ...] = ()
+    scores: tuple[ActivationAttr, ...] = ()
+    weights: tuple[ActivationAttr, ...] = ()
+
+
 class Weighting(NamedTuple):
     """Steps from scores to weights; see `AttentionOp`."""
 
     scale: float
     causal: bool = False
     nan_as_zero: bool = False
+    roundings: Roundings = Roundings()
 
 
 class _AttentionAxes(HasAxisMap):
@@ -69,6 +79,9 @@ class Attention(IRDLOperation):
     scale = prop_def(FloatAttr.constr(f64))
     causal = opt_prop_def(UnitAttr)
     nan_as_zero = opt_prop_def(UnitAttr)
+    products = opt_prop_def(ArrayAttr[ActivationAttr])
+    scores = opt_prop_def(ArrayAttr[ActivationAttr])
+    weights = opt_prop_def(ArrayAttr[ActivationAttr])
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), _AttentionAxes(), RowMajor())
@@ -84,6 +97,7 @@ class Attention(IRDLOperation):
         """Make an attention of queries, keys and values, and of the past if the op has one."""
         q, _, v = (shape_of(operand) for operand in operands)
         features = heads.queries * (v[-1] // heads.keys) if v and v[-1] != DYNAMIC and heads.keys > 0 else DYNAMIC
+        roundings = {name: ArrayAttr(ones) if ones else None for name, ones in weighting.roundings._asdict().items()}
         super().__init__(
             operands=[*operands, mask, *past],
             properties={
@@ -93,6 +107,7 @@ class Attention(IRDLOperation):
                 "scale": FloatAttr(float(np.float32(weighting.scale)), f64),
                 "causal": UnitAttr() if weighting.causal else None,
                 "nan_as_zero": UnitAttr() if weighting.nan_as_zero else None,
+                **roundings,
             },
             result_types=[f32_tensor((*q[:-1], features))],
         )
@@ -110,7 +125,10 @@ class Attention(IRDLOperation):
     @property
     def weighting(self) -> Weighting:
         """Steps from scores to weights."""
-        return Weighting(self.scale.value.data, self.causal is not None, self.nan_as_zero is not None)
+        known = (tuple(ones or ()) for ones in (self.products, self.scores, self.weights))
+        return Weighting(
+            self.scale.value.data, self.causal is not None, self.nan_as_zero is not None, Roundings(*known)
+        )
 
     @property
     def key_size(self) -> int:
@@ -126,6 +144,7 @@ class Attention(IRDLOperation):
         heads, kv_heads = self.head_counts
         if kv_heads < 1 or heads < 1 or heads % kv_heads:
             raise VerifyException(f"{heads} heads and {kv_heads} of keys, expected positive numbers and a multiple")
+        _verify_roundings(self.weighting)
         shapes = {"queries": shape_of(self.q), "keys": shape_of(self.k), "values": shape_of(self.v)}
         for word, shape in shapes.items():
             _verify_features(word, shape, heads if word == "queries" else kv_heads)
@@ -182,10 +201,13 @@ class AttentionOp(Attention):
     Queries [B, S, heads d], keys [B, T, kv_heads d] and values [B, T, kv_heads e] give [B, S, heads e]. Heads lie side
     by side in the features; query head h reads key head `h * kv_heads / heads`. The mask is broadcast to
     [B, heads, S, T]. With `causal`, query i reads the keys up to number i alone. With `nan_as_zero`, weights that are
-    NaN count as 0, as exporters write it for masks of -inf that hide every key of a query.
+    NaN count as 0, as exporters write it for masks of -inf that hide every key of a query. In a quantized network
+    `products` are what scale q k^T is rounded to before the mask is added, `scores` what it is rounded to then, and
+    `weights` what the softmax is rounded to, after NaN counted as 0.
 
     ```mlir
     %y = pebble.attention %q, %k, %v mask %m heads 12 kv_heads 12 scale 1.25e-01
+        products [#pebble.activation<quantize(0.05, 128.0)>] weights [#pebble.activation<quantize(0.004, 0.0)>]
         : (tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x?x768xf32>, tensor<?x1x1x?xf32>) -> tensor<?x?x768xf32>
     ```
     """
@@ -194,7 +216,8 @@ class AttentionOp(Attention):
 
     assembly_format: ClassVar = (
         "$q `,` $k `,` $v (`mask` $mask^)? `heads` $heads `kv_heads` $kv_heads `scale` $scale "
-        "(`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? attr-dict `:` functional-type(operands, results)"
+        "(`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? (`products` $products^)? (`scores` $scores^)? "
+        "(`weights` $weights^)? attr-dict `:` functional-type(operands, results)"
     )
 
 
@@ -216,14 +239,23 @@ class PastAttentionOp(Attention, _Past):
 
     assembly_format: ClassVar = (
         "$q `,` $k `,` $v (`mask` $mask^)? `past` $past_k `,` $past_v `heads` $heads `kv_heads` $kv_heads "
-        "`scale` $scale (`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? attr-dict "
-        "`:` functional-type(operands, results)"
+        "`scale` $scale (`causal` $causal^)? (`nan_as_zero` $nan_as_zero^)? (`products` $products^)? "
+        "(`scores` $scores^)? (`weights` $weights^)? attr-dict `:` functional-type(operands, results)"
     )
 
     @property
     @override
     def past(self) -> tuple[SSAValue, ...]:
         return self.past_k, self.past_v
+
+
+def _verify_roundings(weighting: Weighting) -> None:
+    """Check that all roundings are to codes, and those of scores behind a mask alone."""
+    for one in (one for some in weighting.roundings for one in some):
+        if one.kind.data != "quantize":
+            raise VerifyException(f"rounded by {one.kind.data}, expected quantize")
+    if weighting.causal and weighting.roundings.scores:
+        raise VerifyException("causal scores are rounded, expected roundings of the products alone")
 
 
 def _verify_features(word: str, shape: Shape, heads: int) -> None:

@@ -28,8 +28,9 @@ class ElementwisePatterns(HasCanonicalizationPatternsTrait):
             DropNeutralOperand,
             DropRepeatedActivation,
         )
+        from redpebble.dialect.canonicalization.movement import RoundBeforeMoving
 
-        return (DropNeutralOperand(), DropRepeatedActivation())
+        return (DropNeutralOperand(), DropRepeatedActivation(), RoundBeforeMoving())
 
 
 class MovementPatterns(HasCanonicalizationPatternsTrait):

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from xdsl.ir import Operation
 
-from redpebble.dialect.attributes.activations import Floats, activate
+from redpebble.dialect.attributes.activations import ActivationAttr, Floats, activate
 from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
@@ -106,8 +106,9 @@ def _attention(op: Attention, q: Floats, k: Floats, v: Floats, *further: Floats)
     if past:
         k, v = (np.concatenate(both, axis=2) for both in zip(past, (k, v), strict=True))
     k, v = (x.repeat(heads.queries // heads.keys, axis=1) for x in (k, v))
-    scores = q @ k.swapaxes(2, 3) * op.weighting.scale
-    scores = sum(masks, start=scores)
+    roundings = op.weighting.roundings
+    scores = _rounded(q @ k.swapaxes(2, 3) * op.weighting.scale, roundings.products)
+    scores = _rounded(sum(masks, start=scores), roundings.scores)
     if op.weighting.causal:
         scores = np.where(np.tri(queries, k.shape[2], k.shape[2] - keys, dtype=np.bool_), scores, -np.inf)
     with np.errstate(invalid="ignore"):
@@ -115,7 +116,14 @@ def _attention(op: Attention, q: Floats, k: Floats, v: Floats, *further: Floats)
         weights: Floats = powers / powers.sum(axis=-1, keepdims=True)
     if op.weighting.nan_as_zero:
         weights[np.isnan(weights)] = 0.0
+    weights = _rounded(weights, roundings.weights)
     return (weights @ v).swapaxes(1, 2).reshape(len(q), queries, heads.queries * op.value_size)
+
+
+def _rounded(x: Floats, roundings: Sequence[ActivationAttr]) -> Floats:
+    for one in roundings:
+        x = activate(one, x)
+    return x
 
 
 def _aggregate(op: AggregateOp, x: Floats, graph: Floats, bias: Floats | None = None) -> Floats:

@@ -1,12 +1,15 @@
 """Attention in the operators that every opset has: heads apart, two products, Softmax between them."""
 
+from collections.abc import Sequence
 from math import inf
 
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.tensors import shape_of
+from redpebble.export.operators.elementwise import emit_activation
 from redpebble.export.operators.normalization import SOFTMAX_OF_ONE_AXIS
 from redpebble.export.writing.node_builder import NodeBuilder
 
@@ -22,24 +25,32 @@ def emit_attention(op: Attention, builder: NodeBuilder) -> tuple[ir.Value]:
     """Reshape and Transpose for each operand, MatMul, Add, Softmax, Where, MatMul, Transpose and Reshape."""
     heads, weighting = op.head_counts, op.weighting
     is_plain = not weighting.causal and heads.queries == heads.keys
-    if not is_plain and builder.opset >= ATTENTION and not weighting.nan_as_zero:
+    roundings = weighting.roundings
+    if not is_plain and builder.opset >= ATTENTION and not weighting.nan_as_zero and not any(roundings):
         return (_by_operator(op, builder),)
     queries = builder.node("Mul", _heads(op.q, heads.queries, HEADS_FIRST, builder), builder.scalar(weighting.scale))
     keys, values = (
         _keys_and_values(op, builder) if heads.queries == heads.keys else _shared_keys_and_values(op, builder)
     )
-    scores = builder.node("MatMul", queries, keys)
+    scores = _rounded(builder.node("MatMul", queries, keys), roundings.products, builder)
     if op.mask is not None:
         scores = builder.node("Add", scores, builder.operand(op.mask))
+    scores = _rounded(scores, roundings.scores, builder)
     if weighting.causal:
         scores = _without_later_keys(scores, builder)
     axis = -1 if builder.opset >= SOFTMAX_OF_ONE_AXIS else SCORES_RANK - 1
     weights = builder.node("Softmax", scores, axis=axis)
     if weighting.nan_as_zero:
         weights = builder.node("Where", builder.node("IsNaN", weights), builder.scalar(0.0), weights)
-    result = builder.node("MatMul", weights, values)
+    result = builder.node("MatMul", _rounded(weights, roundings.weights, builder), values)
     rows = builder.node("Transpose", result, perm=HEADS_FIRST)
     return (builder.node("Reshape", rows, builder.integers([0, 0, heads.queries * op.value_size])),)
+
+
+def _rounded(x: ir.Value, roundings: Sequence[ActivationAttr], builder: NodeBuilder) -> ir.Value:
+    for one in roundings:
+        x = emit_activation(one, x, builder)
+    return x
 
 
 def _keys_and_values(op: Attention, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:

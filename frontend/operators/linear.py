@@ -14,7 +14,7 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size
 from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention import attention_of
+from redpebble.frontend.operators.attention.products import attention_of
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.elementwise import broadcast
 from redpebble.frontend.operators.message_passing.sums import left_product

@@ -67,8 +67,10 @@ def convert_product(conversion: Conversion) -> Sequence[SSAValue]:
     if conversion.integer("transA", 0):
         raise NotCovered("a quantized Gemm with transA, accepted is one without")
     weight = dequantized_weight(conversion, w, transposed=conversion.integer("transB", 0) != 0)
+    if weight is None:
+        return ()  # a product of two activations, of attention for example
     codes = dequantized_codes(conversion, x)
-    if codes is None or weight is None:
+    if codes is None:
         raise NotCovered("its operands are dequantized in a way that is not covered, accepted is one scale of inputs")
     addend = addend_of(conversion, conversion.input(2), codes, weight)
     return [_emit(conversion, codes, weight, addend)]

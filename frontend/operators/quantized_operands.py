@@ -1,5 +1,6 @@
 """Operands of quantized layers: codes, weights of eight bits, and what is added, as nodes and constants give them."""
 
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 
 KINDS: Final = {"uint8": "u8", "int8": "s8"}
@@ -56,9 +57,12 @@ def output_kind(node: onnx_ir.Node) -> str:
 def codes_attribute(
     conversion: Conversion, scale: onnx_ir.Value | None, zero: onnx_ir.Value | None, kind: str
 ) -> CodesAttr | None:
-    """Return codes by their scale and zero, of `kind` where they have no zero; None where these are not given."""
+    """Return codes by their scale and zero, of `kind` where they have no zero; None where these are not given.
+
+    So it is where the scale is infinite, as a quantizer writes it for a mask of -inf.
+    """
     size, offset = number_of(conversion, scale), None if zero is None else array_of(conversion, zero)
-    if size is None or (zero is not None and (offset is None or offset.size != 1)):
+    if size is None or not LEAST_SCALE <= size < inf or (zero is not None and (offset is None or offset.size != 1)):
         return None
     if offset is None:
         return CodesAttr.of(kind, size, 0)

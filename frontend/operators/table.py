@@ -4,10 +4,10 @@ from types import MappingProxyType
 from typing import Final
 
 from redpebble.foundation.extensible_table import ExtensibleTable
+from redpebble.frontend.operators.attention.fused import FUSED_ATTENTION_CONVERTERS
 from redpebble.frontend.operators.conversion import Converter
 from redpebble.frontend.operators.dequantized import DEQUANTIZING_CONVERTERS
 from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
-from redpebble.frontend.operators.fused_attention import FUSED_ATTENTION_CONVERTERS
 from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
 from redpebble.frontend.operators.message_passing.sums import GRAPH_CONVERTERS
 from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS

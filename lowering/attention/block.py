@@ -9,9 +9,12 @@ for each block of keys:
     O  = O correction + V^T S                                 products.weighted_values
 result = O / sum, transposed
 ```
+
+Where weights are rounded, their sum has to be known before: all blocks of keys are gone through twice, unless there is
+one. The second time O is multiplied by 1, as the largest score is known, and the result is O.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -20,7 +23,13 @@ from llvmlite import ir
 
 from redpebble.lowering.attention.form import MOST_KEYS, SCORE_ROWS, AttentionForm, BufferOffsets, Registers
 from redpebble.lowering.attention.products import scores, weighted_values
-from redpebble.lowering.attention.weights import hide_later_keys, repeat_scores, scores_to_weights, spread_mask
+from redpebble.lowering.attention.weights import (
+    hide_later_keys,
+    repeat_scores,
+    rounded_weights,
+    scores_to_weights,
+    spread_mask,
+)
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -102,9 +111,32 @@ class _Block:
         self._fill(self._buffers.values, self.form.value_size, 0.0)
         self._fill(self._buffers.highest, 1, -inf)
         self._fill(self._buffers.total, 1, 0.0)
-        for keys in self._all_keys():
-            self._each_block(keys)
+        if self.form.rounds_weights:
+            self._emit_rounded()
+        else:
+            for keys in self._all_keys():
+                self._each_block(keys, self._sum_values)
         self._finish()
+
+    def _emit_rounded(self) -> None:
+        """Emit scores, the sum of their weights, and then rounded weights, times values."""
+        builder, args = self.builder, self.args
+        for keys in self._all_keys():
+            self._each_block(keys, self._weigh)
+        self._load_factors()
+        keys_of_all = builder.add(args.past_count, args.key_count)
+        again = builder.icmp_signed(">", keys_of_all, i64(MOST_KEYS))
+        if self.form.has_past:
+            again = ir.Constant(again.type, 1)
+
+        def round_and_sum(keys: _Keys, first: ir.Value, count: ir.Value) -> None:
+            with builder.if_then(again):
+                self._weigh(keys, first, count)
+            self._round(count)
+            self._add_values(keys, first, count)
+
+        for keys in self._all_keys():
+            self._each_block(keys, round_and_sum)
 
     def _all_keys(self) -> list[_Keys]:
         """Return the keys of the past, if there is one, and those of the op itself."""
@@ -117,8 +149,8 @@ class _Block:
         own = args.keys, args.values, args.key_stride, args.value_stride, args.key_count, mask
         return [*found, _Keys(*own, form.causal)]
 
-    def _each_block(self, keys: _Keys) -> None:
-        """Emit what all blocks of some keys do to the sums."""
+    def _each_block(self, keys: _Keys, emit: Callable[[_Keys, ir.Value, ir.Value], None]) -> None:
+        """Emit something for all blocks of some keys: from one on, so many."""
         builder, args, count = self.builder, self.args, keys.length
         if keys.causal:
             behind = builder.add(args.first_query, args.query_count)
@@ -127,7 +159,7 @@ class _Block:
         with counted_loop(builder, _divided_up(builder, count, size)) as number:
             first = builder.mul(number, size)
             left = builder.sub(count, first)
-            self._keys(keys, first, builder.select(builder.icmp_signed("<", left, size), left, size))
+            emit(keys, first, builder.select(builder.icmp_signed("<", left, size), left, size))
 
     @property
     def _buffers(self) -> BufferOffsets:
@@ -144,7 +176,7 @@ class _Block:
         builder.call(transpose, [args.queries, queries, args.query_stride, size, args.query_count, width])
         with counted_loop(builder, i64(self.form.key_size * self.width), lanes.width) as index:
             address = float_at(builder, queries, index)
-            lanes.store(lanes.mul(lanes.load(address), self.form.scale), address, FLOAT_BYTES * lanes.width)
+            lanes.store(lanes.mul(lanes.load(address), self.form.query_scale), address, FLOAT_BYTES * lanes.width)
 
     def _fill(self, address: int, rows: int, value: float) -> None:
         lanes, start = self.code.lanes(self.builder), self._at(address)
@@ -158,21 +190,42 @@ class _Block:
         even = _divided_up(builder, some, _divided_up(builder, some, i64(MOST_KEYS)))
         return builder.mul(_divided_up(builder, even, rows), rows)
 
-    def _keys(self, known: _Keys, first: ir.Value, count: ir.Value) -> None:
+    def _sum_values(self, known: _Keys, first: ir.Value, count: ir.Value) -> None:
         """Emit what a block of keys does to the sums."""
+        self._weigh(known, first, count)
+        self._add_values(known, first, count)
+
+    def _weigh(self, known: _Keys, first: ir.Value, count: ir.Value) -> None:
+        """Emit the weights of a block of keys, and what they do to their sums."""
         code, builder, form, width, buffers = self.code, self.builder, self.form, self.width, self._buffers
-        table, queries, sums = (self._at(address) for address in (buffers.scores, buffers.queries, buffers.values))
-        highest, total, correction = (
-            self._at(address) for address in (buffers.highest, buffers.total, buffers.correction)
-        )
+        table, queries = self._at(buffers.scores), self._at(buffers.queries)
+        states = [self._at(address) for address in (buffers.highest, buffers.total, buffers.correction)]
         if form.biased:
             self._bias(known, first, count)
         keys = float_at(builder, known.keys, builder.mul(first, known.key_stride))
         builder.call(scores(code, form, width), [keys, queries, table, known.key_stride, count])
-        builder.call(scores_to_weights(code, width), [table, highest, total, correction, count])
+        builder.call(scores_to_weights(code, width), [table, *states, count])
+
+    def _add_values(self, known: _Keys, first: ir.Value, count: ir.Value) -> None:
+        """Emit the sums of values after a block of keys has its weights."""
+        builder, buffers = self.builder, self._buffers
+        table, correction, sums = (self._at(at) for at in (buffers.scores, buffers.correction, buffers.values))
         values = float_at(builder, known.values, builder.mul(first, known.value_stride))
-        function = weighted_values(code, form, width)
+        function = weighted_values(self.code, self.form, self.width)
         builder.call(function, [values, table, correction, sums, known.value_stride, count])
+
+    def _load_factors(self) -> None:
+        """Emit the inverse of each sum of weights."""
+        lanes, buffers = self.code.lanes(self.builder), self._buffers
+        with counted_loop(self.builder, i64(self.width), lanes.width) as column:
+            total = lanes.load(float_at(self.builder, self._at(buffers.total), column))
+            factor = float_at(self.builder, self._at(buffers.factor), column)
+            lanes.store(lanes.div(1.0, total), factor, FLOAT_BYTES * lanes.width)
+
+    def _round(self, count: ir.Value) -> None:
+        """Emit the rounding of the weights of a block of keys."""
+        table, factors = self._at(self._buffers.scores), self._at(self._buffers.factor)
+        self.builder.call(rounded_weights(self.code, self.form, self.width), [table, factors, count])
 
     def _bias(self, keys: _Keys, first: ir.Value, count: ir.Value) -> None:
         """Emit what is added to the scores of a block of keys, written where these are going to be."""
@@ -200,7 +253,16 @@ class _Block:
     def _finish(self) -> None:
         """Emit the division by the sums of weights, and the transposition of the result."""
         code, builder, args, size = self.code, self.builder, self.args, self.form.value_size
-        lanes, sums, total = code.lanes(builder), self._at(self._buffers.values), self._at(self._buffers.total)
+        sums = self._at(self._buffers.values)
+        if not self.form.rounds_weights:
+            self._divide(sums, self._at(self._buffers.total))
+        transpose, width = columns_to_rows(code, self.width), i64(self.width)
+        builder.call(transpose, [sums, args.result, args.result_stride, i64(size), args.query_count, width])
+
+    def _divide(self, sums: ir.Value, total: ir.Value) -> None:
+        """Emit the division of the sums by those of the weights."""
+        builder, args, size = self.builder, self.args, self.form.value_size
+        lanes = self.code.lanes(builder)
         is_empty = builder.icmp_signed("==", builder.add(args.key_count, args.past_count), i64(0))
         with counted_loop(builder, i64(self.width), lanes.width) as column:
             divisor = lanes.load(float_at(builder, total, column))
@@ -212,8 +274,6 @@ class _Block:
                 lanes.store(lanes.mul(lanes.load(address), factor), address, FLOAT_BYTES * lanes.width)
         if self.form.nan_as_zero:
             self._drop_nan(sums, total)
-        transpose, width = columns_to_rows(code, self.width), i64(self.width)
-        builder.call(transpose, [sums, args.result, args.result_stride, i64(size), args.query_count, width])
 
     def _drop_nan(self, sums: ir.Value, total: ir.Value) -> None:
         """Emit the results of queries all of whose weights are NaN, where there are any: sums of zeros times values."""

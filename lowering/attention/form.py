@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from redpebble.dialect.ops.attention import Attention
+from redpebble.dialect.ops.attention import Attention, Roundings
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import FLOAT_BYTES
 
@@ -34,13 +34,14 @@ class AttentionForm:
     causal: bool
     nan_as_zero: bool
     has_past: bool
+    roundings: Roundings
 
     @staticmethod
     def of(op: Attention) -> "AttentionForm":
         """Return the form of an op."""
         weighting = op.weighting
         flags = op.mask is not None, weighting.causal, weighting.nan_as_zero, bool(op.past)
-        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags)
+        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags, weighting.roundings)
 
     @property
     def biased(self) -> bool:
@@ -48,12 +49,25 @@ class AttentionForm:
         return self.masked or self.causal
 
     @property
+    def query_scale(self) -> float:
+        """Factor of the queries, so that products count steps of the codes that they are rounded to."""
+        products = self.roundings.products
+        return self.scale / products[0].values[0] if products else self.scale
+
+    @property
+    def rounds_weights(self) -> bool:
+        """Whether weights are rounded, which is done once their sum is known."""
+        return bool(self.roundings.weights)
+
+    @property
     def key(self) -> str:
         """A name for functions of this form."""
-        scale = self.scale.hex().replace(".", "_").replace("-", "m").replace("+", "p")
+        numbers = [self.scale, *(number for some in self.roundings for one in some for number in one.values)]
+        scale = "_".join(number.hex() for number in numbers).replace(".", "_").replace("-", "m").replace("+", "p")
         known = {"m": self.masked, "c": self.causal, "n": self.nan_as_zero, "p": self.has_past}
         flags = "".join(letter for letter, is_set in known.items() if is_set)
-        return f"{self.key_size}_{self.value_size}_{scale}_{flags}"
+        rounded = "".join(f"{letter}{len(some)}" for letter, some in zip("psw", self.roundings, strict=True) if some)
+        return f"{self.key_size}_{self.value_size}_{scale}_{flags}{rounded}"
 
 
 class Registers(NamedTuple):
@@ -90,12 +104,14 @@ class BufferOffsets(NamedTuple):
     """[width]: the sum of weights so far"""
     correction: int
     """[width]: what sums so far are multiplied with, as the largest score has changed"""
+    factor: int
+    """[width]: what weights are multiplied with before they are rounded, one by their sum"""
     end: int
 
     @staticmethod
     def of(form: AttentionForm, width: int) -> "BufferOffsets":
         """Return the offsets for blocks of `width` queries."""
-        sizes = (form.key_size, SCORE_ROWS, form.value_size, 1, 1, 1)
+        sizes = (form.key_size, SCORE_ROWS, form.value_size, 1, 1, 1, 1)
         starts = [0]
         for rows in sizes:
             starts.append(starts[-1] + rows * width)

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.lowering.attention.form import AttentionForm, Registers
+from redpebble.lowering.llvm.activations import emit_activation, nearest_steps
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -35,8 +37,8 @@ Operand = Callable[[ir.Value], Sequence[ir.Value]]
 def scores(code: Code, form: AttentionForm, width: int) -> ir.Function:
     """Return `void (keys, queries, scores, stride of keys, number of keys)`.
 
-    scores[t][:] = keys[t] queries, added to what is there where the form is biased. Rows behind the last key may be
-    written, up to a multiple of the rows in registers.
+    scores[t][:] = keys[t] queries, rounded as the form says, and added to what is there where it is biased. Rows behind
+    the last key may be written, up to a multiple of the rows in registers.
     """
     registers = Registers.of(code.target, width)
 
@@ -57,9 +59,10 @@ def scores(code: Code, form: AttentionForm, width: int) -> ir.Function:
 
             sums = product.sums(float_at(builder, queries, column), i64(form.key_size), features)
             start = product.at(target, first, column)
+            sums = product.rounded_products(sums, form.roundings.products)
             if form.biased:
                 sums = product.added(sums, start)
-            product.store(sums, start)
+            product.store(product.rounded(sums, form.roundings.scores), start)
 
     return code.function(f"attention_scores_{form.key}_{width}", [POINTER] * 3 + [I64] * 2, body)
 
@@ -168,6 +171,20 @@ class _Product:
             for row in self._rows(start)
             for value, factor in zip(self._vectors(row), vectors, strict=True)
         ]
+
+    def rounded_products(self, sums: Sequence[ir.Value], roundings: Sequence[ActivationAttr]) -> list[ir.Value]:
+        """Return the products of sums that count steps of the first codes, rounded."""
+        if not roundings:
+            return [*sums]
+        lanes, (first, *others) = self._lanes, roundings
+        scale, zero = first.values
+        return self.rounded([lanes.mul(nearest_steps(lanes, one, zero), scale) for one in sums], others)
+
+    def rounded(self, sums: Sequence[ir.Value], roundings: Sequence[ActivationAttr]) -> list[ir.Value]:
+        """Return the sums, rounded to codes."""
+        for one in roundings:
+            sums = [emit_activation(self._lanes, one.kind.data, one.values, value) for value in sums]
+        return [*sums]
 
     def store(self, sums: Sequence[ir.Value], start: ir.Value) -> None:
         """Write the sums to memory."""

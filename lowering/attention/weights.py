@@ -16,7 +16,8 @@ from math import inf
 
 from llvmlite import ir
 
-from redpebble.lowering.attention.form import Registers
+from redpebble.lowering.attention.form import AttentionForm, Registers
+from redpebble.lowering.llvm.activations import emit_activation
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I32,
@@ -76,6 +77,13 @@ class _Columns:
         self._store(largest, highest)
         self._store(factors, correction)
 
+    def change(self, changed: Callable[[ir.Value, ir.Value], ir.Value], factors: ir.Value, count: ir.Value) -> None:
+        """Emit other values in the place of those of all keys, by a number for each query."""
+        known = self._vectors(factors)
+        with counted_loop(self.builder, count) as key:
+            row = self._row(key)
+            self._store([changed(*pair) for pair in zip(self._vectors(row), known, strict=True)], row)
+
     def _pairwise(
         self, combine: Callable[[ir.Value, ir.Value], ir.Value], found: Sequence[ir.Value], key: ir.Value
     ) -> list[ir.Value]:
@@ -94,6 +102,29 @@ class _Columns:
     def _addresses(self, address: ir.Value) -> list[ir.Value]:
         starts = range(0, self.registers.columns, self.registers.lanes)
         return [float_at(self.builder, address, i64(start)) for start in starts]
+
+
+def rounded_weights(code: Code, form: AttentionForm, width: int) -> ir.Function:
+    """Return `void (weights, factors, number of keys)`: weights of all keys, times a factor a query, are rounded."""
+    registers = Registers.of(code.target, width)
+    nothing = form.nan_as_zero
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        weights, factors, count = args
+        lanes = code.lanes(builder)
+
+        def rounded(value: ir.Value, factor: ir.Value) -> ir.Value:
+            weight = lanes.mul(value, factor)
+            weight = lanes.select(lanes.is_nan(weight), 0.0, weight) if nothing else weight
+            for one in form.roundings.weights:
+                weight = emit_activation(lanes, one.kind.data, one.values, weight)
+            return weight
+
+        with counted_loop(builder, i64(width), registers.columns) as column:
+            columns = _Columns(builder, lanes, registers, width, float_at(builder, weights, column))
+            columns.change(rounded, float_at(builder, factors, column), count)
+
+    return code.function(f"attention_rounded_{form.key}_{width}", [POINTER] * 2 + [I64], body)
 
 
 def spread_mask(code: Code, width: int) -> ir.Function:

@@ -83,10 +83,19 @@ def _mish(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 def _quantize(lanes: Lanes, x: ir.Value, scale: float, zero: float) -> ir.Value:
     def within(multiples: ir.Value) -> ir.Value:
-        # the bound first: a NaN becomes the least code
-        return lanes.min(lanes.max(-zero, multiples), CODES - 1 - zero)
+        return _within_codes(lanes, multiples, zero)
 
     return lanes.mul(lanes.sub(rounded_quotient(lanes, x, (scale, 1 / scale), within), HALVES), scale)
+
+
+def _within_codes(lanes: Lanes, multiples: ir.Value, zero: float) -> ir.Value:
+    # the bound first: a NaN becomes the least code
+    return lanes.min(lanes.max(-zero, multiples), CODES - 1 - zero)
+
+
+def nearest_steps(lanes: Lanes, multiples: ir.Value, zero: float) -> ir.Value:
+    """Return code - zero for values that are given as multiples of the scale."""
+    return lanes.sub(lanes.add(_within_codes(lanes, multiples, zero), HALVES), HALVES)
 
 
 def _reciprocal(lanes: Lanes, x: ir.Value) -> ir.Value:

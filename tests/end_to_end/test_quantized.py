@@ -15,7 +15,6 @@ import redpebble
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.kernels.byte_times import gains
-from redpebble.models.exports.stored import random_feeds, stored_export
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from tests.support.quantized_models import (
@@ -23,7 +22,6 @@ from tests.support.quantized_models import (
     dynamically_quantized,
     pruned_network,
     quantized,
-    statically_quantized,
 )
 
 Floats = NDArray[np.float32]
@@ -293,20 +291,6 @@ def test_weights_alone_are_floats_where_most_are_zeros(form: str) -> None:
     (expected,) = ReferenceEvaluator(model).run(None, {"x": x})  # pyright: ignore[reportUnknownMemberType]
     result = redpebble.session(model).run(None, {"x": x})[0]
     np.testing.assert_allclose(result, np.asarray(expected, np.float32), rtol=1e-5, atol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operators", [["MatMul", "Add", "Gemm"], None], ids=["some", "all"])
-def test_a_quantized_transformer_is_cut_at_attention_only(operators: list[str] | None, tmp_path: Path) -> None:
-    model = stored_export("bert.classic", 0.9)
-    sizes = {"batch": 1, "sequence": 8}
-    feeds = [random_feeds(model, sizes, seed) for seed in range(2)]
-    codes = statically_quantized(model, feeds, tmp_path, operators)
-    assert networks_of(codes).count("ours") == 3
-    session = onnxruntime.InferenceSession(codes.SerializeToString(), providers=["CPUExecutionProvider"])
-    for feed in feeds:
-        expected = session.run(None, feed)[0]
-        assert np.abs(redpebble.session(codes).run(None, feed)[0] - expected).max() < 0.02 * np.abs(expected).max()
 
 
 @needs_vnni

@@ -100,18 +100,26 @@ def dynamically_quantized(
 
 
 def statically_quantized(
-    model: onnx.ModelProto, feeds: Iterable[Feed], folder: Path, operators: list[str] | None
+    model: onnx.ModelProto,
+    feeds: Iterable[Feed],
+    folder: Path,
+    operators: list[str] | None,
+    *,
+    activations: str = "QUInt8",
+    per_channel: bool = True,
+    but: Sequence[str] = (),
 ) -> onnx.ModelProto:
-    """Return the model with unsigned activations and signed weights, for each output; None stands for all operators."""
+    """Return the model with signed weights: None stands for all operators, `but` are names of nodes that stay."""
     path, target = folder / "float.onnx", folder / "quantized.onnx"
     path.write_bytes(model.SerializeToString())
     quantize_static(
         path,
         target,
         _Calibration(feeds),
-        activation_type=QuantType.QUInt8,
+        activation_type=QuantType[activations],
         weight_type=QuantType.QInt8,
-        per_channel=True,
+        per_channel=per_channel,
         op_types_to_quantize=operators,
+        nodes_to_exclude=list(but),
     )
     return onnx.load_from_string(target.read_bytes())

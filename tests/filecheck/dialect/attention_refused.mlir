@@ -85,3 +85,19 @@ func.func @main(%x: tensor<2x5x4xf32>, %k: tensor<2x2x6x2xf32>, %m: tensor<2x1x5
   %y = pebble.past_attention %x, %x, %x mask %m past %k, %k heads 2 kv_heads 2 scale 1.0 : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x1x5x5xf32>, tensor<2x2x6x2xf32>, tensor<2x2x6x2xf32>) -> tensor<2x5x4xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>) {
+  // CHECK: rounded by relu, expected quantize
+  %y = pebble.attention %x, %x, %x heads 2 kv_heads 2 scale 1.0 weights [#pebble.activation<relu>] : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x5x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2x5x4xf32>) {
+  // CHECK: causal scores are rounded, expected roundings of the products alone
+  %y = pebble.attention %x, %x, %x heads 2 kv_heads 2 scale 1.0 causal scores [#pebble.activation<quantize(2.0, 9.0)>] : (tensor<2x5x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x5x4xf32>
+  func.return
+}

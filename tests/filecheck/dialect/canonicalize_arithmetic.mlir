@@ -111,3 +111,19 @@ func.func @names(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
   %y = pebble.add %h, %zero {pebble.values = ["y"]} : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
   func.return %y : tensor<?x4xf32>
 }
+
+// -----
+
+// Codes that layers were rounded to stay what they are.
+// CHECK-LABEL: @rounded_layers
+func.func @rounded_layers(%x: tensor<?x4xf32>) -> (tensor<?x2xf32>, tensor<?x2xf32>) {
+  %w = pebble.constant dense<1.0> : tensor<4x2xf32>
+  %b = pebble.constant dense<0.0> : tensor<2xf32>
+  // CHECK: %y = pebble.quantized_layers
+  %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<s8 scale 0.25 zero -3>] activations [unit] nodes ["fc1"] : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %same = pebble.activate <quantize(0.25, 125.0)> %y : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  // CHECK-NEXT: %other = pebble.activate <quantize(0.5, 125.0)> %y
+  %other = pebble.activate <quantize(0.5, 125.0)> %y : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  // CHECK-NEXT: func.return %y, %other
+  func.return %same, %other : tensor<?x2xf32>, tensor<?x2xf32>
+}

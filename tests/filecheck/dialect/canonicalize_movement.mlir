@@ -94,3 +94,35 @@ func.func @not_seams(%x: tensor<?x6xf32>, %p: tensor<?x4xf32>, %q: tensor<?x2xf3
   %e, %f = pebble.split %d axis 1 : (tensor<?x6xf32>) -> (tensor<?x2xf32>, tensor<?x4xf32>)
   func.return %c, %e, %f : tensor<?x6xf32>, tensor<?x2xf32>, tensor<?x4xf32>
 }
+
+// -----
+
+// What is rounded is so before it is moved, once, and what moves it back meets what moved it.
+// CHECK-LABEL: @rounded
+func.func @rounded(%x: tensor<?x?x6xf32>) -> tensor<?x?x6xf32> {
+  // CHECK-NEXT: %{{.*}} = pebble.activate <quantize(0.5, 3.0)> %x : (tensor<?x?x6xf32>) -> tensor<?x?x6xf32>
+  // CHECK-NEXT: func.return
+  %a = pebble.reshape %x to <[d0, d1, 2, 3]> : (tensor<?x?x6xf32>) -> tensor<?x?x2x3xf32>
+  %b = pebble.activate <quantize(0.5, 3.0)> %a : (tensor<?x?x2x3xf32>) -> tensor<?x?x2x3xf32>
+  %c = pebble.transpose %b axes [0, 2, 1, 3] : (tensor<?x?x2x3xf32>) -> tensor<?x2x?x3xf32>
+  %d = pebble.activate <quantize(0.5, 3.0)> %c : (tensor<?x2x?x3xf32>) -> tensor<?x2x?x3xf32>
+  %e = pebble.transpose %d axes [0, 2, 1, 3] : (tensor<?x2x?x3xf32>) -> tensor<?x?x2x3xf32>
+  %f = pebble.reshape %e to <[d0, d1, 6]> : (tensor<?x?x2x3xf32>) -> tensor<?x?x6xf32>
+  func.return %f : tensor<?x?x6xf32>
+}
+
+// -----
+
+// Other activations stay where they are, and what is read unrounded, too, is moved once.
+// CHECK-LABEL: @not_rounded
+func.func @not_rounded(%x: tensor<?x4xf32>) -> (tensor<4x?xf32>, tensor<4x?xf32>, tensor<4x?xf32>) {
+  // CHECK-NEXT: %a = pebble.transpose %x
+  %a = pebble.transpose %x axes [1, 0] : (tensor<?x4xf32>) -> tensor<4x?xf32>
+  // CHECK-NEXT: %b = pebble.activate <relu> %a
+  %b = pebble.activate <relu> %a : (tensor<4x?xf32>) -> tensor<4x?xf32>
+  // CHECK-NEXT: %c = pebble.transpose %x
+  %c = pebble.transpose %x axes [1, 0] : (tensor<?x4xf32>) -> tensor<4x?xf32>
+  // CHECK-NEXT: %d = pebble.activate <quantize(0.5, 3.0)> %c
+  %d = pebble.activate <quantize(0.5, 3.0)> %c : (tensor<4x?xf32>) -> tensor<4x?xf32>
+  func.return %b, %c, %d : tensor<4x?xf32>, tensor<4x?xf32>, tensor<4x?xf32>
+}

@@ -19,8 +19,10 @@ from tests.end_to_end.test_quantized_convolutions import (
     residual,
     share_of_a_step,
 )
+from tests.end_to_end.test_quantized_transformers import deviation, encoder
+from tests.end_to_end.test_quantized_transformers import inputs as inputs_of_encoder
 from tests.ort.provider_models import plain_session, provider_session
-from tests.support.quantized_models import Form, pruned_network, quantized, quantized_images
+from tests.support.quantized_models import Form, pruned_network, quantized, quantized_images, statically_quantized
 
 SMALL_STEPS = 0.02
 """Share of results that may be another code: the mean of an image is rounded once more."""
@@ -77,3 +79,14 @@ def test_the_provider_takes_operators_on_codes(name: str) -> None:
     model = UNUSUAL[name]
     shape = [dim.dim_value or 2 for dim in model.graph.input[0].type.tensor_type.shape.dim]
     assert share_that_differs(model, np.random.default_rng(6).standard_normal(shape, dtype=np.float32)) == 0
+
+
+@pytest.mark.slow
+@needs_vnni
+def test_the_provider_takes_quantized_attention(tmp_path: Path) -> None:
+    model = statically_quantized(encoder(), [inputs_of_encoder(2, 12)], tmp_path, None, but=["mask"])
+    ours, plain = provider_session(model), plain_session(model)
+    assert host().network_count == 1
+    for samples, length in ((1, 12), (2, 40)):
+        arrays = inputs_of_encoder(samples, length)
+        assert deviation(ours.run(None, arrays), plain.run(None, arrays)) < 0.02

@@ -28,6 +28,7 @@ def quantize_static(
     activation_type: QuantType = ...,
     weight_type: QuantType = ...,
     op_types_to_quantize: list[str] | None = ...,
+    nodes_to_exclude: list[str] | None = ...,
 ) -> None: ...
 def quantize_dynamic(
     model_input: str | PathLike[str],

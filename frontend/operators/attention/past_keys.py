@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import onnx_ir
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.symbolic_sizes import SymbolicShape
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.row_steps import rounded
 
 RANK = 4
 LENGTH = 2
@@ -38,10 +40,11 @@ def appended(values: onnx_ir.Value) -> Appended | None:
 
 
 class BeforeSwap(NamedTuple):
-    """Keys [B, heads, T, features], and the nodes that swap their last two axes."""
+    """Keys [B, heads, T, features], the nodes that swap their last two axes, and what is rounded between these."""
 
     value: onnx_ir.Value
     nodes: tuple[onnx_ir.Node, ...]
+    roundings: tuple[ActivationAttr, ...] = ()
 
 
 def before_swap(conversion: Conversion, keys: onnx_ir.Value) -> BeforeSwap | None:
@@ -50,8 +53,10 @@ def before_swap(conversion: Conversion, keys: onnx_ir.Value) -> BeforeSwap | Non
     if transpose is not None and transpose.inputs[0] is not None:
         return BeforeSwap(transpose.inputs[0], (transpose,)) if _axes(transpose) == (0, 1, 3, 2) else None
     heads_apart = producer_of(keys, "Reshape")
-    rows = None if heads_apart is None else producer_of(heads_apart.inputs[0], "Transpose")
-    joined = None if rows is None else producer_of(rows.inputs[0], "Reshape")
+    swapped_rows, last = _unrounded(conversion, heads_apart)
+    rows = producer_of(swapped_rows, "Transpose")
+    joined_rows, first = _unrounded(conversion, rows)
+    joined = producer_of(joined_rows, "Reshape")
     if heads_apart is None or rows is None or joined is None or joined.inputs[0] is None or _axes(rows) != (0, 2, 1):
         return None
     before, inside, after = (
@@ -59,7 +64,17 @@ def before_swap(conversion: Conversion, keys: onnx_ir.Value) -> BeforeSwap | Non
     )
     # [B, heads, T, features] -> [B heads, T, features] -> [B heads, features, T] -> [B, heads, features, T]
     swapped = len(before) == RANK and inside[1:] == before[2:] and after == (*before[:2], before[3], before[2])
-    return BeforeSwap(joined.inputs[0], (joined, rows, heads_apart)) if swapped else None
+    return BeforeSwap(joined.inputs[0], (joined, rows, heads_apart), (*first, *last)) if swapped else None
+
+
+def _unrounded(
+    conversion: Conversion, node: onnx_ir.Node | None
+) -> tuple[onnx_ir.Value | None, tuple[ActivationAttr, ...]]:
+    """Return the input of a node before it is rounded to codes, and to which."""
+    if node is None or node.inputs[0] is None:
+        return None, ()
+    found = rounded(conversion, node.inputs[0])
+    return (node.inputs[0], ()) if found is None else (found.before, (found.rounding,))
 
 
 def _axes(transpose: onnx_ir.Node) -> tuple[int, ...]:

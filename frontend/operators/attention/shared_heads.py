@@ -15,8 +15,8 @@ import onnx_ir
 
 from redpebble.dialect.symbolic_sizes import ONE
 from redpebble.frontend.folding.known_sizes import is_known
+from redpebble.frontend.operators.attention.past_keys import RANK, producer_of, sizes_of_value
 from redpebble.frontend.operators.conversion import Conversion
-from redpebble.frontend.operators.past_keys import RANK, producer_of, sizes_of_value
 
 
 class Shared(NamedTuple):

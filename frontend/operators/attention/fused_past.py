@@ -9,9 +9,9 @@ from redpebble.dialect.ops.attention import Heads
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention import HEADS_LAST
+from redpebble.frontend.operators.attention.past_keys import LENGTH, RANK
+from redpebble.frontend.operators.attention.products import HEADS_LAST
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.past_keys import LENGTH, RANK
 
 Pair = tuple[SSAValue, SSAValue]
 

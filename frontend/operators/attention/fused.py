@@ -14,10 +14,10 @@ from redpebble.dialect.ops.movement import SplitOp
 from redpebble.dialect.symbolic_sizes import ONE, Size, parts_of_sum, sum_of
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention import COMPARED_SINCE, HEADS_LAST, mask_of
+from redpebble.frontend.operators.attention.fused_past import PastInputs, in_one, present
+from redpebble.frontend.operators.attention.past_keys import LENGTH, RANK
+from redpebble.frontend.operators.attention.products import COMPARED_SINCE, HEADS_LAST, mask_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.fused_past import PastInputs, in_one, present
-from redpebble.frontend.operators.past_keys import LENGTH, RANK
 
 ROWS_RANK: Final = 3
 

@@ -1,0 +1,1 @@
+"""Attention, as exporters write it and as operators of its own."""

@@ -1,0 +1,159 @@
+"""Attention as exporters write it: what stands between the product of queries with keys and that with values.
+
+```
+scores  = MatMul(queries, keys)              [B, heads, S, T]; Mul or Div by a number on any of the three
+hidden  = Where(seen, scores, -inf)          -inf or another number that hides; may be left out
+weights = Softmax(Add(hidden, mask))         the mask may be left out; also Where after Add
+weights = Where(IsNaN(weights), 0, weights)  written for masks that hide every key; may be left out
+result  = MatMul(weights, values)            [B, heads, S, features]
+```
+
+In a quantized network, QuantizeLinear and DequantizeLinear may stand behind each of these nodes, and before them: what
+operands are rounded to is computed row by row, roundings of scores and of weights are part of the attention.
+
+The last product becomes `pebble.attention` on heads that lie side by side. The transposes around it undo those of the
+exporter, and canonicalization drops both.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import onnx_ir
+from xdsl.ir import SSAValue
+
+from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, PastAttentionOp
+from redpebble.dialect.ops.elementwise import AddOp
+from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
+from redpebble.frontend.folding.known_sizes import is_known, shape_words
+from redpebble.frontend.operators.attention.past_keys import RANK, appended, before_swap
+from redpebble.frontend.operators.attention.scores import Mask, Scores, scores_of
+from redpebble.frontend.operators.attention.shared_heads import Shared, shared_heads
+from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.row_steps import RowSteps
+
+HEADS_LAST = (0, 2, 1, 3)
+"""[B, heads, S, features] to [B, S, heads, features], and back."""
+KEYS_LAST = (0, 1, 3, 2)
+"""[B, heads, T, features] to [B, heads, features, T]."""
+KEYS_HEADS_LAST = (0, 3, 1, 2)
+"""[B, heads, features, T] to [B, T, heads, features]."""
+
+
+COMPARED_SINCE: Final = 12
+"""Opset from which nodes can say which keys come later than a query: LessOrEqual takes int64."""
+
+
+def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
+    """Return what a MatMul yields whose first operand are the weights of an attention; None for any other MatMul.
+
+    Raises:
+        NotCovered: it is an attention, on operands of other shapes.
+    """
+    weights, values = conversion.input(0), conversion.input(1)
+    scores = None if weights is None else scores_of(conversion, weights)
+    if scores is None or values is None:
+        return None
+    operands = _operands(conversion, scores, RowSteps.of(conversion, values))
+    q, k, v = operands.q, operands.k, operands.v
+    heads = _heads(*(conversion.sizes(value) for value in (q, k, v)), sharing=operands.sharing)
+    samples, _, queries, key_size = conversion.sizes(q)
+    keys, value_size = conversion.sizes(v)[2:]
+    of_queries, of_keys = (Size.known(count) for count in heads)
+    unrounded = (
+        conversion.reshape(conversion.transpose(q, HEADS_LAST), (samples, queries, of_queries * key_size)),
+        conversion.reshape(conversion.transpose(k, KEYS_HEADS_LAST), (samples, keys, of_keys * key_size)),
+        conversion.reshape(conversion.transpose(v, HEADS_LAST), (samples, keys, of_keys * value_size)),
+    )
+    q, k, v = (steps.on(conversion, x) for steps, x in zip(operands.steps, unrounded, strict=True))
+    mask = _sum_of_masks(conversion, scores.masks)
+    form = PastAttentionOp if operands.past else AttentionOp
+    op = form((q, k, v), mask, heads, scores.weighting, operands.past)
+    split = conversion.reshape(conversion.emit(op).result, (samples, queries, of_queries, value_size))
+    conversion.replaces([*scores.nodes, *operands.nodes])
+    return [conversion.transpose(split, HEADS_LAST)]
+
+
+class _Operands(NamedTuple):
+    """Queries and values [B, heads, length, features], keys [B, heads, features, length], keys and values of a past."""
+
+    q: SSAValue
+    k: SSAValue
+    v: SSAValue
+    steps: tuple[RowSteps, RowSteps, RowSteps]
+    """Steps on the rows of each, one after the other."""
+    past: tuple[SSAValue, ...] = ()
+    nodes: tuple[onnx_ir.Node, ...] = ()
+    """Nodes that the attention stands for as well."""
+    sharing: int = 1
+    """Heads of queries that share a head of keys and of values."""
+
+
+def _operands(conversion: Conversion, scores: Scores, values: RowSteps) -> _Operands:
+    """Return the operands of an attention: what heads share once, those of the past apart."""
+    queries, keys = scores.queries, scores.keys
+    swapped = before_swap(conversion, keys.value)
+
+    def whole() -> _Operands:
+        q, k, v = (conversion.tensor_of(one.value) for one in (queries, keys, values))
+        return _Operands(q, k, v, (queries, keys, values))
+
+    if swapped is None:
+        return whole()
+    steps = queries, RowSteps(swapped.value, (*swapped.roundings, *keys.steps)), values
+    shared = [Shared(value) for value in (swapped.value, values.value)]
+    if conversion.scope.writes_opset >= COMPARED_SINCE:
+        found = [shared_heads(conversion, one.value) for one in shared]
+        shared = found if found[0].copies == found[1].copies else shared
+    nodes = (*swapped.nodes, *shared[0].nodes, *shared[1].nodes)
+    parts = [appended(one.value) for one in shared]
+    past = [conversion.tensor_of(part.past) for part in parts if part is not None]
+    # what is rounded is the past, too
+    if len(past) == len(parts) and not any(one.steps for one in steps[1:]):
+        own = [part.own for part in parts if part is not None]
+    elif shared[0].copies == 1 and not swapped.roundings:
+        return whole()
+    else:
+        past, own = [], [one.value for one in shared]
+    q, k, v = (conversion.tensor_of(value) for value in (queries.value, *own))
+    return _Operands(q, conversion.transpose(k, KEYS_LAST), v, steps, tuple(past), nodes, shared[0].copies)
+
+
+def _sum_of_masks(conversion: Conversion, masks: Sequence[Mask]) -> SSAValue | None:
+    """Return what is added to the scores by all masks together."""
+    total: SSAValue | None = None
+    for mask in masks:
+        is_value = isinstance(mask, onnx_ir.Value)
+        tensor = conversion.tensor_of(mask) if is_value else conversion.emit_constant(mask, "")
+        tensor = mask_of(conversion, tensor)
+        total = tensor if total is None else conversion.emit(AddOp(total, tensor)).result
+    return total
+
+
+def _heads(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicShape, *, sharing: int) -> Heads:
+    """Return the numbers of heads, those of keys and values shared by so many of queries."""
+    fit = (
+        len(queries) == len(keys) == len(values) == RANK
+        and queries[0] == keys[0]
+        and keys[:2] == values[:2]
+        and queries[1] == keys[1] * Size.known(sharing)
+        and (queries[3], keys[3]) == (keys[2], values[2])
+    )
+    if not fit:
+        shapes = ", ".join(map(shape_words, (queries, keys, values)))
+        raise NotCovered(f"queries, keys and values are {shapes}, accepted are samples of equal heads")
+    if not all(is_known(size) and size.coefficient > 0 for size in (keys[1], queries[3], values[3])):
+        raise NotCovered(f"queries are {shape_words(queries)}, accepted are known sizes of heads and features")
+    return Heads(int(queries[1].coefficient), int(keys[1].coefficient))
+
+
+def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:
+    """Return a mask with four axes.
+
+    Raises:
+        NotCovered: For a mask without axes, or with more than scores have.
+    """
+    sizes = conversion.sizes(mask)
+    if not 0 < len(sizes) <= MASK_RANK:
+        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted are one to four axes")
+    missing = MASK_RANK - len(sizes)
+    return conversion.reshape(mask, (ONE,) * missing + sizes) if missing else mask
