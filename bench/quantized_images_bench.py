@@ -8,7 +8,7 @@ are compared with those of onnxruntime's integers.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -47,8 +47,10 @@ class _Inputs(CalibrationDataReader):
         return next(self._feeds, None)
 
 
-def quantized(model: onnx.ModelProto, form: str, feed: Feed) -> onnx.ModelProto:
-    """Return a model as onnxruntime's quantizer writes it."""
+def quantized(
+    model: onnx.ModelProto, form: str, feed: Feed, operators: list[str] | None = None, but: Sequence[str] = ()
+) -> onnx.ModelProto:
+    """Return a model as onnxruntime's quantizer writes it: operators, None for all, without nodes of these names."""
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
         before.write_bytes(model.SerializeToString())
@@ -60,6 +62,8 @@ def quantized(model: onnx.ModelProto, form: str, feed: Feed) -> onnx.ModelProto:
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             per_channel=True,
+            op_types_to_quantize=operators,
+            nodes_to_exclude=list(but),
         )
         return onnx.load_from_string(after.read_bytes())
 
