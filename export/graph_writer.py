@@ -1,6 +1,7 @@
 """The graph under construction: values of the IR and their ONNX values, node after node."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import onnx_ir as ir
 from xdsl.dialects.func import ReturnOp
@@ -9,6 +10,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.tensors import byte_kind
 from redpebble.export.node_reads import defined_inside, replace_reads, values_read
 from redpebble.export.operators.table import emit
 from redpebble.export.original import OVERRIDABLE_SINCE, Original
@@ -18,6 +20,8 @@ from redpebble.export.writing.initializers import Initializers
 from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.export.writing.node_names import Naming
 from redpebble.export.writing.unique_names import Names
+
+CODE_TYPES: Final = {"u8": ir.DataType.UINT8, "s8": ir.DataType.INT8}
 
 
 class GraphWriter:
@@ -66,6 +70,11 @@ class GraphWriter:
         self.digests[op] = node.attributes["digest"].as_string()
         self._naming.name_nodes(op, [node], node.outputs)
         self._original.graph.append(node)
+        for result, value in zip(op.results, node.outputs, strict=True):
+            kind = byte_kind(result.type)
+            if kind is not None:
+                # the operator yields any type: the model says which
+                value.type = ir.TensorType(CODE_TYPES[kind])
         self._values.update(zip(op.results, node.outputs, strict=True))
 
     def place_foreign(self, op: ForeignOp) -> None:

@@ -27,7 +27,7 @@ from redpebble.dialect.provenance import node_key, node_name, texts_of, value_na
 from redpebble.dialect.semantics.array_operators import OPERATORS
 from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from redpebble.dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
-from redpebble.dialect.tensors import is_f32_tensor, shape_of
+from redpebble.dialect.tensors import byte_kind, is_f32_tensor, shape_of
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array
 from redpebble.frontend.import_model import Imported
@@ -271,11 +271,15 @@ def _input(value: SSAValue, attributes: DictionaryAttr) -> PrologueInput:
     """
     name = attributes.data.get(NAME)
     text = name.data if isinstance(name, StringAttr) else ""
-    kind = value.type.description.data if isinstance(value.type, ForeignType) else "tensor(float)"
+    kind = value.type.description.data if isinstance(value.type, ForeignType) else _tensor_kind(value.type)
     if kind not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise UnsupportedModelError(f"input {text}: {kind} is not covered, accepted are {accepted}")
     return PrologueInput(text, DTYPES[kind], _sizes(text, texts_of(attributes.data.get(DIMS))))
+
+
+def _tensor_kind(kind: Attribute) -> str:
+    return {"u8": "tensor(uint8)", "s8": "tensor(int8)"}.get(byte_kind(kind) or "", "tensor(float)")
 
 
 def _sizes(name: str, words: Sequence[str]) -> SymbolicShape:

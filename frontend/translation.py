@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
+from redpebble.dialect.ops.foreign import CODES, ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.attend_edges import AttendsEdges
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -33,6 +33,7 @@ from redpebble.frontend.kept.kept_nodes import give_outputs_nodes, operator_text
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
+from redpebble.frontend.operators.quantized_operands import stated_codes
 from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
 from redpebble.frontend.operators.table import CONVERTERS, LEFT
@@ -247,6 +248,9 @@ class _Translation:
             set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])
             if any(sizes):
                 op.attributes[DIMS] = described_by(sizes)
+            codes = stated_codes(Conversion(node, self._opset(node), self._scope))
+            if codes is not None:
+                op.attributes[CODES] = codes
             self._block.add_op(op)
             self._kept[node] = op
         else:

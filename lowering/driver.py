@@ -27,6 +27,7 @@ from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.dialect.shape_inference import symbolic_shapes
 from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
+from redpebble.dialect.tensors import byte_kind
 from redpebble.lowering.attention.step import (
     AttentionStep,
     Range,
@@ -64,6 +65,8 @@ from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned
 from redpebble.lowering.tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
 
 Tensors = tuple[Tensor, ...]
+
+BYTE_DTYPES = {"u8": "uint8", "s8": "int8"}
 
 STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
 """buffers, constants, sizes, scratch, begin, end."""
@@ -294,7 +297,7 @@ class Lowering:
             for value, output in self.buffers.copies:
                 source = self._pointer(builder, buffers, constants, value)
                 target = entry_of(builder, buffers, len(self.func.args) + output, POINTER)
-                step.emit_copy(source, target, product(self.shapes[value]))
+                step.emit_copy(source, target, product(self.shapes[value]), is_bytes=byte_kind(value.type) is not None)
 
         self.code.function(symbol, STEP_ARGUMENTS, body, exported=True)
         return Step(symbol, None)
@@ -342,6 +345,9 @@ def _tensors(
 
 
 def _dtype_of(value: SSAValue) -> str:
+    kind = byte_kind(value.type)
+    if kind is not None:
+        return BYTE_DTYPES[kind]
     return "int64" if value.type == INT64 else "int32" if is_index_tensor(value.type) else "float32"
 
 

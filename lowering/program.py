@@ -14,7 +14,7 @@ from redpebble.dialect.symbolic_sizes import Size as Size
 from redpebble.dialect.symbolic_sizes import SymbolicShape, parts_of_sum
 from redpebble.lowering.cpu_target import CpuTarget
 
-FORMAT_VERSION = 10
+FORMAT_VERSION = 11
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 

@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 import onnxruntime
 
-from redpebble.export.sparse_networks.node_format import DOMAIN, FORMAT
+from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, FORMAT, OP_TYPE
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.model_digest import model_digest
-from redpebble.ort.native.tables import OPERATOR_COUNT
+from redpebble.ort.native.tables import CODES_COUNT, OPERATOR_COUNT
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -304,9 +304,13 @@ def _registered() -> MutableMapping[onnxruntime.SessionOptions, int]:
 def _operator_count(content: bytes | mmap.mmap) -> int:
     """Return a number of operators that has all those of a model: a power of two, since few libraries should differ."""
     count = OPERATOR_COUNT
-    while content.find(f"SparseNetwork_{count}".encode()) >= 0:
+    while any(content.find(name.encode()) >= 0 for name in _names_beyond(count)):
         count *= 2
     return count
+
+
+def _names_beyond(count: int) -> tuple[str, str]:
+    return f"{OP_TYPE}_{count}", f"{CODES_OP_TYPE}_{count * CODES_COUNT // OPERATOR_COUNT}"
 
 
 def holds_networks(model: "Source") -> bool:

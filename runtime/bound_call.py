@@ -1,6 +1,7 @@
 """A call whose arrays are known beforehand: what is left to do is the call itself."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from redpebble.lowering.program import Program
 from redpebble.runtime.call import Call
 from redpebble.runtime.memory import address_of, aligned_bytes
 
-Floats = NDArray[np.float32]
+Array = NDArray[Any]
 
 
 class BoundCall:
@@ -21,9 +22,9 @@ class BoundCall:
     def __init__(
         self,
         call: Call,
-        inputs: Sequence[Floats],
-        outputs: Sequence[Floats],
-        zeroed: Sequence[Floats] = (),
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        zeroed: Sequence[Array] = (),
     ) -> None:
         """Write the addresses of the arrays into the call; they stay alive as long as it does.
 
@@ -39,7 +40,7 @@ class BoundCall:
         self.outputs = list(outputs)
         """Outputs in the order of `Network.get_outputs`."""
 
-    def run(self) -> list[Floats]:
+    def run(self) -> list[Array]:
         """Compute the outputs, and return the arrays that hold them."""
         for array in self._zeroed:
             array.fill(0)
@@ -47,7 +48,7 @@ class BoundCall:
         return self.outputs
 
 
-def bound_inputs(program: Program, feeds: Mapping[str, Floats]) -> list[Floats]:
+def bound_inputs(program: Program, feeds: Mapping[str, Array]) -> list[Array]:
     """Return the arrays of `feeds`, which has all inputs, in their order.
 
     Raises:
@@ -55,11 +56,11 @@ def bound_inputs(program: Program, feeds: Mapping[str, Floats]) -> list[Floats]:
     """
     inputs = [feeds[tensor.name] for tensor in program.inputs]
     for tensor, array in zip(program.inputs, inputs, strict=True):
-        _check(f"input {tensor.name!r}", array)
+        _check(f"input {tensor.name!r}", array, tensor.dtype)
     return inputs
 
 
-def bound_outputs(program: Program, given: Mapping[str, Floats], shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
+def bound_outputs(program: Program, given: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     """Return the arrays of `given`, and new ones for outputs that it lacks, in the order of the outputs.
 
     Raises:
@@ -69,13 +70,14 @@ def bound_outputs(program: Program, given: Mapping[str, Floats], shapes: Sequenc
     for name in given:
         if name not in known:
             raise ValueError(f"unknown output {name!r}, expected {', '.join(known)}")
-    outputs: list[Floats] = []
-    for name, shape in zip(known, shapes, strict=True):
+    outputs: list[Array] = []
+    for tensor, shape in zip(program.outputs, shapes, strict=True):
+        name, dtype = tensor.name, np.dtype(tensor.dtype)
         array = given.get(name)
         if array is None:
-            size = 4 * int(np.prod(shape, dtype=np.int64))
-            array = aligned_bytes(size)[:size].view(np.float32).reshape(shape)
-        _check(f"output {name!r}", array)
+            size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            array = aligned_bytes(size)[:size].view(dtype).reshape(shape)
+        _check(f"output {name!r}", array, tensor.dtype)
         if array.shape != tuple(shape):
             raise ValueError(f"output {name!r} has shape {array.shape}, expected {tuple(shape)}")
         if not array.flags.writeable:
@@ -84,7 +86,7 @@ def bound_outputs(program: Program, given: Mapping[str, Floats], shapes: Sequenc
     return outputs
 
 
-def check_apart(program: Program, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
+def check_apart(program: Program, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     """Check that what is written is not read, nor written as another output.
 
     Raises:
@@ -100,8 +102,8 @@ def check_apart(program: Program, inputs: Sequence[Floats], outputs: Sequence[Fl
         arrays.append((name, output))
 
 
-def _check(what: str, array: Floats) -> None:
-    if array.dtype != np.float32:
-        raise ValueError(f"{what} has dtype {array.dtype}, expected float32")
+def _check(what: str, array: Array, dtype: str) -> None:
+    if array.dtype != dtype:
+        raise ValueError(f"{what} has dtype {array.dtype}, expected {dtype}")
     if not array.flags.c_contiguous:
         raise ValueError(f"{what} has strides {array.strides}, expected a contiguous array")

@@ -7,14 +7,17 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
+from redpebble.lowering.llvm.builder import ALIGNMENT
 
 MemoryBlock = NDArray[np.uint8]
+
+FLOAT32: Final = np.dtype(np.float32)
+"""The type of nearly all arrays: numpy has one object for it."""
 
 # names of the module, since every call of a network asks for addresses
 addressof = ctypes.addressof
@@ -28,7 +31,7 @@ def aligned_bytes(size: int) -> MemoryBlock:
 
 def zeros_on_demand(shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return zeros of a shape for which the system finds memory only where it is written to."""
-    size = FLOAT_BYTES * math.prod(shape)
+    size = FLOAT32.itemsize * math.prod(shape)
     if size < LEAST_ON_DEMAND_BYTES:
         return np.zeros(shape, dtype=np.float32)
     # private, so that what is only read stays one page of zeros
@@ -107,20 +110,21 @@ class OutputMemory:
     The system hands out new memory page by page, each when it is touched first, which may take longer than a layer.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT32) -> None:
         """Take no memory yet."""
         self.shape = shape
-        self._size = FLOAT_BYTES * math.prod(shape)
+        self.dtype = dtype
+        self._size = dtype.itemsize * math.prod(shape)
         self.is_small = self._size < LEAST_KEPT_BYTES
         self._kept: deque[MemoryBlock] = deque()
 
-    def take(self) -> NDArray[np.float32]:
+    def take(self) -> NDArray[Any]:
         """Return an array of the output's shape that nobody else holds; its content is undefined."""
         if self.is_small:
-            return np.empty(self.shape, dtype=np.float32)
+            return np.empty(self.shape, dtype=self.dtype)
         block = self._unused()
         # arrays that are views, and views of those, hold the block
-        array = _aligned(block, self._size).view(np.float32).reshape(self.shape)
+        array = _aligned(block, self._size).view(self.dtype).reshape(self.shape)
         if len(self._kept) < MOST_KEPT:
             self._kept.append(block)
         return array

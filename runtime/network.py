@@ -1,7 +1,7 @@
 """A compiled network: prepared for the sizes of a call once, then one native call a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs,
 from redpebble.runtime.call import Call, new_call
 from redpebble.runtime.loaded_network import load_network
 from redpebble.runtime.memory import OutputMemory, address_of, addressof, first_byte, zeros_on_demand
-from redpebble.runtime.python_call import FLOAT32, PythonCall, python_call
+from redpebble.runtime.python_call import PythonCall, python_call
 from redpebble.runtime.thread_pool import ThreadPool
 from redpebble.runtime.threads import checked_threads
 
@@ -72,7 +72,9 @@ class Network:
         self._input_names = tuple(value.name for value in declared)
         self._prepared: dict[int, dict[Shapes, _Prepared]] = {threads: {}}
         self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
-        self._is_direct = not (self._prologue or program.output_codes or program.zeroed)
+        self._dtypes = tuple(np.dtype(tensor.dtype) for tensor in program.inputs)
+        has_bytes = any(tensor.dtype != "float32" for tensor in (*program.inputs, *program.outputs))
+        self._is_direct = not (self._prologue or program.output_codes or program.zeroed or has_bytes)
         self._direct: PythonCall | None = None
 
     @property
@@ -83,17 +85,14 @@ class Network:
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs, as `InferenceSession.get_inputs` does."""
         if self._prologue is None:
-            return [NodeArg(tensor.name, "tensor(float)", _dimensions(tensor.shape)) for tensor in self.program.inputs]
-        return [
-            NodeArg(value.name, f"tensor({TYPE_NAMES.get(value.dtype, value.dtype)})", _dimensions(value.shape))
-            for value in self._prologue.inputs
-        ]
+            return [_described(tensor.name, tensor.dtype, tensor.shape) for tensor in self.program.inputs]
+        return [_described(value.name, value.dtype, value.shape) for value in self._prologue.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
         codes = self.program.output_codes or (None,) * len(self.program.outputs)
         return [
-            NodeArg(tensor.name, f"tensor({'float' if one is None else one.dtype})", _dimensions(tensor.shape))
+            _described(tensor.name, tensor.dtype if one is None else one.dtype, tensor.shape)
             for tensor, one in zip(self.program.outputs, codes, strict=True)
         ]
 
@@ -154,8 +153,8 @@ class Network:
 
     def bind(
         self,
-        feeds: Mapping[str, Floats],
-        outputs: Mapping[str, Floats] | None = None,
+        feeds: Mapping[str, NDArray[np.generic]],
+        outputs: Mapping[str, NDArray[np.generic]] | None = None,
         *,
         threads: int | None = None,
     ) -> BoundCall:
@@ -189,7 +188,8 @@ class Network:
             ValueError: a dtype or shape does not fit.
         """
         if self._prologue is None:
-            return [_checked(name, feeds[name]) for name in self._input_names]
+            given = zip(self._input_names, self._dtypes, strict=True)
+            return [_checked(name, feeds[name], dtype) for name, dtype in given]
         return self._prologue.run(feeds)
 
     def _run(self, inputs: list[Floats], threads: int | None) -> list[Floats]:
@@ -203,7 +203,9 @@ class Network:
             call = prepared.idle.pop()
         except IndexError:  # all are in use, by calls in other threads
             call = new_call(self._loaded, prepared.symbols, self._pool(count))
-        outputs = [empty(memory.shape, FLOAT32) if memory.is_small else memory.take() for memory in prepared.outputs]
+        outputs = [
+            empty(memory.shape, memory.dtype) if memory.is_small else memory.take() for memory in prepared.outputs
+        ]
         for output in self.program.zeroed:
             outputs[output] = zeros_on_demand(prepared.output_shapes[output])
         addresses = call.addresses
@@ -244,7 +246,11 @@ class Network:
             # the list is made at once: other threads add and remove shapes meanwhile
             for oldest in [*prepared][:1]:
                 prepared.pop(oldest, None)
-        return prepared.setdefault(shapes, _Prepared(symbols, outputs, [*map(OutputMemory, outputs)], [], []))
+        memory = [
+            OutputMemory(shape, np.dtype(tensor.dtype))
+            for shape, tensor in zip(outputs, self.program.outputs, strict=True)
+        ]
+        return prepared.setdefault(shapes, _Prepared(symbols, outputs, memory, [], []))
 
     def _thread_count(self, threads: int | None) -> int:
         if threads is None:
@@ -271,25 +277,29 @@ class Network:
         raise ValueError(f"input {missing!r} is missing")
 
 
+def _described(name: str, dtype: str, shape: SymbolicShape) -> NodeArg:
+    return NodeArg(name, f"tensor({TYPE_NAMES.get(dtype, dtype)})", _dimensions(shape))
+
+
 def _dimensions(shape: SymbolicShape) -> list[int | str]:
     """Return a symbolic shape as onnxruntime prints it: numbers, and names of sizes that a call chooses."""
     return [str(size) if size.constant is None else size.constant for size in shape]
 
 
-def _checked(name: str, array: ArrayLike) -> Floats:
-    """Return an input as contiguous floats; lists of numbers become arrays, as onnxruntime takes them.
+def _checked(name: str, array: ArrayLike, dtype: np.dtype[Any]) -> Floats:
+    """Return an input as a contiguous array; lists of numbers become arrays, as onnxruntime takes them.
 
     Raises:
-        ValueError: the array is not f32, or the lists are of different lengths.
+        ValueError: the array is of another dtype, or the lists are of different lengths.
     """
-    if type(array) is np.ndarray and array.dtype is FLOAT32 and array.flags.c_contiguous:
+    if type(array) is np.ndarray and array.dtype is dtype and array.flags.c_contiguous:
         return cast("Floats", array)
     if not isinstance(array, np.ndarray):
         try:
-            return np.asarray(array, dtype=np.float32)
-        except (TypeError, ValueError) as error:
+            return np.asarray(array, dtype=dtype)
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"input {name!r} is no array: {error}") from error
     floats = cast("Floats", array)
-    if floats.dtype != np.float32:
-        raise ValueError(f"input {name!r} has dtype {floats.dtype}, expected float32")
+    if floats.dtype != dtype:
+        raise ValueError(f"input {name!r} has dtype {floats.dtype}, expected {dtype}")
     return np.asarray(floats, order="C")

@@ -22,12 +22,9 @@ from redpebble.lowering.calls.python_call import (
 )
 from redpebble.runtime.call import Call
 from redpebble.runtime.call_code import call_code
-from redpebble.runtime.memory import address_of, aligned_bytes
+from redpebble.runtime.memory import FLOAT32, address_of, aligned_bytes
 
 Outputs = list[NDArray[np.float32]]
-FLOAT32: Final = np.dtype(np.float32)
-"""The type of nearly all arrays: numpy has one object for it."""
-
 ONE_ARGUMENT: Final = 0x0008
 """Python's METH_O: the function takes one argument."""
 

@@ -13,7 +13,11 @@ def bound_onnxruntime(model: bytes, x: Array, y: Array) -> Call:
     """Return a call of a model from `x` to `y`."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return bound_session(onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]), x, y)
+
+
+def bound_session(session: onnxruntime.InferenceSession, x: Array, y: Array) -> Call:
+    """Return a call of a session from `x` to `y`."""
     binding = session.io_binding()
     binding.bind_cpu_input("x", x)
     binding.bind_output("y", "cpu", 0, y.dtype.type, y.shape, y.ctypes.data)

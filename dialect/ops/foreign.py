@@ -15,6 +15,9 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+CODES = "pebble.codes"
+"""Under this key a node that makes codes of floats, or the other way round, has the codes, if these are constants."""
+
 MAP_TYPES = "redpebble.map_types"
 """Under this key a graph's `meta` holds the types, as protobuf bytes by name, that onnx-ir cannot hold."""
 

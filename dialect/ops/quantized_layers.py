@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 from typing_extensions import override
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -26,7 +26,17 @@ from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, MixedFeatures, RowMajor
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text
+from redpebble.dialect.tensors import (
+    BYTE_TENSOR,
+    DENSE_TENSOR,
+    DYNAMIC,
+    F32_TENSOR,
+    byte_kind,
+    byte_tensor,
+    f32_tensor,
+    shape_of,
+    shape_text,
+)
 
 PARAMETERS: Final = 3
 """Operands of a layer: weight, bias, multiplier."""
@@ -80,7 +90,8 @@ class QuantizedLayersOp(IRDLOperation):
     with relu, what is rounded to its codes is float(sums) * (multiplier / scale), as in onnxruntime's integer kernels.
     One more entry of `codes` than layers is what the result is rounded to. A layer with dynamic codes stands alone: the
     scale that is found multiplies its multiplier, and its bias are floats that are added to the products. `nodes` are
-    the names of the ONNX nodes.
+    the names of the ONNX nodes. An input of bytes is the codes themselves, and a result of bytes is those that it is
+    rounded to.
 
     ```mlir
     %y = pebble.quantized_layers %x, %w, %b, %m codes [#pebble.codes<u8 scale 0.05 zero 128>] activations [unit]
@@ -90,13 +101,13 @@ class QuantizedLayersOp(IRDLOperation):
 
     name = "pebble.quantized_layers"
 
-    x = operand_def(DENSE_TENSOR)
+    x = operand_def(DENSE_TENSOR | BYTE_TENSOR)
     parameters = var_operand_def(F32_TENSOR)
     codes = prop_def(ArrayAttr[CodesAttr])
     activations = prop_def(ArrayAttr[ActivationAttr | UnitAttr])
     nodes = prop_def(ArrayAttr[StringAttr])
     kernel = opt_prop_def(KernelAttr)
-    result = result_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR | BYTE_TENSOR)
 
     traits = traits_def(Pure(), _Map(), RowMajor())
     assembly_format: ClassVar = (
@@ -104,8 +115,15 @@ class QuantizedLayersOp(IRDLOperation):
         "`:` functional-type(operands, results)"
     )
 
-    def __init__(self, x: SSAValue, layers: Sequence[QuantizedLayer], output: CodesAttr | None = None) -> None:
-        """Make layers, the last of which is rounded to the codes `output`, if they are given."""
+    def __init__(
+        self,
+        x: SSAValue,
+        layers: Sequence[QuantizedLayer],
+        output: CodesAttr | None = None,
+        *,
+        yields_bytes: bool = False,
+    ) -> None:
+        """Make layers, the last of which is rounded to the codes `output`, if they are given, or yields these."""
         codes = [*(layer.codes for layer in layers), *([] if output is None else [output])]
         super().__init__(
             operands=[x, [value for one in layers for value in (one.weight, one.bias, one.multiplier)]],
@@ -114,7 +132,7 @@ class QuantizedLayersOp(IRDLOperation):
                 "activations": ArrayAttr([layer.activation or UnitAttr() for layer in layers]),
                 "nodes": ArrayAttr([StringAttr(layer.name) for layer in layers]),
             },
-            result_types=[f32_tensor((*shape_of(x)[:-1], layers[-1].outputs))],
+            result_types=[_result_type((*shape_of(x)[:-1], layers[-1].outputs), output if yields_bytes else None)],
         )
 
     @property
@@ -137,6 +155,16 @@ class QuantizedLayersOp(IRDLOperation):
         """The codes that the result is rounded to, or None."""
         return self.codes.data[-1] if len(self.codes) > len(self.nodes) else None
 
+    @property
+    def reads_bytes(self) -> bool:
+        """Whether the input is codes."""
+        return byte_kind(self.x.type) is not None
+
+    @property
+    def yields_bytes(self) -> bool:
+        """Whether the result is codes."""
+        return byte_kind(self.result.type) is not None
+
     def verify_(self) -> None:
         count = len(self.nodes)
         if not count or len(self.parameters) != PARAMETERS * count or len(self.activations) != count:
@@ -147,6 +175,8 @@ class QuantizedLayersOp(IRDLOperation):
             raise VerifyException(f"{len(self.codes)} codes, expected {count} or {count + 1}")
         if any(one.is_dynamic for one in self.codes) and len(self.codes) > 1:
             raise VerifyException("dynamic codes among several, accepted are those of one layer that is not rounded")
+        _verify_bytes("input", self.x, self.codes.data[0])
+        _verify_bytes("result", self.result, self.output)
         shape, result = shape_of(self.x), shape_of(self.result)
         if len(shape) < 2 or shape[-1] == DYNAMIC:
             raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more and a known last axis")
@@ -155,6 +185,17 @@ class QuantizedLayersOp(IRDLOperation):
             values = verify_parameters(layer, values)
         if result != (*shape[:-1], values):
             raise VerifyException(f"result {shape_text(result)}, expected {shape_text((*shape[:-1], values))}")
+
+
+def _result_type(shape: Sequence[int], codes: CodesAttr | None) -> Attribute:
+    return f32_tensor(shape) if codes is None else byte_tensor(codes.kind.data, shape)
+
+
+def _verify_bytes(word: str, value: SSAValue, codes: CodesAttr | None) -> None:
+    """Check that bytes are of the kind of the codes that they are."""
+    found, expected = byte_kind(value.type), None if codes is None else codes.kind.data
+    if found is not None and found != expected:
+        raise VerifyException(f"{word} of {found} bytes, its codes are {expected or 'none'}")
 
 
 def verify_parameters(layer: QuantizedLayer, values: int) -> int:

@@ -9,7 +9,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import DENSE_TENSOR, shape_of, shape_text
+from redpebble.dialect.tensors import BYTE_TENSOR, DENSE_TENSOR, shape_of, shape_text
 
 YIELDING = ("pebble.tile", "pebble.image_network", "pebble.sparse_network")
 """The ops whose bodies end in a yield."""
@@ -26,7 +26,7 @@ class YieldOp(IRDLOperation):
 
     name = "pebble.yield"
 
-    values = var_operand_def(DENSE_TENSOR)
+    values = var_operand_def(DENSE_TENSOR | BYTE_TENSOR)
 
     traits = traits_def(IsTerminator(), Pure())
     assembly_format: ClassVar = "$values attr-dict `:` type($values)"

@@ -22,14 +22,14 @@ from xdsl.utils.exceptions import VerifyException
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_text
+from redpebble.dialect.tensors import BYTE_TENSOR, DENSE_TENSOR, DYNAMIC, shape_of, shape_text
 
 
 @irdl_op_definition
 class SparseNetworkOp(IRDLOperation):
     """Layers on values of the shapes that they have outside; only constants are used from outside.
 
-    Operands are floats, or int64: numbers of the nodes of a graph.
+    Operands are floats, codes, or int64: numbers of the nodes of a graph. Results are floats or codes.
 
     `dims` has a word for every axis of every operand: its size, or a name that equal sizes share. `reason` says why
     these layers run together. Of convolutions, `image_us` are the predicted microseconds of an image, and
@@ -47,12 +47,12 @@ class SparseNetworkOp(IRDLOperation):
 
     name = "pebble.sparse_network"
 
-    inputs = var_operand_def(DENSE_TENSOR | EqAttrConstraint(INT64))
+    inputs = var_operand_def(DENSE_TENSOR | BYTE_TENSOR | EqAttrConstraint(INT64))
     dims = prop_def(ArrayAttr[ArrayAttr[StringAttr]])
     reason = prop_def(StringAttr)
     image_us = opt_prop_def(FloatAttr.constr(f64))
     dense_image_us = opt_prop_def(FloatAttr.constr(f64))
-    outputs = var_result_def(DENSE_TENSOR)
+    outputs = var_result_def(DENSE_TENSOR | BYTE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure())

@@ -10,15 +10,18 @@ from redpebble.dialect.ops.quantized_layers import PARAMETERS, QuantizedLayer, Q
 
 
 def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) -> Floats:
-    """Return the result of the layers for rows [..., K]."""
+    """Return the result of the layers for rows [..., K]; bytes are codes, whatever their dtype."""
     values = x.astype(np.float32)
     if op.is_dynamic:
         return _run_dynamic(op.layers[0], values, parameters).astype(x.dtype)
     following = [*op.codes.data[1:], None][: len(op.layers)]
-    steps = op.codes.data[0].steps(values / np.float32(op.codes.data[0].scale))
+    first = op.codes.data[0]
+    steps = values - np.float32(first.zero) if op.reads_bytes else first.steps(values / np.float32(first.scale))
     for index, (layer, codes) in enumerate(zip(op.layers, following, strict=True)):
         steps = run_layer(layer, steps, parameters[PARAMETERS * index : PARAMETERS * (index + 1)], codes)
         values = steps if codes is None else steps * np.float32(codes.scale)
+    if op.yields_bytes and op.output is not None:
+        return (steps + np.float32(op.output.zero)).astype(x.dtype)
     return values.astype(x.dtype)
 
 

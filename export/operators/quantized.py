@@ -25,7 +25,7 @@ def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[
     Sums that are rounded by one multiplication are steps of the next codes before they are rounded, so that bytes are
     those of onnxruntime's integer kernels: a product that is divided afterwards may be another float.
     """
-    value, step = builder.operand(op.x), op.codes.data[0].scale
+    value, step = builder.operand(op.x), None if op.reads_bytes else op.codes.data[0].scale
     for layer, following in zip(op.layers, [*op.codes.data[1:], None], strict=False):
         in_steps = following is not None and rounds_sums(layer)
         value = _layer(layer, value, step, following if in_steps else None, builder)
@@ -35,8 +35,10 @@ def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[
             step = 1.0 if in_steps else following.scale
     if op.output is not None:
         zero = _zero(op.output, builder)
-        rounded = builder.node("QuantizeLinear", value, builder.scalar(step), zero)
-        value = builder.node("DequantizeLinear", rounded, builder.scalar(op.output.scale), zero)
+        assert step is not None
+        value = builder.node("QuantizeLinear", value, builder.scalar(step), zero)
+        if not op.yields_bytes:
+            value = builder.node("DequantizeLinear", value, builder.scalar(op.output.scale), zero)
     return (value,)
 
 
@@ -74,16 +76,19 @@ def _weight_shape(op: QuantizedConv2dOp) -> tuple[int, ...]:
 def _layer(
     layer: QuantizedLayer,
     value: ir.Value,
-    step: float,
+    step: float | None,
     steps_of: CodesAttr | None,
     builder: NodeBuilder,
     images: _Images | None = None,
 ) -> ir.Value:
-    """Return the values of a layer, in steps of some codes where they are given; `step` is that of its inputs."""
+    """Return the values of a layer, in steps of some codes where they are given.
+
+    `step` is that of its inputs; None where these are codes.
+    """
     if layer.codes.is_dynamic:
         return _dynamic_layer(layer, value, builder, images)
     zero = _zero(layer.codes, builder)
-    codes = builder.node("QuantizeLinear", value, builder.scalar(step), zero)
+    codes = value if step is None else builder.node("QuantizeLinear", value, builder.scalar(step), zero)
     sums = _sums(layer, codes, zero, builder, images)
     bias = builder.node("Cast", _parameter(layer.bias, builder, images), to=int(ir.DataType.INT32))
     values = builder.node("Cast", builder.node("Add", sums, bias), to=int(ir.DataType.FLOAT))

@@ -12,8 +12,9 @@ import onnx
 import onnx_ir as ir
 
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
+from redpebble.dialect.tensors import byte_kind
 from redpebble.export.original import Original
-from redpebble.export.sparse_networks.node_format import DOMAIN, DOMAIN_VERSION, FORMAT, OP_TYPE
+from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, DOMAIN_VERSION, FORMAT, OP_TYPE
 from redpebble.export.sparse_networks.standard_body import BodyConstants, NetworkBody, network_body
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.export.writing.initializers import Initializers
@@ -65,7 +66,9 @@ class SparseNetworks:
             "activations": len(operands),
             "format": FORMAT,
         }
-        op_type = self._op_types.get(network) or self._add_function(network, body, list(attributes))
+        yields_codes = any(byte_kind(value.type) for value in op.outputs)
+        first = CODES_OP_TYPE if yields_codes else OP_TYPE
+        op_type = self._op_types.get(network) or self._add_function(network, body, list(attributes), first)
         return ir.Node(
             DOMAIN,
             op_type,
@@ -85,13 +88,13 @@ class SparseNetworks:
         proto = onnx.ModelProto(ir_version=model.ir_version, graph=graph, opset_import=[opset])
         return proto.SerializeToString(deterministic=True)
 
-    def _add_function(self, network: bytes, body: NetworkBody, attributes: list[str]) -> str:
+    def _add_function(self, network: bytes, body: NetworkBody, attributes: list[str], first: str) -> str:
         model = self._original.model
         taken = {name for domain, name, _ in model.functions if domain == DOMAIN}
-        number = len(self._op_types)
-        while f"{OP_TYPE}_{number}" in taken:
+        number = sum(one.startswith(first) for one in self._op_types.values())
+        while f"{first}_{number}" in taken:
             number += 1
-        op_type = self._op_types[network] = f"{OP_TYPE}_{number}"
+        op_type = self._op_types[network] = f"{first}_{number}"
         declared = [ir.Attr(name, ir.AttributeType.UNDEFINED, None) for name in attributes]
         function = ir.Function(DOMAIN, op_type, graph=body.graph, attributes=declared)
         model.functions[function.identifier()] = function

@@ -5,6 +5,7 @@ the position alone, so networks that compute the same with other weights have eq
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import onnx
 import onnx_ir as ir
@@ -13,12 +14,14 @@ from xdsl.ir import SSAValue
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import INT64
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.tensors import DYNAMIC, shape_of
+from redpebble.dialect.tensors import DYNAMIC, byte_kind, shape_of
 from redpebble.export.operators.table import emit
 from redpebble.export.original import Array
 from redpebble.export.writing.compact_weights import compact, emit_decoding
 from redpebble.export.writing.initializers import Initializers
 from redpebble.export.writing.node_builder import NodeBuilder
+
+ELEMENT_TYPES: Final = {"u8": onnx.TensorProto.UINT8, "s8": onnx.TensorProto.INT8}
 
 
 @dataclass
@@ -146,7 +149,8 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
 
 def _described(name: str | None, words: list[str], value: SSAValue) -> onnx.ValueInfoProto:
     sizes = [int(word) if word.isdecimal() else word or None for word in words]
-    kind = onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
+    codes = byte_kind(value.type)
+    kind = ELEMENT_TYPES[codes] if codes else onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
     return onnx.helper.make_tensor_value_info(name or "", kind, sizes)
 
 

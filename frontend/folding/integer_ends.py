@@ -1,11 +1,11 @@
-"""Codes that come from elsewhere, or go there, pass by floats: layers of ours have floats at their ends.
+"""Codes that come from elsewhere, or go there, pass by floats: layers are made of floats, and take codes later.
 
 before: `y = QLinearMatMul(x, xs, xz, w, ...)` of a graph input x of bytes, and y is a graph output
 after:  `f = DequantizeLinear(x, xs, xz)  q = QuantizeLinear(f, xs, xz)  v = QLinearMatMul(q, xs, xz, w, ...)
 g = DequantizeLinear(v, ys, yz)  y = QuantizeLinear(g, ys, yz)`
 
-Both ways round are exact: codes stay what they are. The outer node of each pair stays with the runtime, the inner one
-is part of a layer. Only layers that gain get such ends.
+Both ways round are exact: codes stay what they are. The inner node of each pair is part of a layer, and so becomes the
+outer one (`passes/simplify/take_bytes.py`) where nothing else reads the floats. Only layers that gain get such ends.
 """
 
 from collections.abc import Iterator
@@ -48,10 +48,10 @@ DYNAMIC: Final = "DynamicQuantizeLinear"
 
 BYTES: Final = (onnx_ir.DataType.UINT8, onnx_ir.DataType.INT8)
 
-BEFORE_ROUNDING: Final = frozenset({"Add", "Clip", "Gelu", "LeakyRelu", "Relu", "Sigmoid", "Tanh"})
-"""Operators between a layer of floats and the node that rounds its results."""
+BEFORE_ROUNDING: Final = frozenset({"Add", "Cast", "Clip", "Gelu", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Tanh"})
+"""Operators between a layer, whose sums may be integers, and the node that rounds its results."""
 
-MOST_BEFORE_ROUNDING: Final = 4
+MOST_BEFORE_ROUNDING: Final = 6
 
 
 def give_float_ends(model: onnx_ir.Model, *, gaining: bool) -> bool:
@@ -162,7 +162,10 @@ class _Layers(NamedTuple):
             inner = None if value is None else value.producer()
             if inner is not None and inner.op_type not in BEFORE_ROUNDING:
                 break
-        return inner is not None and (self.has_product(inner) or self._is_convolution(inner))
+        if inner is None:
+            return False
+        is_sum = inner.op_type == "MatMulInteger" and self.has_node(inner)
+        return is_sum or self.has_product(inner) or self._is_convolution(inner)
 
     def _is_convolution(self, node: onnx_ir.Node) -> bool:
         """Return whether a node is a convolution on codes that may be sparse."""

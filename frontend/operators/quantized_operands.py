@@ -7,6 +7,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
@@ -69,6 +70,18 @@ def codes_attribute(
     if offset.dtype.name not in KINDS:
         return None
     return CodesAttr.of(KINDS[offset.dtype.name], size, int(offset.reshape(-1)[0]))
+
+
+def stated_codes(conversion: Conversion) -> CodesAttr | None:
+    """Return the codes that a node makes of floats, or floats of, by a scale and a zero that are constants; or None."""
+    node = conversion.node
+    if node.domain or node.op_type not in ("DequantizeLinear", "QuantizeLinear") or len(node.inputs) < 3:
+        return None
+    scale, zero = node.inputs[1], node.inputs[2]
+    try:
+        return None if zero is None else codes_attribute(conversion, scale, zero, "u8")
+    except VerifyException:
+        return None  # onnxruntime may take such a scale
 
 
 def dequantized_weight(conversion: Conversion, value: onnx_ir.Value, *, transposed: bool) -> IntegerWeight | None:

@@ -21,7 +21,7 @@ NO_SIZE: Final = -1
 NANOSECONDS: Final = 1000
 """Nanoseconds in a microsecond."""
 
-ELEMENT_TYPES: Final = {"float32": 1, "int32": 6, "int64": 7}
+ELEMENT_TYPES: Final = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 """ONNX's numbers for element types."""
 
 LEAST_CONNECTIONS: Final = 1000
@@ -162,6 +162,7 @@ class _TableBuilder:
             Header.OutputNumbers: _numbers(self.numbers.outputs, len(program.outputs)),
             Header.InputNumbers: _numbers(self.numbers.inputs, len(program.inputs)),
             Header.InputTypes: [ELEMENT_TYPES[tensor.dtype] for tensor in program.inputs],
+            Header.OutputTypes: [ELEMENT_TYPES[tensor.dtype] for tensor in program.outputs],
         }
         return self._joined(header, widths, tables)
 

@@ -50,6 +50,8 @@ class Header(IntEnum):
     """For each input the number of its element type in ONNX."""
     Leasts = 23
     """Number of pairs behind the equal ones: a size, and the least that it may be."""
+    OutputTypes = 24
+    """For each output the number of its element type in ONNX."""
 
 
 class Step(IntEnum):

@@ -28,6 +28,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.vectors import Lanes, int_constants
 from redpebble.lowering.quantized.byte_lanes import ByteLanes
+from redpebble.lowering.quantized.byte_rows import other_kind, store_first
 from redpebble.lowering.quantized.rounding import Rounding
 
 ROW_COUNTS: Final = (16, 8, 4, 2, 1)
@@ -41,21 +42,25 @@ LEAST_SUMS: Final = 4
 class LayerEnd:
     """The end of a layer: what becomes of the sums.
 
-    `codes` are bytes, `rounded` floats that codes stand for, `values` floats. Where there is an activation, the values
-    behind it are divided by the scale before they are rounded.
+    `codes` are those of the next layer, `bytes` those that the network yields, `rounded` floats that codes stand for,
+    `values` floats. Where there is an activation, the values behind it are divided by the scale before they are
+    rounded.
     """
 
-    kind: Literal["codes", "rounded", "values"]
+    kind: Literal["codes", "bytes", "rounded", "values"]
     activation: ActivationAttr | None
     outputs: int
     adds: bool = False
     """Whether floats are added to values before the activation."""
+    signed: bool = False
+    """Whether bytes are signed codes; those of layers are not."""
 
     @property
     def key(self) -> str:
         """A name for functions with this end."""
         tail = 0 if self.kind == "codes" else self.outputs
-        return f"{self.kind}{tail}_{activation_key(self.activation)}{'_adds' if self.adds else ''}"
+        flags = ("_adds" if self.adds else "") + ("_signed" if self.signed else "")
+        return f"{self.kind}{tail}_{activation_key(self.activation)}{flags}"
 
 
 class Packed(NamedTuple):
@@ -196,7 +201,8 @@ class _PanelEnd:
             for result, target in zip(results, targets, strict=True):
                 builder.store(result, byte_at(builder, target, output), align=1)
             return
-        places = [float_at(builder, target, output) for target in targets]
+        place_of = byte_at if self.end.kind == "bytes" else float_at
+        places = [place_of(builder, target, output) for target in targets]
         if self.end.outputs % width == 0:
             self._store(results, places)
             return
@@ -205,7 +211,8 @@ class _PanelEnd:
             with then:
                 self._store(results, places)
             with otherwise:
-                self._store_first(results, places, self.end.outputs % width)
+                for result, place in zip(results, places, strict=True):
+                    store_first(builder, result, place, self.end.outputs % width)
 
     def _results(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         if self.end.kind == "values":
@@ -213,22 +220,14 @@ class _PanelEnd:
         rounding = Rounding.read(self.lanes, self.packed.tail)
         multiples = values if self.end.activation is None else [rounding.divided(value) for value in values]
         rounded = [rounding.rounded(value) for value in multiples]
-        return [rounding.code(value) if self.end.kind == "codes" else rounding.value(value) for value in rounded]
+        if self.end.kind == "rounded":
+            return [rounding.value(value) for value in rounded]
+        codes = [rounding.code(value) for value in rounded]
+        return [other_kind(self.lanes.builder, one) for one in codes] if self.end.signed else codes
 
     def _store(self, results: Sequence[ir.Value], places: Sequence[ir.Value]) -> None:
         for result, place in zip(results, places, strict=True):
-            self.lanes.store(result, place, FLOAT_BYTES)
-
-    def _store_first(self, results: Sequence[ir.Value], places: Sequence[ir.Value], count: int) -> None:
-        """Write the first `count` floats, in as few pieces as there are powers of two in it."""
-        builder = self.lanes.builder
-        for result, place in zip(results, places, strict=True):
-            done = 0
-            for size in (8, 4, 2, 1):
-                if count & size:
-                    part = builder.shuffle_vector(result, result, int_constants(range(done, done + size)))
-                    builder.store(part, float_at(builder, place, i64(done)), align=FLOAT_BYTES)
-                    done += size
+            self.lanes.builder.store(result, place, align=1 if self.end.kind == "bytes" else FLOAT_BYTES)
 
 
 def _word_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:

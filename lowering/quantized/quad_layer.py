@@ -48,6 +48,9 @@ LINE_BYTES: Final = FLOAT_BYTES * COLUMNS
 
 OFFSET_TYPE_BYTES: Final = 2
 
+SIGNS: Final = 0x80808080
+"""The bits by which four signed codes differ from unsigned ones."""
+
 HALVES: Final = (False, True)
 """The low half, and the high one."""
 
@@ -68,7 +71,7 @@ class PackedQuads(NamedTuple):
 def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int, quads: QuadForm) -> ir.Function:
     """Return `void (x, sums, y, packed arrays...)`.
 
-    Words are in x and y, or lines if inputs are scattered, or floats [outputs, 64] in the place of sums.
+    Words are in x and y, or lines if inputs are scattered; in the place of sums floats [outputs, 64], or words.
     """
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
@@ -255,7 +258,8 @@ def _emit_end(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[i
     """Emit what becomes of the sums: words of the codes of four outputs, or floats in the place of sums."""
     builder, (sums, y) = lanes.builder, buffers
     ending = _End(lanes, end, packed, None if end.kind == "values" else Rounding.read(lanes, packed.tail))
-    step = QUAD if end.kind == "codes" else 1
+    yields_words = end.kind in ("codes", "bytes")
+    step = QUAD if yields_words else 1
     with counted_loop(builder, i64(end.outputs), step) as output:
         lines = [builder.add(output, i64(index)) for index in range(step)]
         for part in range(0, COLUMNS, lanes.width):
@@ -263,7 +267,7 @@ def _emit_end(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[i
                 byte_at(builder, sums, builder.add(builder.mul(line, i64(LINE_BYTES)), i64(FLOAT_BYTES * part)))
                 for line in lines
             ]
-            if end.kind != "codes":
+            if not yields_words:
                 lanes.store(ending.value(at[0], lines[0]), at[0], FLOAT_BYTES * lanes.width)
                 continue
             words: ir.Value | None = None
@@ -272,6 +276,8 @@ def _emit_end(lanes: Lanes, end: LayerEnd, packed: PackedQuads, buffers: tuple[i
                 words = code if words is None else builder.or_(words, code)
             target = builder.add(builder.mul(output, i64(LINE_BYTES // QUAD)), i64(FLOAT_BYTES * part))
             assert words is not None
+            if end.signed:
+                words = builder.xor(words, lanes.ints(SIGNS))
             builder.store(words, byte_at(builder, y, target), align=FLOAT_BYTES * lanes.width)
 
 

@@ -1,4 +1,4 @@
-"""Quantized layers as a step of a program: rows of floats become bytes, layer by layer, and floats again.
+"""Quantized layers as a step of a program: rows of floats, or of codes, become bytes, layer by layer, and either again.
 
 Some rows go through all layers before the next ones do. Hidden neurons lie in the order of their panels, by which the
 weights of the next layer are packed.
@@ -14,6 +14,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
+from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.quantized import rounds_sums
@@ -38,6 +39,7 @@ from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_colum
 from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.quantized.byte_lanes import lookup_form
+from redpebble.lowering.quantized.byte_rows import copy_codes
 from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
 from redpebble.lowering.quantized.quad_layer import quad_layer, words_to_lines
@@ -72,7 +74,9 @@ def quantized_tiles() -> TiledRows:
 def quantized_scratch_bytes(op: QuantizedLayersOp) -> int:
     """Return the bytes of scratch memory that a thread needs."""
     widest = max(layer.outputs for layer in op.layers)
-    return _found_offset(op) + (found_bytes(_padded(widest)) if op.is_dynamic else 0)
+    # a layer whose codes are found at each call yields floats
+    rows = COLUMNS * (op.layers[-1].outputs + QUAD) if op.yields_bytes else 0
+    return _found_offset(op) + (found_bytes(_padded(widest)) if op.is_dynamic else rows)
 
 
 def _found_offset(op: QuantizedLayersOp) -> int:
@@ -144,12 +148,27 @@ class QuantizedStep:
             row = builder.add(begin, done)
             left = builder.sub(end, row)
             count = builder.select(builder.icmp_signed("<", left, i64(MOST_ROWS)), left, i64(MOST_ROWS))
-            source = Strided(float_at(builder, x, builder.mul(row, i64(inputs))), i64(FLOAT_BYTES * inputs))
-            target = Strided(float_at(builder, y, builder.mul(row, i64(outputs))), i64(FLOAT_BYTES * outputs))
+            strides = [
+                i64(size * (1 if is_bytes else FLOAT_BYTES))
+                for size, is_bytes in ((inputs, self.op.reads_bytes), (outputs, self.op.yields_bytes))
+            ]
+            source, target = (
+                Strided(byte_at(builder, start, builder.mul(row, stride)), stride)
+                for start, stride in zip((x, y), strides, strict=True)
+            )
             buffers = self._buffers()
-            (bounds,) = self._pointers("bounds", 0, _input_bounds) if self.values is None else [self._found.bounds]
-            builder.call(quantizing(self.code, self.op.layers[0].inputs), [*source, *buffers[0], bounds, count])
+            self._emit_codes(source, buffers[0], count)
             self._emit_layers(buffers, target, count)
+
+    def _emit_codes(self, x: Strided, codes: Strided, count: ir.Value) -> None:
+        """Emit the codes of the input: rounded, or as they are."""
+        builder, features = self.builder, self.op.layers[0].inputs
+        if self.op.reads_bytes:
+            copy = copy_codes(self.code, features, signed=_is_signed(self.op.codes.data[0]))
+            builder.call(copy, [*x, *codes, count])
+            return
+        (bounds,) = self._pointers("bounds", 0, _input_bounds) if self.values is None else [self._found.bounds]
+        builder.call(quantizing(self.code, features), [*x, *codes, bounds, count])
 
     @property
     def _found(self) -> FoundCodes:
@@ -178,7 +197,7 @@ class QuantizedStep:
         builder = self.builder
         with builder.if_else(builder.icmp_signed(">=", count, i64(LEAST_COLUMNS))) as (many, few):
             with many:
-                self._emit_quads(buffers[0], y.address, count)
+                self._emit_quads(buffers[0], y, count)
             with few:
                 self._emit_lookups(buffers, y, count)
 
@@ -193,7 +212,7 @@ class QuantizedStep:
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
             self.builder.call(function, [source.address, *target, *self._with_found(packed), count])
 
-    def _emit_quads(self, x: Strided, y: ir.Value, count: ir.Value) -> None:
+    def _emit_quads(self, x: Strided, y: Strided, count: ir.Value) -> None:
         """Emit all layers for 64 columns, the last ones of which may repeat one."""
         builder, layers, columns = self.builder, self.op.layers, i64(COLUMNS)
         offsets = np.cumsum([_row_bytes(self.op), *(_word_bytes(layer.inputs) for layer in layers)])
@@ -209,8 +228,20 @@ class QuantizedStep:
             function = quad_layer(self.code, self._form, layer_end(self.op, index), size, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             builder.call(function, [source, sums, target, *self._with_found(packed)])
-        outputs = i64(layers[-1].outputs)
-        builder.call(columns_to_rows(self.code, COLUMNS), [sums, y, outputs, outputs, count, columns])
+        self._emit_rows(sums, y, count)
+
+    def _emit_rows(self, sums: ir.Value, y: Strided, count: ir.Value) -> None:
+        """Emit the rows of what is in the place of sums: floats, or words of four codes each."""
+        builder, outputs = self.builder, self.op.layers[-1].outputs
+        words = -(-outputs // QUAD) if self.op.yields_bytes else outputs
+        rows, stride = y.address, i64(words)
+        is_whole = not self.op.yields_bytes or outputs % QUAD == 0
+        if not is_whole:
+            rows = byte_at(builder, self.scratch, i64(_found_offset(self.op)))
+        builder.call(columns_to_rows(self.code, COLUMNS), [sums, rows, stride, i64(words), count, i64(COLUMNS)])
+        if not is_whole:
+            copy = copy_codes(self.code, outputs, signed=False)
+            builder.call(copy, [rows, i64(QUAD * words), *y, count])
 
     def _buffers(self) -> list[Strided]:
         offset, buffers = 0, list[Strided]()
@@ -233,8 +264,13 @@ def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:
     outputs = layer.outputs
     if last and op.output is None:
         return LayerEnd("values", layer.activation, outputs, adds=op.is_dynamic)
-    kind = "rounded" if last else "codes"
-    return LayerEnd(kind, None if rounds_sums(layer) else layer.activation, outputs)
+    kind = "codes" if not last else "bytes" if op.yields_bytes else "rounded"
+    signed = kind == "bytes" and op.output is not None and _is_signed(op.output)
+    return LayerEnd(kind, None if rounds_sums(layer) else layer.activation, outputs, signed=signed)
+
+
+def _is_signed(codes: CodesAttr) -> bool:
+    return codes.kind.data == "s8"
 
 
 def quantizing(code: Code, features: int) -> ir.Function:

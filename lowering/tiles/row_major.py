@@ -13,7 +13,7 @@ from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from redpebble.foundation.extensible_table import ExtensibleTable
 from redpebble.lowering.kernels.elementwise import ARITHMETIC
 from redpebble.lowering.kernels.kernel_form import activated
-from redpebble.lowering.llvm.builder import Code, float_at, i64
+from redpebble.lowering.llvm.builder import BYTE, Code, byte_at, counted_loop, float_at, i64
 from redpebble.lowering.llvm.call_tables import SizeTable
 from redpebble.lowering.llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
 from redpebble.lowering.llvm.vectors import Lanes
@@ -45,9 +45,14 @@ class RowMajorStep:
         work = StridedMap(target, operands, combine)
         emit_strided(self.code, self.builder, [self.value(size) for size in sizes], work)
 
-    def emit_copy(self, source: ir.Value, target: ir.Value, size: Size) -> None:
-        """Emit a copy of `size` values."""
-        emit_copy(self.code, self.builder, source, target, self.value(size))
+    def emit_copy(self, source: ir.Value, target: ir.Value, size: Size, *, is_bytes: bool = False) -> None:
+        """Emit a copy of `size` values, floats or bytes."""
+        if not is_bytes:
+            emit_copy(self.code, self.builder, source, target, self.value(size))
+            return
+        with counted_loop(self.builder, self.value(size)) as index:
+            byte = self.builder.load(byte_at(self.builder, source, index), typ=BYTE)
+            self.builder.store(byte, byte_at(self.builder, target, index))
 
 
 class PartCopy(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, OP_TYPE
 from redpebble.lowering.calls.network_table import (
     IN_ONNXRUNTIME,
     Pointer,
@@ -22,13 +23,19 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.host import Compiler, host
 from redpebble.ort.elf.linker import WORD, Code, Data, generic_object, link
 from redpebble.ort.elf.loading import loaded
+from redpebble.ort.native.api import TENSOR_FLOAT, TENSOR_UNDEFINED
 from redpebble.ort.native.library import EXPORTS, library_module
-from redpebble.ort.native.tables import DIGEST_BYTES, LEVELS, LIBRARY_TABLE, OPERATOR_COUNT
+from redpebble.ort.native.tables import (
+    CODES_COUNT,
+    DIGEST_BYTES,
+    LEVELS,
+    LIBRARY_TABLE,
+    OPERATOR_COUNT,
+    OPERATOR_WORDS,
+)
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
 from redpebble.runtime.store.checked_file import kept
-
-OPERATOR: Final = "SparseNetwork_{}"
 
 Clusters = Mapping[str, Sequence[tuple[str, Mapping[str, Artefact]]]]
 """Variants by operator: the digest of a node, and for each CPU level the code of its network."""
@@ -94,8 +101,8 @@ def _is_same(one: Artefact, other: Artefact) -> bool:
 def in_process_library(operator_count: int = OPERATOR_COUNT) -> Path:
     """Return the library to register in this process; it asks what `set_compiler` was given for the code of a node.
 
-    It knows `SparseNetwork_0` up to `operator_count`, rounded up to a power of two. It is made once and kept in
-    the user's cache.
+    It knows `SparseNetwork_0` up to `operator_count`, rounded up to a power of two, and a quarter as many networks that
+    yield codes. It is made once and kept in the user's cache.
 
     Raises:
         ValueError: this machine is no x86-64.
@@ -182,10 +189,11 @@ def library_table(variants: Mapping[str, Sequence[Word]]) -> list[Data]:
     words: list[Word] = [len(variants)]
     content: list[Word] = []
     offset = 0
-    first = 1 + 3 * len(variants)
+    first = 1 + OPERATOR_WORDS * len(variants)
     for operator, rows in variants.items():
         words += [Pointer("operator_names", offset), len(rows) // row_words]
         words.append(Pointer(LIBRARY_TABLE, 8 * (first + len(content))))
+        words.append(TENSOR_UNDEFINED if operator.startswith(CODES_OP_TYPE) else TENSOR_FLOAT)
         content += rows
         offset += len(operator.encode()) + 1
     return [Data("operator_names", names), _data_of(WordTable(LIBRARY_TABLE, (*words, *content)))]
@@ -221,7 +229,9 @@ def cached_library(folder: Path, operator_count: int) -> bytes:
     """
 
     def make() -> bytes:
-        operators: dict[str, list[Word]] = {OPERATOR.format(number): [] for number in range(operator_count)}
+        names = [f"{OP_TYPE}_{number}" for number in range(operator_count)]
+        names += [f"{CODES_OP_TYPE}_{number}" for number in range(operator_count * CODES_COUNT // OPERATOR_COUNT)]
+        operators: dict[str, list[Word]] = {name: [] for name in names}
         return link([Code(library_object()), *library_table(operators)], EXPORTS, "libredpebble.so")
 
     key = hashlib.sha256(compiler_fingerprint() + operator_count.to_bytes(8, "little"))

@@ -17,7 +17,6 @@ from redpebble.ort.native.api import (
     DEFAULT_MEMORY,
     EVERY_VERSION,
     SHAPE_VERSION,
-    TENSOR_FLOAT,
     TENSOR_UNDEFINED,
     VARIADIC,
     CustomOp,
@@ -26,7 +25,7 @@ from redpebble.ort.native.api import (
 from redpebble.ort.native.code import OrtBody, OrtCode, emit_messages
 from redpebble.ort.native.compute import emit_compute
 from redpebble.ort.native.cpu import emit_cpu
-from redpebble.ort.native.node import emit_kernel
+from redpebble.ort.native.node import emit_kernel, operator_row
 from redpebble.ort.native.shape_inference import emit_describe, emit_shapes
 from redpebble.ort.native.tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, OPERATOR_WORDS
 
@@ -42,7 +41,6 @@ MINOR_DIGITS: Final = 3
 ANSWERS: Final[dict[CustomOp, tuple[ir.Type, int]]] = {
     CustomOp.GetInputType: (I32, TENSOR_UNDEFINED),
     CustomOp.GetInputTypeCount: (I64, 1),
-    CustomOp.GetOutputType: (I32, TENSOR_FLOAT),
     CustomOp.GetOutputTypeCount: (I64, 1),
     CustomOp.GetInputCharacteristic: (I32, VARIADIC),
     CustomOp.GetOutputCharacteristic: (I32, VARIADIC),
@@ -50,14 +48,16 @@ ANSWERS: Final[dict[CustomOp, tuple[ir.Type, int]]] = {
     CustomOp.GetVariadicInputMinArity: (I32, 1),
     CustomOp.GetVariadicInputHomogeneity: (I32, 0),
     CustomOp.GetVariadicOutputMinArity: (I32, 1),
-    CustomOp.GetVariadicOutputHomogeneity: (I32, 1),
+    CustomOp.GetVariadicOutputHomogeneity: (I32, 0),
     CustomOp.GetStartVersion: (I32, 1),
     CustomOp.GetEndVersion: (I32, EVERY_VERSION),
 }
-"""Functions of an operator that always say the same: activations, then constants of any type, give floats."""
+"""Functions of an operator that always say the same: activations, then constants of any type, give floats
+or codes, where shape inference or the model says so."""
 
 OPERATOR_FUNCTIONS: Final[dict[CustomOp, str]] = {
     CustomOp.GetName: "name",
+    CustomOp.GetOutputType: "output_type",
     CustomOp.GetExecutionProviderType: "provider",
     CustomOp.KernelDestroy: "destroy",
     CustomOp.CreateKernelV2: "create",
@@ -83,6 +83,9 @@ def _emit_answers(code: OrtCode) -> None:
     for word, (kind, value) in ANSWERS.items():
         body = code.body(word.name, kind, [POINTER, I64])
         body.builder.ret(ir.Constant(kind, value))
+    body = code.body("output_type", I32, [POINTER, I64])
+    row = operator_row(body, body.args[0])
+    body.builder.ret(body.builder.trunc(body.number(row, 3), I32))
     body = code.body("name", POINTER, [POINTER])
     body.builder.ret(body.pointer(body.args[0], CustomOp.Name))
     body = code.body("provider", POINTER, [POINTER])

@@ -7,7 +7,7 @@ from llvmlite import ir
 from redpebble.lowering.calls.table import Header
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
-from redpebble.ort.native.api import ATTRIBUTE_STRING, TENSOR_FLOAT, CustomOp, Slot
+from redpebble.ort.native.api import ATTRIBUTE_STRING, CustomOp, Slot
 from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.node import DIGEST_WORDS, operator_row
 from redpebble.ort.native.tables import DIGEST_BYTES
@@ -94,7 +94,8 @@ def _emit_tell_output(code: OrtCode) -> None:
         body.call("tell_size", header, symbols, expression, body.at(dims, axis), body.at(names, axis))
     info = body.words(1)
     body.attempt(api, Slot.CreateTensorTypeAndShapeInfo, info)
-    status = body.call("describe", api, body.pointer(info), dims, names, rank)
+    kind = body.number(body.pointer(header, Header.OutputTypes), index)
+    status = body.call("describe", api, body.pointer(info), kind, dims, names, rank)
     with body.when(body.is_null(status), likely=True):
         told = body.ort(api, Slot.ShapeInferContext_SetOutputTypeShape, context, index, body.pointer(info))
         body.release(api, Slot.ReleaseTensorTypeAndShapeInfo, body.pointer(info))
@@ -104,10 +105,10 @@ def _emit_tell_output(code: OrtCode) -> None:
 
 
 def emit_describe(code: OrtCode) -> None:
-    """Emit `describe (api, info, dims, names, rank) -> status`."""
-    body = code.body("describe", POINTER, [POINTER, POINTER, POINTER, POINTER, I64])
-    api, info, dims, names, rank = body.args
-    body.attempt(api, Slot.SetTensorElementType, info, ir.Constant(I32, TENSOR_FLOAT))
+    """Emit `describe (api, info, kind, dims, names, rank) -> status`."""
+    body = code.body("describe", POINTER, [POINTER, POINTER, I64, POINTER, POINTER, I64])
+    api, info, kind, dims, names, rank = body.args
+    body.attempt(api, Slot.SetTensorElementType, info, body.builder.trunc(kind, I32))
     body.attempt(api, Slot.SetDimensions, info, dims, rank)
     body.builder.ret(body.ort(api, Slot.SetSymbolicDimensions, info, names, rank))
 

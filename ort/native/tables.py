@@ -8,13 +8,17 @@ OPERATOR_COUNT: Final = 64
 256 take 14 ms, 1024 take 120 ms.
 """
 
+CODES_COUNT: Final = 16
+"""Operators beside them whose results are codes."""
+
 DIGEST_BYTES: Final = 64
 """Length of a digest as text: hexadecimal digits."""
 
 LIBRARY_TABLE: Final = "library_table"
-"""Symbol of the table: the number of operators, then for each its name, its number of variants, and their table."""
+"""Symbol of the table: the number of operators, then for each its name, its number of variants, their table, and the
+number of the element type of its results in onnxruntime."""
 
-OPERATOR_WORDS: Final = 3
+OPERATOR_WORDS: Final = 4
 LEVELS: Final = ("generic", "avx2", "avxvnni", "avx512", "avx512vnni", "zen4")
 """Levels of CPU features: code of a later one is faster where a CPU runs both."""
 

@@ -96,7 +96,7 @@ def _emit_check_shape(code: OrtCode) -> None:
     types = body.pointer(body.pointer(frame, Frame.Header), Header.InputTypes)
     expected = body.number(types, position)
     is_other = builder.icmp_signed("!=", element, expected)
-    for dtype, name in (("float32", "float"), ("int64", "int64")):
+    for dtype, name in (("float32", "float"), ("uint8", "uint8"), ("int8", "int8"), ("int64", "int64")):
         is_this = builder.icmp_signed("==", expected, i64(ELEMENT_TYPES[dtype]))
         words = f", expected {ELEMENT_TYPES[dtype]} ({name})"
         body.fail_when(builder.and_(is_other, is_this), api, "input ", index, " has element type ", element, words)

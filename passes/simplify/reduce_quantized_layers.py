@@ -87,7 +87,7 @@ def _reduce(op: QuantizedLayersOp) -> None:
     if layers is before:
         return
     placed = [_placed(op, *pair) for pair in zip(layers, before, strict=True)]
-    made = QuantizedLayersOp(op.x, placed, op.output)
+    made = QuantizedLayersOp(op.x, placed, op.output, yields_bytes=op.yields_bytes)
     assert op.parent is not None
     op.parent.insert_op_before(made, op)
     copy_provenance(op, made)

@@ -3,8 +3,9 @@
 from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
-from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue
@@ -13,6 +14,9 @@ from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.prologue import cut_prologue
 from redpebble.frontend.rounded_outputs import cut_output_codes
 from redpebble.options import Options
+from redpebble.passes.runner import context, run_passes
+from redpebble.passes.simplify.join_quantized_layers import JoinQuantizedLayers
+from redpebble.passes.simplify.take_bytes import TakeBytes
 from redpebble.pipeline import build, run_stages
 
 CONVOLUTION: Final = "ai.onnx::Conv"
@@ -49,6 +53,13 @@ def holds_edges(module: ModuleOp) -> bool:
     return any(isinstance(op, EdgeListOp) for op in ops) and not any(isinstance(op, ForeignOp) for op in ops)
 
 
+def _is_native(module: ModuleOp) -> bool:
+    """Return whether a module holds no node of ONNX and reads no values of other types."""
+    arguments = [value for op in module.ops if isinstance(op, FuncOp) for value in op.body.block.args]
+    kept = any(isinstance(op, ForeignOp) for op in module.walk())
+    return not kept and not any(isinstance(value.type, ForeignType) for value in arguments)
+
+
 def native_build(source: Source, options: Options, *, until: str = "") -> NativeBuild:
     """Return the module of a model; nodes that no op stands for are a prologue where they come before all layers.
 
@@ -69,6 +80,8 @@ def native_build(source: Source, options: Options, *, until: str = "") -> Native
         if options.is_node and holds_edges(imported.module):
             run_stages(imported.module, options, until=until)
             return NativeBuild(imported.module)
+        # what layers take as bytes is neither rounded nor computed before them
+        run_passes(context(), imported.module, [JoinQuantizedLayers(), TakeBytes()], options.on_pass)
         codes = cut_output_codes(imported)
         try:
             prologue = cut_prologue(imported)
@@ -76,7 +89,7 @@ def native_build(source: Source, options: Options, *, until: str = "") -> Native
             # the first node that is not covered may well be one that is computed before all layers: another one is not
             same = str(error).startswith(str(refusal).partition(":")[0] + ":")
             raise (refusal if same else error) from None
-        if prologue is None and not codes:
+        if prologue is None and not codes and not _is_native(imported.module):
             raise refusal
         run_stages(imported.module, options, until=until)
     return NativeBuild(imported.module, prologue, codes)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import onnx_ir
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
@@ -78,8 +79,8 @@ class NetworkOfSizes(Network):
     @override
     def bind(
         self,
-        feeds: Mapping[str, Floats],
-        outputs: Mapping[str, Floats] | None = None,
+        feeds: Mapping[str, NDArray[np.generic]],
+        outputs: Mapping[str, NDArray[np.generic]] | None = None,
         *,
         threads: int | None = None,
     ) -> BoundCall:

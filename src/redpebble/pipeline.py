@@ -45,6 +45,7 @@ from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeur
 from redpebble.passes.simplify.recognize_layers import RecognizeLayers
 from redpebble.passes.simplify.reduce_quantized_layers import ReduceQuantizedLayers
 from redpebble.passes.simplify.sparsify import Sparsify
+from redpebble.passes.simplify.take_bytes import TakeBytes
 from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork
@@ -136,6 +137,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             FuseAggregations(),  # sums over edges take degrees, bias and activation
             FuseLayers(),  # bias and activation: afterwards a neuron is one column and one number
             JoinQuantizedLayers(),  # bytes pass between them; an activation that no layer of floats took is theirs
+            TakeBytes(),  # at the ends, once layers are joined
             ReduceQuantizedLayers(),  # dead and equal neurons, exactly
             FuseConvolutions(),  # the same for what follows a convolution, sums of branches too
             DropDeadNeurons(),  # needs neurons as columns; makes weights of later layers smaller

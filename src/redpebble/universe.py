@@ -17,6 +17,7 @@ PASSES = {
         "FuseAggregations",
         "FuseLayers",
         "JoinQuantizedLayers",
+        "TakeBytes",
         "ReduceQuantizedLayers",
         "DropDeadNeurons",
         "MergeDuplicateNeurons",

@@ -101,8 +101,9 @@ def test_bytes_at_the_ends_are_those_of_onnxruntime(form: str, kind: str) -> Non
     model, x = model_of(FORMS[form], kind), codes(kind)
     expected = outcome(model, x)
     written = redpebble.optimize(model)
-    assert [node.op_type for node in written.model.graph if node.domain == DOMAIN] == ["SparseNetwork_0"]
-    assert len(list(written.model.graph)) <= 3
+    # the layers read codes, and yield some where these are an output
+    (node,) = written.model.graph
+    assert (node.domain, node.op_type) == (DOMAIN, "SparseNetwork_0" if form == "integer" else "SparseNetwork_codes_0")
     for found in (redpebble.session(model).run(None, {"x": x}), outcome(written.proto, x)):
         assert [one.dtype for one in found] == [one.dtype for one in expected]
         assert np.array_equal(found[0], expected[0])
@@ -124,8 +125,7 @@ def test_native_code_takes_and_yields_bytes(kind: str, density: float) -> None:
     assert np.mean(difference > 0) < 0.01
     if density == 1.0:
         assert redpebble.optimize(model).networks == ()
-    with pytest.raises(ValueError, match="accepted are calls of run"):
-        network.bind({"x": x})  # pyright: ignore[reportArgumentType]
+    assert np.array_equal(network.bind({"x": x}).run()[0], found)
     with pytest.raises(ValueError, match=f"dtype float32, expected {kind}"):
         network.run(None, {"x": x.astype(np.float32)})
 

@@ -124,3 +124,23 @@ func.func @main(%x: tensor<?x3xf32>) {
   %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<i4 scale 0.5 zero 1>] activations [unit] nodes ["fc"] : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<?x3xsi8>) {
+  %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]]> : tensor<3x2xf32>
+  %b = pebble.constant dense<[1.0, 1.0]> : tensor<2xf32>
+  // CHECK: input of s8 bytes, its codes are u8
+  %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 1>] activations [unit] nodes ["fc"] : (tensor<?x3xsi8>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x3xf32>) {
+  %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]]> : tensor<3x2xf32>
+  %b = pebble.constant dense<[1.0, 1.0]> : tensor<2xf32>
+  // CHECK: result of u8 bytes, its codes are none
+  %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 1>] activations [unit] nodes ["fc"] : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xui8>
+  func.return
+}

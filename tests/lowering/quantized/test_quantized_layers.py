@@ -1,128 +1,18 @@
 """Quantized layers as native code against sums of integers in numpy: the same bits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from xdsl.ir import Block, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr, activate
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.byte_times import LOOKUP, QUADS, SCATTERED, SHARED
+from redpebble.kernels.byte_times import QUADS, SCATTERED, SHARED
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.runtime.jit import host_target, missing_features
-from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import TARGETS, Floats, function, native
-
-Integers = NDArray[np.int64]
-
-RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
-
-CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
-
-
-BYTE_TARGETS = {"avxvnni": CpuTarget.avxvnni(), "avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}
-
-each_form = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(
-            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
-        )
-        for name, target in (TARGETS | BYTE_TARGETS).items()
-    ],
-)
-
-
-@dataclass(frozen=True)
-class Layers:
-    """Random layers between `sizes` neurons."""
-
-    sizes: Sequence[int]
-    codes: Sequence[CodesAttr]
-    activation: ActivationAttr | None = None
-    density: float = 0.2
-    greatest: int = 255
-    quads: str = ""
-    weights: list[Integers] = field(default_factory=list[Integers])
-    biases: list[Integers] = field(default_factory=list[Integers])
-    multipliers: list[Floats] = field(default_factory=list[Floats])
-
-    def __post_init__(self) -> None:
-        rng = np.random.default_rng((len(self.sizes), *self.sizes))
-        for index, (inputs, outputs) in enumerate(pairwise(self.sizes)):
-            weight = rng.integers(-self.greatest, self.greatest + 1, (inputs, outputs))
-            weight *= rng.random((inputs, outputs)) < self.density
-            weight[:, outputs // 2] = 0
-            self.weights.append(weight)
-            self.biases.append(rng.integers(-1000, 1000, outputs))
-            scale = self.codes[index].scale / 64
-            self.multipliers.append((rng.uniform(0.5, 2.0, outputs) * scale).astype(np.float32))
-
-    def emit(self, block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        layers: list[QuantizedLayer] = []
-        for index, arrays in enumerate(zip(self.weights, self.biases, self.multipliers, strict=True)):
-            weight, bias, multiplier = (array.astype(np.float32) for array in arrays)
-            constants = [
-                SparseConstantOp(CscMatrix.from_dense(weight)) if index % 2 == 0 else ConstantOp(weight),
-                ConstantOp(bias),
-                ConstantOp(multiplier),
-            ]
-            block.add_ops(constants)
-            w, b, m = (constant.results[0] for constant in constants)
-            layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
-        output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
-        op = QuantizedLayersOp(arguments[0], layers, output)
-        op.kernel = KernelAttr.of({1: LOOKUP, 33: self.quads}, "").with_blocks({self.quads: 2}) if self.quads else None
-        block.add_op(op)
-        return op.results
-
-    def run(self, x: Floats, target: CpuTarget, threads: int = 1) -> Floats:
-        module = function([f32_tensor((DYNAMIC, self.sizes[0]))], self.emit)
-        return native(module, target, threads).run(None, {"x0": x})[0]
-
-    def interpreted(self, x: Floats) -> Floats:
-        module = function([f32_tensor((DYNAMIC, self.sizes[0]))], self.emit)
-        return np.asarray(interpret(module, {"x0": x})[0], dtype=np.float32)
-
-    def expected(self, x: Floats) -> Floats:
-        """Return what the layers compute, in integers of 64 bits and floats of 32."""
-        c, y = _coded(x / np.float32(self.codes[0].scale), self.codes[0]), x
-        for index, weight in enumerate(self.weights):
-            total = (c - self.codes[index].zero) @ weight + self.biases[index]
-            sums, multiplier = total.astype(np.int32).astype(np.float32), self.multipliers[index]
-            after = self.codes[index + 1] if index + 1 < len(self.codes) else None
-            if after is None:
-                return _activated(self.activation, sums * multiplier)
-            if self.activation in (None, RELU):
-                c = _coded(sums * (multiplier / np.float32(after.scale)), after)
-                c = c if self.activation is None else np.maximum(c, after.zero)
-            else:
-                c = _coded(_activated(self.activation, sums * multiplier) / np.float32(after.scale), after)
-            y = (c - after.zero).astype(np.float32) * np.float32(after.scale)
-        return y
-
-
-def _coded(multiples: NDArray[np.floating], codes: CodesAttr) -> Integers:
-    return np.clip(np.rint(multiples) + codes.zero, codes.least, codes.greatest).astype(np.int64)
-
-
-def _activated(activation: ActivationAttr | None, values: Floats) -> Floats:
-    return values if activation is None else np.asarray(activate(activation, values), dtype=np.float32)
-
-
-def inputs(rows: int, features: int) -> Floats:
-    return np.random.default_rng((rows, features)).standard_normal((rows, features), dtype=np.float32)
+from redpebble.runtime.jit import host_target
+from tests.support.lowering_modules import function, native
+from tests.support.quantized_layers import CODES, RELU, TANH, Layers, each_form, inputs
 
 
 @each_form

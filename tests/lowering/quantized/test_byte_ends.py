@@ -1,0 +1,66 @@
+"""Quantized layers that read and yield codes, as native code against sums of integers in numpy: the same bytes."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.kernels.byte_times import QUADS, SCATTERED, SHARED
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import host_target
+from tests.support.lowering_modules import native
+from tests.support.quantized_layers import CODES, RELU, Layers, each_form
+
+DTYPES = {"u8": np.uint8, "s8": np.int8}
+
+
+def codes_of(kind: CodesAttr, rows: int, features: int) -> NDArray[np.integer]:
+    rng = np.random.default_rng((rows, features))
+    return rng.integers(kind.least, kind.greatest + 1, (rows, features)).astype(DTYPES[kind.kind.data])
+
+
+def check(layers: Layers, rows: int, target: CpuTarget, threads: int = 1) -> None:
+    first, last = layers.codes[0], layers.codes[-1]
+    net = native(layers.module(), target, threads)
+    x = codes_of(first, rows, layers.sizes[0])
+    expected = layers.expected_codes(x)
+    for count in sorted({0, 1, 5, rows}):
+        (found,) = net.run(None, {"x0": x[:count]})
+        assert found.dtype == DTYPES[last.kind.data]
+        assert np.array_equal(found, expected[:count])
+
+
+@each_form
+@pytest.mark.parametrize("kinds", [(0, 1, 2), (1, 2, 1)], ids=["unsigned", "signed"])
+@pytest.mark.parametrize("quads", ["", QUADS, SCATTERED, *SHARED.values()])
+def test_bytes_become_bytes(target: CpuTarget, kinds: tuple[int, ...], quads: str) -> None:
+    layers = Layers([437, 50, 19], [CODES[kind] for kind in kinds], RELU, quads=quads, of_bytes=True)
+    check(layers, 110, target)
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 16, 20, 33])
+@pytest.mark.parametrize("quads", ["", SCATTERED])
+def test_rows_of_any_length_leave_those_beside_them_alone(outputs: int, quads: str) -> None:
+    check(Layers([outputs + 5, outputs], [CODES[1], CODES[1]], None, quads=quads, of_bytes=True), 70, host_target())
+
+
+def test_the_interpreter_takes_codes() -> None:
+    layers = Layers([40, 30, 20], [CODES[1], CODES[0], CODES[1]], RELU, of_bytes=True)
+    x = codes_of(CODES[1], 6, 40)
+    (found,) = interpret(layers.module(), {"x0": x.astype(np.float32)})
+    assert np.array_equal(found, layers.expected_codes(x))
+
+
+def test_threads_change_no_byte() -> None:
+    check(Layers([96, 80, 18], [CODES[2], CODES[0], CODES[1]], None, of_bytes=True), 150, host_target(), 2)
+
+
+def test_bound_arrays_are_bytes() -> None:
+    layers = Layers([64, 32], [CODES[0], CODES[0]], None, of_bytes=True)
+    net, x = native(layers.module(), host_target(), 1), codes_of(CODES[0], 70, 64)
+    call = net.bind({"x0": x})
+    assert np.array_equal(call.run()[0], layers.expected_codes(x))
+    assert net.get_inputs()[0].type == net.get_outputs()[0].type == "tensor(uint8)"
+    with pytest.raises(ValueError, match="'x0' has dtype float32, expected uint8"):
+        net.bind({"x0": x.astype(np.float32)})

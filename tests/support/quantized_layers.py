@@ -1,0 +1,138 @@
+"""Random quantized layers in IR, what they compute in integers of numpy, and the targets whose code is compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from redpebble.dialect.attributes.activations import ActivationAttr, activate
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.dialect.tensors import DYNAMIC, byte_tensor, f32_tensor
+from redpebble.kernels.byte_times import LOOKUP
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import missing_features
+from redpebble.sparse.csr import CscMatrix
+from tests.support.lowering_modules import TARGETS, Floats, function, native
+
+Integers = NDArray[np.int64]
+
+RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
+
+CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
+
+BYTE_TARGETS = {"avxvnni": CpuTarget.avxvnni(), "avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}
+
+each_form = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(
+            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
+        )
+        for name, target in (TARGETS | BYTE_TARGETS).items()
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Random layers between `sizes` neurons."""
+
+    sizes: Sequence[int]
+    codes: Sequence[CodesAttr]
+    activation: ActivationAttr | None = None
+    density: float = 0.2
+    greatest: int = 255
+    quads: str = ""
+    of_bytes: bool = False
+    """Whether they read and yield codes."""
+    weights: list[Integers] = field(default_factory=list[Integers])
+    biases: list[Integers] = field(default_factory=list[Integers])
+    multipliers: list[Floats] = field(default_factory=list[Floats])
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng((len(self.sizes), *self.sizes))
+        for index, (inputs, outputs) in enumerate(pairwise(self.sizes)):
+            weight = rng.integers(-self.greatest, self.greatest + 1, (inputs, outputs))
+            weight *= rng.random((inputs, outputs)) < self.density
+            weight[:, outputs // 2] = 0
+            self.weights.append(weight)
+            self.biases.append(rng.integers(-1000, 1000, outputs))
+            scale = self.codes[index].scale / 64
+            self.multipliers.append((rng.uniform(0.5, 2.0, outputs) * scale).astype(np.float32))
+
+    def emit(self, block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        layers: list[QuantizedLayer] = []
+        for index, arrays in enumerate(zip(self.weights, self.biases, self.multipliers, strict=True)):
+            weight, bias, multiplier = (array.astype(np.float32) for array in arrays)
+            constants = [
+                SparseConstantOp(CscMatrix.from_dense(weight)) if index % 2 == 0 else ConstantOp(weight),
+                ConstantOp(bias),
+                ConstantOp(multiplier),
+            ]
+            block.add_ops(constants)
+            w, b, m = (constant.results[0] for constant in constants)
+            layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
+        output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
+        op = QuantizedLayersOp(arguments[0], layers, output, yields_bytes=self.of_bytes)
+        op.kernel = KernelAttr.of({1: LOOKUP, 33: self.quads}, "").with_blocks({self.quads: 2}) if self.quads else None
+        block.add_op(op)
+        return op.results
+
+    def module(self) -> ModuleOp:
+        """Return the layers as the function of a module."""
+        shape = (DYNAMIC, self.sizes[0])
+        return function(
+            [byte_tensor(self.codes[0].kind.data, shape) if self.of_bytes else f32_tensor(shape)], self.emit
+        )
+
+    def run(self, x: Floats, target: CpuTarget, threads: int = 1) -> Floats:
+        return native(self.module(), target, threads).run(None, {"x0": x})[0]
+
+    def interpreted(self, x: Floats) -> Floats:
+        return np.asarray(interpret(self.module(), {"x0": x})[0], dtype=np.float32)
+
+    def expected(self, x: Floats) -> Floats:
+        """Return what the layers compute, in integers of 64 bits and floats of 32."""
+        return self._results(_coded(x / np.float32(self.codes[0].scale), self.codes[0]))[1]
+
+    def expected_codes(self, codes: NDArray[np.integer]) -> Integers:
+        """Return the codes that the layers yield for those of their inputs."""
+        return self._results(codes.astype(np.int64))[0]
+
+    def _results(self, c: Integers) -> tuple[Integers, Floats]:
+        """Return the codes of the results, those of the last hidden ones where results have none, and their values."""
+        y = np.zeros(0, np.float32)
+        for index, weight in enumerate(self.weights):
+            total = (c - self.codes[index].zero) @ weight + self.biases[index]
+            sums, multiplier = total.astype(np.int32).astype(np.float32), self.multipliers[index]
+            after = self.codes[index + 1] if index + 1 < len(self.codes) else None
+            if after is None:
+                return c, _activated(self.activation, sums * multiplier)
+            if self.activation in (None, RELU):
+                c = _coded(sums * (multiplier / np.float32(after.scale)), after)
+                c = c if self.activation is None else np.maximum(c, after.zero)
+            else:
+                c = _coded(_activated(self.activation, sums * multiplier) / np.float32(after.scale), after)
+            y = (c - after.zero).astype(np.float32) * np.float32(after.scale)
+        return c, y
+
+
+def _coded(multiples: NDArray[np.floating], codes: CodesAttr) -> Integers:
+    return np.clip(np.rint(multiples) + codes.zero, codes.least, codes.greatest).astype(np.int64)
+
+
+def _activated(activation: ActivationAttr | None, values: Floats) -> Floats:
+    return values if activation is None else np.asarray(activate(activation, values), dtype=np.float32)
+
+
+def inputs(rows: int, features: int) -> Floats:
+    return np.random.default_rng((rows, features)).standard_normal((rows, features), dtype=np.float32)
