@@ -10,8 +10,8 @@ Inputs have one scale and zero each, by the range, clipped or not, whose roundin
 have a scale for each output, and zeros stay zeros. A layer whose results change by more than a share stays as it is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -23,30 +23,33 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
-from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
+from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.provenance import copy_provenance, node_name
 from redpebble.dialect.semantics.interpreter import Foreign, Observed, evaluate, observe
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_times import gains
+from redpebble.kernels.machine import Machine
+from redpebble.passes.images.fuse_convolutions import FuseConvolutions
 from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.simplify.join_quantized_layers import join_layers
-from redpebble.sparse.csr import CscMatrix
+from redpebble.tuning.quantize_convolutions import is_beside_depthwise, quantize_convolutions, sparse_convolutions
+from redpebble.tuning.sample_codes import (
+    MOST_CHANGE,
+    Floats,
+    IntegerParameters,
+    change_of,
+    codes_of,
+    integer_parameters,
+)
 
-Floats = NDArray[np.float32]
+MOST_IMAGES: Final = 32
+"""Samples of networks with convolutions that are looked at: all their values are held at once."""
 
 QUANTIZED: Final = "pebble.quantized"
 """The attribute of a module that says what was quantized, and what its results lost."""
-
-CLIPPED: Final = (0.0, 1e-4, 1e-3, 1e-2)
-"""Shares of the samples at either end that a range may leave out."""
-
-MOST_CHANGE: Final = 0.1
-"""Root mean square of what a layer's results change by, as a share of their own, above which it stays as it is."""
-
-GREATEST_CODE: Final = 127
 
 
 @dataclass(frozen=True)
@@ -58,20 +61,36 @@ class QuantizeLayers(ModulePass):
     samples: Mapping[str, NDArray[Any]]
     foreign: Foreign | None = None
     """Runner of nodes that were left as they are."""
+    machine: Machine = field(default_factory=Machine)
+    """The machine on which convolutions of integers and of floats are compared."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         layers = [one for one in op.walk() if isinstance(one, LinearOp) and _is_candidate(one)]
+        sparse = sparse_convolutions(op)
+        convolutions = [one for one in sparse if not is_beside_depthwise(one)]
+        samples = _some(self.samples) if convolutions else self.samples
         try:
-            before = observe(op, self.samples, self.foreign)
-            chosen = [one for one in layers if _quantize(one, before)]
+            before = observe(op, samples, self.foreign)
+            count = sum(_quantize(one, before) for one in layers) + quantize_convolutions(
+                convolutions, before, self.machine
+            )
             join_layers(op)
-            change = change_of(before.results, observe(op, self.samples, self.foreign).results)
+            FuseConvolutions().apply(ctx, op)
+            change = change_of(before.results, observe(op, samples, self.foreign).results)
         except (InterpretationError, ValueError) as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         erase_unused(op.body)
-        text = f"{len(chosen)} of {len(layers)} sparse layers compute with integers, results change by {change:.2%}"
+        found = len(layers) + len(sparse)
+        text = f"{count} of {found} sparse layers compute with integers, results change by {change:.2%}"
         op.attributes[QUANTIZED] = StringAttr(text)
+
+
+def _some(samples: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return samples evenly spread over those that there are."""
+    return {
+        name: array[:: -(-len(array) // MOST_IMAGES) or 1] if array.ndim else array for name, array in samples.items()
+    }
 
 
 def text_on(module: ModuleOp, name: str) -> str:
@@ -90,7 +109,7 @@ def _is_candidate(op: LinearOp) -> bool:
 def _quantize(op: LinearOp, observed: Observed) -> bool:
     """Let a layer compute with integers, unless its results change too much; return whether it does."""
     x, y = (np.asarray(observed.values[value], np.float32) for value in (op.x, op.result))
-    codes = _codes(x)
+    codes = codes_of(x)
     quantized = None if codes is None else _layer(op, codes)
     if codes is None or quantized is None:
         return False
@@ -113,54 +132,17 @@ def _quantize(op: LinearOp, observed: Observed) -> bool:
     return True
 
 
-def _layer(op: LinearOp, codes: CodesAttr) -> tuple[Sequence[ConstantOp | SparseConstantOp], QuantizedLayersOp] | None:
+def _layer(op: LinearOp, codes: CodesAttr) -> tuple[IntegerParameters, QuantizedLayersOp] | None:
     """Return a layer of integers in the place of another one, and its constants; None where a bias is too large."""
     assert isinstance(op.weight.owner, SparseConstantOp)
-    weight = op.weight.owner.weight
-    largest = np.zeros(weight.shape[1], np.float32)
-    np.maximum.at(largest, weight.columns, np.abs(weight.values))
-    scale = np.where(largest > 0, largest / GREATEST_CODE, 1).astype(np.float32)
-    multiplier = np.float32(codes.scale) * scale
-    bias = np.zeros(weight.shape[1]) if op.bias is None else np.rint(_array(op.bias) / multiplier)
-    if not np.all(np.isfinite(scale)) or np.abs(bias).max(initial=0) > GREATEST_BIAS:
+    constants = integer_parameters(op.weight.owner.weight, None if op.bias is None else _array(op.bias), codes)
+    if constants is None:
         return None
-    values = np.rint(weight.values / scale[weight.columns]).astype(np.float32)
-    integers = CscMatrix(weight.shape, weight.pointers, weight.rows, values)
-    constants = (SparseConstantOp(integers), ConstantOp(bias.astype(np.float32)), ConstantOp(multiplier))
     w, b, m = (constant.results[0] for constant in constants)
     return constants, QuantizedLayersOp(op.x, [QuantizedLayer(node_name(op), w, b, m, codes, op.activation)])
-
-
-def _codes(x: Floats) -> CodesAttr | None:
-    """Return the codes whose rounding changes samples least; None where there is no range."""
-    candidates = list(_candidates(x))
-    return min(candidates, key=lambda codes: _rounding(x, codes)) if candidates else None
-
-
-def _candidates(x: Floats) -> Iterator[CodesAttr]:
-    for share in CLIPPED:
-        ends = np.quantile(x, [share, 1 - share]) if x.size else np.zeros(2)
-        low, high = min(0.0, float(ends[0])), max(0.0, float(ends[1]))
-        scale = np.float32((high - low) / 255)
-        if np.isfinite(scale) and scale >= LEAST_SCALE:
-            yield CodesAttr.of("u8", float(scale), int(np.clip(np.rint(-low / scale), 0, 255)))
-
-
-def _rounding(x: Floats, codes: CodesAttr) -> float:
-    scale = np.float32(codes.scale)
-    return float(np.mean(np.square(codes.steps(x / scale) * scale - x)))
 
 
 def _array(value: SSAValue) -> Floats:
     array = constant_array(value)
     assert array is not None
     return array
-
-
-def change_of(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> float:
-    """Return the root mean square of what arrays change by, as a share of their own: the largest of all."""
-    shares = [0.0]
-    for old, new in zip(before, after, strict=True):
-        size, change = (float(np.sqrt(np.mean(np.square(one)))) if one.size else 0.0 for one in (old, new - old))
-        shares.append(change / size if size else 0.0)
-    return max(shares)

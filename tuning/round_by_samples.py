@@ -13,7 +13,8 @@ from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
 from redpebble.dialect.semantics.interpreter import Foreign, observe
 from redpebble.passes.kernels.round_layers import ROUNDED, RoundLayers
-from redpebble.tuning.quantize_layers import change_of, text_on
+from redpebble.tuning.quantize_layers import text_on
+from redpebble.tuning.sample_codes import change_of
 
 
 @dataclass(frozen=True)

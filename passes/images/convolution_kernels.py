@@ -15,7 +15,7 @@ from redpebble.kernels.tile_widths import PIXELS
 from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.passes.analysis.weights import density
 from redpebble.passes.images.channel_edits import kernel_of
-from redpebble.passes.images.image_layers import tiles_of
+from redpebble.passes.images.image_layers import image_shares, tiles_of
 
 
 def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) -> None:
@@ -26,11 +26,20 @@ def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) 
     """
     if not convolutions:
         return
-    dense = dense_us(PIXELS, machine)
+    product = dense_us(PIXELS, machine)
     for conv in convolutions:
         conv.kernel = _kernel(conv, machine)
-        _, outputs, height, width = image_shape(conv.result)
-        conv.dense_us = FloatAttr(shape_of(conv.weight)[0] * outputs * height * width * dense, f64)
+        conv.dense_us = FloatAttr(_products(conv) * product, f64)
+
+
+def dense_convolution_us(conv: Conv2dOp, machine: Machine) -> float:
+    """Return the microseconds that an image takes by onnxruntime's dense convolution of floats."""
+    return image_shares(machine.prices).dense * _products(conv) * dense_us(PIXELS, machine)
+
+
+def _products(conv: Conv2dOp) -> int:
+    _, outputs, height, width = image_shape(conv.result)
+    return shape_of(conv.weight)[0] * outputs * height * width
 
 
 def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:

@@ -158,7 +158,14 @@ def behind_sparse(
         if isinstance(op, QuantizedConv2dOp) and op not in found and not stays_outside(op):
             between = _between(op, found)
             found |= {one: counts[one] for one in between if one in counts}
+        elif _is_rounding(op) and any(use.operation in found for use in op.results[0].uses):
+            # what comes in becomes codes there, for all that reads it
+            found[op] = counts[op]
     return {op: count for op, count in counts.items() if op in found}
+
+
+def _is_rounding(op: Operation) -> bool:
+    return isinstance(op, ActivateOp) and op.activation.kind.data == "quantize"
 
 
 def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Operation]:

@@ -85,6 +85,8 @@ def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     reason = f"density {len(weight.values) / max(1, prod(weight.shape)):.3f}, {tiles_of(op)} tiles of pixels"
     reason += f"; next {following} {times[following][COLUMNS]:.3g} us"
     op.kernel = KernelAttr.of(best, reason, {PIXELS: times[best][COLUMNS]}).with_blocks({best: blocks[best]})
+    if op.dense_us is not None:
+        return  # it was a convolution of floats, which a runtime would compute as such
     _, outputs, height, width = image_shape(op.result)
     pixels, taps = height * width, len(op.window.taps)
     values, groups = pixels_of(op.x) + pixels_of(op.result), _groups(weight, taps)
