@@ -77,7 +77,10 @@ def test_sums_and_poolings_pass_codes_on_and_depthwise_convolutions_do_not(
     result = redpebble.optimize(model, samples={"x": x})
     assert result.quantized.startswith(f"{count} of 3 sparse layers compute with integers")
     result.save(tmp_path / "integers.onnx")
-    session, written = redpebble.session(tmp_path / "integers.onnx"), onnx.load_from_string((tmp_path / "integers.onnx").read_bytes())
+    session, written = (
+        redpebble.session(tmp_path / "integers.onnx"),
+        onnx.load_from_string((tmp_path / "integers.onnx").read_bytes()),
+    )
     for batch in (0, 1, 5):
         floats, some = outcome(model, x[:batch]), session.run(None, {"x": x[:batch]})[0]
         assert some.shape == floats.shape
