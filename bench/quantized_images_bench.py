@@ -1,8 +1,9 @@
 """Convolutional networks that are pruned and quantized, beside onnxruntime's integers and floats, in the same rounds.
 
-`python -m redpebble.bench.quantized_images_bench [NAME ...] [--sparsities .8,.9,.95] [--forms qdq,operator]
+`python -m redpebble.bench.quantized_images_bench [NAME ...] [--sparsities .8,.9,.95] [--forms qdq,operator,dynamic]
 [--seconds 3]`: exports of torch's exporter with random weights, of which a share is zero in each layer but the stem and
 depthwise ones, as onnxruntime's `quantize_static` writes them: unsigned activations, signed weights, a scale an output.
+The form `dynamic` is that of `quantize_dynamic`: codes that each call finds, unsigned weights, one scale.
 Sessions on one thread take turns in one process; a session of the same pruned file of floats runs beside them. Results
 are compared with those of onnxruntime's integers.
 """
@@ -18,7 +19,7 @@ import onnx
 import onnxruntime
 import typer
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import redpebble
 from redpebble.bench.measure.measuring import Budget, interleave
@@ -26,6 +27,8 @@ from redpebble.bench.results.console import console
 from redpebble.models.exports.stored import random_feeds, stored_export
 
 FORMS = {"qdq": QuantFormat.QDQ, "operator": QuantFormat.QOperator}
+
+DYNAMIC = "dynamic"
 
 Feed = dict[str, NDArray[np.generic]]
 
@@ -54,6 +57,11 @@ def quantized(
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
         before.write_bytes(model.SerializeToString())
+        if form == DYNAMIC:
+            quantize_dynamic(
+                before, after, weight_type=QuantType.QUInt8, op_types_to_quantize=["Conv", "Gemm", "MatMul"]
+            )
+            return onnx.load_from_string(after.read_bytes())
         quantize_static(
             before,
             after,
@@ -105,7 +113,7 @@ def lines(exports: list[str], sparsities: str, forms: str, budget: Budget) -> It
 def main(
     exports: Annotated[list[str] | None, typer.Argument(help="Exports, such as resnet_18.")] = None,
     sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = "0.8,0.9,0.95",
-    forms: Annotated[str, typer.Option(help="qdq, operator.")] = "qdq",
+    forms: Annotated[str, typer.Option(help="qdq, operator, dynamic.")] = "qdq",
     seconds: Annotated[float, typer.Option(help="Time for each row.")] = 3.0,
 ) -> None:
     """Print a table of ratios."""

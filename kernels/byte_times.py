@@ -86,6 +86,15 @@ MOVED_CODE_NS: Final = 0.056
 TAP_NS: Final = 0.5
 """Nanoseconds of a tap of one of its results, whose channels are copied to where a product reads them."""
 
+UNSIGNED_SHARE: Final = 0.35
+"""Rate of ConvInteger, which takes unsigned weights as they are, over that of dense layers."""
+
+FOUND_CODE_NS: Final = 0.03
+"""Nanoseconds of a value whose range is found, and that is rounded, by DynamicQuantizeLinear."""
+
+SCALED_SUM_NS: Final = 0.38
+"""Nanoseconds of a sum that Cast, Mul and Add make a value of."""
+
 DENSEST: Final = 0.75
 """Density above which no layer gains, whatever its structure."""
 
@@ -140,6 +149,19 @@ class DenseConvolution(NamedTuple):
         """Return the microseconds that it takes in onnxruntime."""
         moved = MOVED_CODE_NS * self.values + TAP_NS * self.taps
         return 1e-3 * (self.products / PRICES[machine].dense[byte_quads.COLUMNS] + moved)
+
+
+class DenseIntegers(NamedTuple):
+    """Work of a dense ConvInteger of codes that are found at each call: products, values in and out."""
+
+    products: int
+    read: int
+    written: int
+
+    def predicted_us(self, machine: str = DEFAULT) -> float:
+        """Return the microseconds that it takes in onnxruntime, with the nodes around it."""
+        rate = UNSIGNED_SHARE * PRICES[machine].dense[byte_quads.COLUMNS]
+        return 1e-3 * (self.products / rate + FOUND_CODE_NS * self.read + SCALED_SUM_NS * self.written)
 
 
 def gains(weight: CscMatrix) -> bool:

@@ -272,10 +272,11 @@ class Lowering:
 
     def _emit_images(self, builder: ir.IRBuilder, args: Sequence[ir.Value], op: ImageNetworkOp) -> None:
         """Emit the images of a step; more arguments than a step has are those of a shared one."""
-        buffers, constants, _, scratch, begin, end, *shared = args
+        buffers, constants, sizes, scratch, begin, end, *shared = args
         pointers = {value: self._pointer(builder, buffers, constants, value) for value in _touched(op)}
         sharing = Sharing(*shared) if shared else None
-        step = ImageStep(self.code, builder, op, (self.constants, constants), pointers, scratch, sharing)
+        images = self.sizes.value(builder, sizes, self.shapes[op.inputs[0]][0]) if op.has_found_codes else None
+        step = ImageStep(self.code, builder, op, (self.constants, constants), pointers, scratch, sharing, images)
         self.scratch_bytes = max(self.scratch_bytes, step.emit(begin, end))
 
     def _zeroed(self, ops: Sequence[Operation]) -> Iterator[int]:

@@ -18,7 +18,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.ops.axis_maps import RowMajor
-from redpebble.dialect.ops.images import ImageAxes
+from redpebble.dialect.ops.images import ImageAxes, QuantizedConv2dOp
 from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
 from redpebble.dialect.tensors import DENSE_TENSOR
 
@@ -68,6 +68,11 @@ class ImageNetworkOp(IRDLOperation):
         """The values inside that become the results."""
         return yielded_by(self.body)
 
+    @property
+    def has_found_codes(self) -> bool:
+        """Whether it computes with codes that are found at each call."""
+        return any(isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic for op in self.body.block.ops)
+
     def verify_(self) -> None:
         verify_yield(self.body)
         verify_boundary("argument", self.inputs, self.body.block.args)
@@ -76,3 +81,5 @@ class ImageNetworkOp(IRDLOperation):
             raise VerifyException(f"{self.threads.value.data} threads, expected one or more")
         for op in self.body.block.ops:
             verify_operands(op, self.body.block)
+            if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic and op.x not in self.body.block.args:
+                raise VerifyException("codes of a value inside are found at each call, accepted are those of arguments")

@@ -77,7 +77,7 @@ def rounding_bounds(codes: CodeBounds, _: Operation | None) -> Arrays:
 
 
 def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
-    """Return the arrays of `quad_layer.PackedQuads` for a convolution.
+    """Return the arrays of `quad_layer.PackedQuads` for a convolution; with found codes, bias and multiplier are none.
 
     Raises:
         ValueError: the multiplier is no constant.
@@ -93,5 +93,10 @@ def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
         if rounds_sums(layer):
             multiplier = multiplier / np.float32(op.output.scale)
     padding = (0, -weight.shape[1] % byte_quads.QUAD)
+    if op.codes.is_dynamic:
+        added = constant_array(op.bias)
+        assert added is not None
+        nothing = np.zeros(1, np.int32)
+        return [*byte_quads.pack(weight, blocks, form), nothing, nothing, np.pad(added.astype(np.float32), padding)]
     outputs = [np.pad(one, padding) for one in (bias_of(layer, weight), multiplier.astype(np.float32))]
     return [*byte_quads.pack(weight, blocks, form), *outputs, bounds]

@@ -18,14 +18,22 @@ from redpebble.kernels.byte_quads import QUAD
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
 from redpebble.lowering.images.geometry import Phases, Plane, planes_of, reads_all
+from redpebble.lowering.images.lines import OUTSIDE_BYTES
 from redpebble.lowering.images.stored_codes import StoredCodes
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
+from redpebble.lowering.quantized.found_codes import BOUNDS_BYTES
 
 GUARD_BYTES: Final = ALIGNMENT
 """Bytes before and behind a buffer that may be read as part of a vector."""
 
 OUTPUT_ROOM: Final = 16
 """Rows behind its outputs that a dense kernel may write."""
+
+ARGUMENT_BYTES: Final = BOUNDS_BYTES + OUTSIDE_BYTES
+"""Bytes of what is found of an argument: the words of its codes, and the line outside of all tiles."""
+
+PADDED: Final = 16
+"""Numbers to whose multiples those of a convolution are padded."""
 
 ARRIVAL: Final = -1
 """The step in which arguments come in."""
@@ -66,6 +74,8 @@ class ImageMemory:
     zeroed: frozenset[SSAValue]
     """Values whose positions without a pixel have to be zeros."""
     stored: StoredCodes
+    found: dict[SSAValue | Operation, int]
+    """Where a thread keeps what it finds of an argument, and of a convolution that reads it: bytes of its memory."""
 
 
 def ops_of(network: ImageNetworkOp) -> list[Operation]:
@@ -129,7 +139,7 @@ class _Plan:
 
     def finish(self) -> ImageMemory:
         """Return the plan."""
-        own = max((_own_rows(op) for op in self.ops), default=0) * PIXELS * FLOAT_BYTES
+        own, found = self._found(max((_own_rows(op) for op in self.ops), default=0) * PIXELS * FLOAT_BYTES)
         roots: dict[SSAValue, list[SSAValue]] = {}
         for value in self.values:
             roots.setdefault(self._root(value)[0], []).append(value)
@@ -155,7 +165,17 @@ class _Plan:
             op: View(view.plane, start, view.channels, view.all_channels, item=view.item)
             for (op, view), start in zip(copies.items(), starts[len(roots) :], strict=True)
         }
-        return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored)
+        return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored, found)
+
+    def _found(self, begin: int) -> tuple[int, dict[SSAValue | Operation, int]]:
+        """Return the bytes up to the end of what is found, and where each is, from a byte on."""
+        places: dict[SSAValue | Operation, int] = {}
+        for op in self.ops:
+            if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic:
+                if op.x not in places:
+                    places[op.x], begin = begin, begin + ARGUMENT_BYTES
+                places[op], begin = begin, begin + 2 * FLOAT_BYTES * padded_outputs(op)
+        return begin, places
 
     def _needs_phases(self, op: Operation) -> bool:
         return needs_phases(op, self.stored)
@@ -192,6 +212,11 @@ class _Plan:
             elif isinstance(op, ConcatOp | SplitOp) and any(result in found for result in op.results):
                 found.update(op.operands)
         return frozenset(found)
+
+
+def padded_outputs(op: QuantizedConv2dOp) -> int:
+    """Return the outputs of a convolution, padded to whole vectors of the widest kind."""
+    return -(-op.layer.outputs // PADDED) * PADDED
 
 
 def _own_rows(op: Operation) -> int:

@@ -19,6 +19,7 @@ from redpebble.kernels.byte_quads import COLUMNS, QUAD, block_quads
 from redpebble.kernels.byte_times import FORMS, SCATTERED
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import line_packing, packing
+from redpebble.lowering.images.found_codes import CodeWords, outside_of, scaled_by_range, words_of
 from redpebble.lowering.images.geometry import Phases
 from redpebble.lowering.images.image_code import ImageCode
 from redpebble.lowering.images.lines import (
@@ -56,7 +57,7 @@ from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.quad_layer import quad_layer
-from redpebble.lowering.quantized.rounding import CodeBounds, Rounding
+from redpebble.lowering.quantized.rounding import Rounding
 from redpebble.lowering.quantized.step import WIDE_LANES
 
 
@@ -68,12 +69,17 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.by_family.get(family, 1)
     form = LookupForm(WIDE_LANES, bytewise={"avx512bw", "avx512vnni"} <= image.code.target.extensions)
-    end = LayerEnd("values" if op.output is None else "codes", op.activation, shape_of(op.weight)[1])
+    kind = "values" if op.output is None else "codes"
+    end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.codes.is_dynamic)
     if op.output is not None and rounds_sums(op.layer):
         end = LayerEnd(end.kind, None, end.outputs)
     size = block_quads(shape_of(op.weight)[0], blocks)
     kernel = quad_layer(image.code, form, end, size, FORMS[family])
     packed = image.arrays((op, "quads"), partial(line_packing.packed_quads, FORMS[family], blocks), op)
+    if op.codes.is_dynamic:
+        _, *scaled = scaled_by_range(image, op)
+        packed = [*packed[:-3], *scaled, packed[-1]]
+    outside = words_of(image, op.x, codes).outside
     is_direct = phases.is_point and source.plane.pitch == target.plane.pitch
 
     def tile(number: ir.Value) -> None:
@@ -81,7 +87,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
         if is_direct:
             lines = image.tile(source, number)
         else:
-            _call_windows(image, _windows(op, source, phases), (source, number, codes.zero), lines)
+            _call_windows(image, _windows(op, source, phases), (source, number, outside), lines)
         there, outputs = image.tile(target, number), i64(end.outputs)
         results = there if is_stored else image.own(own.windows + own.sums)
         builder.call(kernel, [lines, sums, results, *packed])
@@ -104,9 +110,10 @@ def _source(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, codes: Stored, f
     if not needs_phases(op, image.memory.stored):
         return image.memory.views[op.x]
     target, source, builder = image.memory.phases[op], image.memory.views[op.x], image.builder
-    nothing = ir.Constant(BYTE, codes.zero if fill is None else fill)
+    words = words_of(image, op.x, codes)
+    nothing = words.zero if fill is None else ir.Constant(BYTE, fill)
     if op.x not in image.memory.stored.codes:
-        _round_pixels(image, op, (source, target), codes)
+        _round_pixels(image, op, (source, target), words)
         image.meet()
         return target
     arrays = image.arrays((op, "lines"), partial(line_packing.phase_lines, source.plane, target.plane), op)
@@ -128,26 +135,23 @@ def _source(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, codes: Stored, f
     return target
 
 
-def _round_pixels(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, views: tuple[View, View], codes: Stored) -> None:
+def _round_pixels(
+    image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, views: tuple[View, View], words: CodeWords
+) -> None:
     """Emit the codes of pixels of floats, in the phases that an op reads."""
     (source, target), builder = views, image.builder
     recipe = partial(packing.phase_pixels, source.plane, source.tile_values, target.plane)
-    tables, bounds = image.arrays((op, "pixels"), recipe, op), _bounds(image, codes)
+    tables = image.arrays((op, "pixels"), recipe, op)
 
     def tile(number: ir.Value) -> None:
         for part, table in enumerate(tables):
             there = image.tile(target, number, i64(part * source.channels))
             entries = float_at(builder, table, builder.mul(number, i64(PIXELS)))
-            arguments = [image.tile(source, i64(0)), i64(PIXELS), there, entries, bounds]
-            arguments += [ir.Constant(BYTE, codes.zero), i64(source.channels)]
+            arguments = [image.tile(source, i64(0)), i64(PIXELS), there, entries, words.bounds]
+            arguments += [words.zero, i64(source.channels)]
             builder.call(rounding_pixels(image.code), arguments)
 
     image.each(target.plane.tiles, tile)
-
-
-def _bounds(image: ImageCode, codes: Stored) -> ir.Value:
-    recipe = partial(line_packing.rounding_bounds, CodeBounds.of(codes.attribute))
-    return image.arrays(("bounds", codes), recipe)[0]
 
 
 def _windows(op: QuantizedConv2dOp | Pool2dOp, source: View, phases: Phases) -> LineWindows:
@@ -155,11 +159,12 @@ def _windows(op: QuantizedConv2dOp | Pool2dOp, source: View, phases: Phases) -> 
     return LineWindows(phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values, work)
 
 
-def _call_windows(image: ImageCode, form: LineWindows, source: tuple[View, ir.Value, int], target: ir.Value) -> None:
-    """Emit the windows of a tile: what they read, the tile's number, the code outside; where they go."""
+def _call_windows(
+    image: ImageCode, form: LineWindows, source: tuple[View, ir.Value, ir.Value], target: ir.Value
+) -> None:
+    """Emit the windows of a tile: what they read, the tile's number, the line outside; where they go."""
     view, number, outside = source
-    (row,) = image.arrays(("outside line", outside), partial(line_packing.outside_line, outside))
-    arguments = [image.tile(view, number), number, i64(view.plane.tiles), row, target, i64(form.channels)]
+    arguments = [image.tile(view, number), number, i64(view.plane.tiles), outside, target, i64(form.channels)]
     image.builder.call(line_windows(image.code, form), arguments)
 
 
@@ -168,11 +173,12 @@ def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
     codes = image.memory.stored.codes[op.x]
     source, target = _source(image, op, codes, fill=0), image.memory.views[op.result]
     form, is_stored = _windows(op, source, Phases.of(op.window)), op.result in image.memory.stored.codes
+    outside = outside_of(image, 0)
 
     def tile(number: ir.Value) -> None:
         there = image.tile(target, number)
         lines = there if is_stored else image.own(0)
-        _call_windows(image, form, (source, number, 0), lines)
+        _call_windows(image, form, (source, number, outside), lines)
         if not is_stored:
             _call_to_floats(image, codes, lines, there, i64(target.channels))
         image.clear(op.result, number, there)
@@ -215,7 +221,10 @@ def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
         _Operand(image, value, spread, image.memory.stored.codes.get(value))
         for value, spread in zip(first.operands, spreads, strict=True)
     ]
-    function, bounds = _chain_code(image.code, chain, [one.kind for one in operands]), _bounds(image, codes)
+    function, bounds = (
+        _chain_code(image.code, chain, [one.kind for one in operands]),
+        words_of(image, last.results[0], codes).bounds,
+    )
     numbers = [number for one in operands for number in one.numbers]
 
     def tile(number: ir.Value) -> None:
@@ -233,7 +242,7 @@ class _Operand:
     def __init__(self, image: ImageCode, value: SSAValue, spread: Spread, codes: Stored | None) -> None:
         self._image, self._value, self._spread = image, value, spread
         self.kind = "codes" if codes is not None else spread
-        scale, zero = (1.0, 0) if codes is None else codes
+        scale, zero = (1.0, 0) if codes is None else (codes.scale, codes.zero)
         self.numbers = [ir.Constant(FLOAT, scale), ir.Constant(I32, zero)]
 
     def address(self, number: ir.Value) -> ir.Value:
@@ -337,14 +346,15 @@ def emit_entrance(image: ImageCode, value: SSAValue, source: ir.Value) -> None:
     view, builder = image.memory.views[value], image.builder
     codes, (_, channels, height, width) = image.memory.stored.codes[value], image_shape(value)
     firsts, places, _ = _places(image, view)
+    words = words_of(image, value, codes)
     (bits,) = image.arrays(("pixels", view.plane), partial(line_packing.pixel_bits, view.plane))
 
     def tile(number: ir.Value) -> None:
         first, count = _span(builder, firsts, number)
         arguments = [float_at(builder, source, first), i64(height * width), image.tile(view, number), count]
         arguments += [byte_at(builder, places, builder.mul(number, i64(PIXELS)))]
-        arguments += [builder.gep(bits, [number], source_etype=I64), _bounds(image, codes)]
-        builder.call(entering_lines(image.code), [*arguments, ir.Constant(BYTE, codes.zero), i64(channels)])
+        arguments += [builder.gep(bits, [number], source_etype=I64), words.bounds]
+        builder.call(entering_lines(image.code), [*arguments, words.zero, i64(channels)])
 
     image.each(view.plane.tiles, tile)
 

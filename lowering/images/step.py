@@ -6,6 +6,7 @@ tiles of a layer, and of the shares of outputs where tiles are few, and all meet
 
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Final
 
 from llvmlite import ir
@@ -18,6 +19,7 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import packing
 from redpebble.lowering.images.convolutions import emit_convolution, emit_depthwise, emit_pooling
+from redpebble.lowering.images.found_codes import emit_range
 from redpebble.lowering.images.geometry import reads_all
 from redpebble.lowering.images.image_code import ImageCode
 from redpebble.lowering.images.layers import (
@@ -67,14 +69,26 @@ class ImageStep:
     pointers: dict[SSAValue, ir.Value]
     scratch: ir.Value
     sharing: Sharing | None = None
+    images: ir.Value | None = None
+    """The images of a call, of which codes are found; None where that need not be known."""
 
     def emit(self, begin: ir.Value, end: ir.Value) -> int:
         """Emit the images from `begin` to the one before `end`; return the bytes of scratch memory of a thread."""
         memory, threads = plan_images(self.op), self.op.threads.value.data
         image = ImageCode(self.code, self.builder, memory, self.scratch, *self.tables, threads, self.sharing)
+        self._emit_ranges(image)
         with counted_loop(self.builder, self.builder.sub(end, begin)) as done:
             _ImageCall(self, image, self.builder.add(begin, done)).emit()
         return memory.total
+
+    def _emit_ranges(self, image: ImageCode) -> None:
+        """Emit the search for codes in all images; every thread finds them by itself, or they would have to meet."""
+        outer = dict[SSAValue, SSAValue](zip(self.op.body.block.args, self.op.inputs, strict=True))
+        for op in ops_of(self.op):
+            if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic:
+                assert self.images is not None
+                values = self.builder.mul(self.images, i64(prod(image_shape(op.x)[1:])))
+                emit_range(image, op, self.pointers[outer[op.x]], values)
 
 
 @dataclass(frozen=True)

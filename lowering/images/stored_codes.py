@@ -20,15 +20,19 @@ from redpebble.lowering.images.geometry import reads_all
 
 
 class Stored(NamedTuple):
-    """Codes of bytes: the distance of the values of two neighbours, and the code of 0, the least one being 0."""
+    """Codes of bytes: the distance of the values of two neighbours, and the code of 0, the least one being 0.
+
+    Those that are found at each call have none of both before.
+    """
 
     scale: float
     zero: int
+    is_found: bool = False
 
     @staticmethod
     def of(codes: CodesAttr) -> "Stored":
         """Return codes that begin at 0."""
-        return Stored(codes.scale, codes.unsigned_zero)
+        return Stored(codes.scale, codes.unsigned_zero, codes.is_dynamic)
 
     @property
     def attribute(self) -> CodesAttr:
@@ -144,7 +148,7 @@ def _codes_read(op: Operation) -> Stored | None:
     """Return the codes to which an op rounds what it reads."""
     match op:
         case QuantizedConv2dOp():
-            return None if op.codes.is_dynamic else Stored.of(op.codes)
+            return Stored.of(op.codes)
         case ActivateOp() if _rounds(op):
             scale, zero = op.activation.values
             return Stored(scale, int(zero))

@@ -30,9 +30,10 @@ from redpebble.dialect.ops.image_network import ImageNetworkOp
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.shape_inference import symbolic_shapes
+from redpebble.dialect.symbolic_sizes import Size
 from redpebble.passes.analysis.clusters import boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.images.image_layers import image_counts, network_us
+from redpebble.passes.images.image_layers import image_counts, is_found, network_us, stages_of
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
 
@@ -54,7 +55,8 @@ class FormImageNetworks(ModulePass):
 
     def _form(self, func: FuncOp) -> None:
         ops = computing_ops(func.body.block)
-        counts = image_counts(ops, symbolic_shapes(func))
+        counts, stages = image_counts(ops, symbolic_shapes(func)), stages_of(ops)
+        counts = {op: count * Size.symbol(f"%stage {stages[op]}") for op, count in counts.items()}
 
         def network(members: Sequence[Operation]) -> list[Operation] | None:
             if not any(isinstance(op, ImageLayerOp) for op in members):
@@ -67,10 +69,18 @@ class FormImageNetworks(ModulePass):
 def _network(ops: Sequence[Operation], threads: int) -> ImageNetworkOp:
     """Return an image network that computes `ops`; users of their results now read its."""
     inputs, outputs = boundary_of(ops)
+    found = tuple(dict.fromkeys(op.operands[0] for op in ops if is_found(op)))
+    others = tuple(value for value in inputs if any(value in op.operands for op in ops if not is_found(op)))
+    inputs = (*found, *others)
     body = Region(Block(arg_types=[value.type for value in inputs]))
-    inner: dict[SSAValue, SSAValue] = dict(zip(inputs, body.block.args, strict=True))
+    codes, inner = (
+        dict[SSAValue, SSAValue](zip(part, args, strict=True))
+        for part, args in ((found, body.block.args[: len(found)]), (others, body.block.args[len(found) :]))
+    )
     for op in ops:
-        body.block.add_op(op.clone(value_mapper=inner))
+        made = op.clone(value_mapper=codes if is_found(op) else inner)
+        inner |= zip(op.results, made.results, strict=True)
+        body.block.add_op(made)
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = ImageNetworkOp(inputs, [output.type for output in outputs], body, threads, network_us(ops))
     for output, result in zip(outputs, network.outputs, strict=True):

@@ -29,7 +29,7 @@ from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
 from redpebble.dialect.ops.layers import BatchNormOp
 from redpebble.dialect.provenance import copy_provenance, keep_value_name, take_value_names
 from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
@@ -62,15 +62,33 @@ class FuseConvolutions(ModulePass):
 def _takes_reader(conv: QuantizedConv2dOp) -> bool:
     """Let a convolution on codes apply its reader's activation, or round to its codes; return whether it does."""
     reader = conv.result.get_user_of_unique_use()
-    if not isinstance(reader, ActivateOp) or conv.output is not None or conv.codes.is_dynamic:
+    if isinstance(reader, AddOp) and conv.codes.is_dynamic and conv.activation is None:
+        return _takes_addend(conv, reader)
+    if not isinstance(reader, ActivateOp) or conv.output is not None:
         return False
     if reader.activation.kind.data == "quantize":
+        if conv.codes.is_dynamic:
+            return False
         scale, zero = reader.activation.values
         conv.output = CodesAttr.of("u8", scale, int(zero))
     elif conv.activation is None:
         conv.activation = reader.activation
     else:
         return False
+    take_value_names(reader, conv)
+    Rewriter.replace_op(reader, [], [conv.result])
+    return True
+
+
+def _takes_addend(conv: QuantizedConv2dOp, reader: AddOp) -> bool:
+    """Let a convolution whose codes are found at each call add a constant for each channel; return whether it does."""
+    added = constant_array(reader.right if reader.left is conv.result else reader.left)
+    bias = constant_array(conv.bias)
+    # after a second sum, results are rounded twice
+    if added is None or bias is None or np.any(bias) or spreads_of(reader) is None:
+        return False
+    entries = np.broadcast_to(added.reshape(-1), bias.shape).astype(np.float32)
+    conv.operands[list(conv.operands).index(conv.bias)] = place_constant(ConstantOp(entries), conv, conv.bias)
     take_value_names(reader, conv)
     Rewriter.replace_op(reader, [], [conv.result])
     return True

@@ -58,6 +58,9 @@ NEAR_VALUES: Final = 1 << 18
 LINE_US: Final = 1.5e-3
 """Microseconds of a line, the codes of a tile's pixels, that is copied to where a window has it."""
 
+FOUND_US: Final = 0.2e-3
+"""Microseconds of a value whose range is found."""
+
 POWER_US: Final = 0.5e-3
 """Microseconds of a value of an activation that takes a power of e."""
 
@@ -102,6 +105,25 @@ def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicSha
     return counts
 
 
+def stages_of(ops: Sequence[Operation]) -> dict[Operation, int]:
+    """Return for each op how many ranges have to be found before it, one after the other.
+
+    A convolution whose codes are found at each call needs all images of what it reads: it stands behind those.
+    """
+    stages: dict[Operation, int] = {}
+    for op in ops:
+        before = max(
+            (stages.get(value.owner, 0) for value in op.operands if isinstance(value.owner, Operation)), default=0
+        )
+        stages[op] = before + is_found(op)
+    return stages
+
+
+def is_found(op: Operation) -> bool:
+    """Return whether an op is a convolution on codes that are found at each call."""
+    return isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic
+
+
 def _is_spread(op: Operation) -> bool:
     if not isinstance(op, ConvolutionOp):
         return False
@@ -116,9 +138,7 @@ def _is_image(value: SSAValue) -> bool:
 
 def _is_covered(op: Operation) -> bool:
     match op:
-        case QuantizedConv2dOp():
-            return not op.codes.is_dynamic
-        case Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | ActivateOp():
+        case QuantizedConv2dOp() | Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | ActivateOp():
             return True
         case BatchNormOp():
             return affine_of_batch_norm(op) is not None
@@ -208,8 +228,10 @@ def network_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -
 
     `shares` are those of the machine.
     """
-    boundary = boundary_of(ops)
-    moved = sum(map(pixels_of, (*boundary.inputs, *boundary.outputs)))
+    stages, moved = stages_of(ops), 0
+    for stage in sorted(set(stages.values())):
+        boundary = boundary_of([op for op in ops if stages[op] == stage])
+        moved += sum(map(pixels_of, (*boundary.inputs, *boundary.outputs)))
     return shares.values * MOVED_US * moved + sum(layer_us(op, shares) for op in ops)
 
 
@@ -255,7 +277,8 @@ def _quantized_us(op: QuantizedConv2dOp, shares: ImageShares) -> float:
     times, tiles = {} if op.kernel is None else op.kernel.predicted.by_width, tiles_of(op)
     copied = LINE_US * shape_of(op.weight)[0] * tiles if len(op.window.taps) > 1 else 0.0
     moved = LINE_US * len(op.window.taps) * pixels_of(op.x) / PIXELS if op.window.stride != (1, 1) else 0.0
-    return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved)
+    found = FOUND_US * pixels_of(op.x) if op.codes.is_dynamic else 0.0
+    return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved + found)
 
 
 def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> float:

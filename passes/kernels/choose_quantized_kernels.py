@@ -37,6 +37,7 @@ from redpebble.kernels.byte_times import (
     SCATTERED,
     SHARED,
     DenseConvolution,
+    DenseIntegers,
     predicted,
 )
 from redpebble.kernels.machine import Machine
@@ -89,10 +90,13 @@ def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
         return  # it was a convolution of floats, which a runtime would compute as such
     _, outputs, height, width = image_shape(op.result)
     pixels, taps = height * width, len(op.window.taps)
-    values, groups = pixels_of(op.x) + pixels_of(op.result), _groups(weight, taps)
-    products = shape_of(op.weight)[0] * outputs * pixels // groups
-    dense = DenseConvolution(products * (GROUPED if groups > 1 else 1), values, taps * pixels)
-    op.dense_us = FloatAttr(dense.predicted_us(prices), f64)
+    read, written, groups = pixels_of(op.x), pixels_of(op.result), _groups(weight, taps)
+    products = shape_of(op.weight)[0] * outputs * pixels // groups * (GROUPED if groups > 1 else 1)
+    if op.codes.is_dynamic:
+        dense = DenseIntegers(products, read, written).predicted_us(prices)
+    else:
+        dense = DenseConvolution(products, read + written, taps * pixels).predicted_us(prices)
+    op.dense_us = FloatAttr(dense, f64)
 
 
 def _groups(weight: CscMatrix, taps: int) -> int:

@@ -90,12 +90,19 @@ def quantized_images(
 
 
 def dynamically_quantized(
-    model: onnx.ModelProto, folder: Path, weights: str, *, per_channel: bool = False
+    model: onnx.ModelProto,
+    folder: Path,
+    weights: str,
+    *,
+    per_channel: bool = False,
+    operators: list[str] | None = None,
 ) -> onnx.ModelProto:
-    """Return the model with weights of the type, and codes of activations that each call finds."""
+    """Return the model with weights of the type, and codes of activations that each call finds; None: all operators."""
     path, target = folder / "float.onnx", folder / "quantized.onnx"
     path.write_bytes(model.SerializeToString())
-    quantize_dynamic(path, target, weight_type=QuantType[weights], per_channel=per_channel)
+    quantize_dynamic(
+        path, target, weight_type=QuantType[weights], per_channel=per_channel, op_types_to_quantize=operators
+    )
     return onnx.load_from_string(target.read_bytes())
 
 

@@ -84,8 +84,6 @@ def convert_scaled_conv(conversion: Conversion) -> Sequence[SSAValue]:
     ):
         raise NotCovered("the input of ConvInteger is not quantized by one scale and zero that are given")
     check_scales(found, codes)
-    if codes.codes.is_dynamic:
-        raise NotCovered("the codes of its input are found at each call, accepted are those of a scale that is given")
     image, weights = checked_image(codes.floats), list[IntegerWeight]()
     taps: tuple[int, ...] = ()
     for product in products:

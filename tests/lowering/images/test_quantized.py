@@ -232,3 +232,36 @@ def test_values_beyond_codes_and_not_numbers_are_rounded() -> None:
     x = images(1, 4, 6, 6)
     x[0, :, 1, :4] = [np.nan, np.inf, -np.inf, 1e30]
     assert_equal(chain(Conv(4, 6, window(3)), Conv(6, 4, window(1), H, Y)), x)
+
+
+FOUND = CodesAttr.dynamic()
+
+
+def found(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """Two convolutions whose codes a call finds, of one input, a sum with it, and one behind a pooling of that."""
+    (x,) = arguments
+    first = Conv(6, 6, window(3), FOUND, None, RELU).emit(block, x)
+    second = Conv(6, 9, window(1, 2), FOUND, None).emit(block, x)
+    block.add_op(total := AddOp(first, x))
+    block.add_op(pooled := Pool2dOp(total.result, "max", window(3, 2)))
+    third = Conv(6, 9, window(3, dilation=2), FOUND, None).emit(block, pooled.result)
+    return [Conv(9, 5, window(3, 2), H, Y).emit(block, third), second]
+
+
+@each_form
+def test_codes_that_a_call_finds_are_those_of_all_images(target: CpuTarget) -> None:
+    x = images(3, 6, 14, 15)
+    x[2] *= 4
+    assert_equal(found, x, target)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 4])
+def test_every_thread_finds_the_same_codes(samples: int) -> None:
+    assert_equal(found, images(samples, 6, 21, 30), threads=2)
+
+
+def test_codes_of_zeros_and_of_not_numbers_are_found() -> None:
+    x = images(2, 6, 14, 15)
+    assert_equal(found, np.zeros_like(x))
+    x[0, :, 1, 3] = np.nan
+    assert_equal(chain(Conv(6, 9, window(3), FOUND, None)), x)

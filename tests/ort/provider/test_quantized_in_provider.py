@@ -22,7 +22,14 @@ from tests.end_to_end.test_quantized_convolutions import (
 from tests.end_to_end.test_quantized_transformers import deviation, encoder
 from tests.end_to_end.test_quantized_transformers import inputs as inputs_of_encoder
 from tests.ort.provider_models import plain_session, provider_session
-from tests.support.quantized_models import Form, pruned_network, quantized, quantized_images, statically_quantized
+from tests.support.quantized_models import (
+    Form,
+    dynamically_quantized,
+    pruned_network,
+    quantized,
+    quantized_images,
+    statically_quantized,
+)
 
 SMALL_STEPS = 0.02
 """Share of results that may be another code: the mean of an image is rounded once more."""
@@ -59,6 +66,13 @@ def test_the_provider_takes_quantized_convolutions(form: tuple[Form, str, bool],
     written, activations, per_channel = form
     model = quantized_images(residual(), tmp_path, written, activations, per_channel=per_channel)
     assert share_that_differs(model, images(1), images(3)) < SMALL_STEPS
+
+
+@pytest.mark.slow
+@needs_vnni
+def test_the_provider_finds_codes_of_convolutions(tmp_path: Path) -> None:
+    model = dynamically_quantized(residual(mean=False), tmp_path, "QUInt8", per_channel=True, operators=["Conv"])
+    assert share_that_differs(model, images(1), images(3)) == 0
 
 
 @needs_vnni

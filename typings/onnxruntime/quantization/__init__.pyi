@@ -34,6 +34,7 @@ def quantize_dynamic(
     model_input: str | PathLike[str],
     model_output: str | PathLike[str],
     *,
+    op_types_to_quantize: list[str] | None = ...,
     per_channel: bool = ...,
     weight_type: QuantType = ...,
 ) -> None: ...

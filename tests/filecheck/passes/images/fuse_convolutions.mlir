@@ -47,3 +47,21 @@ func.func @codes(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x2x2xf32> {
   %y = pebble.activate <quantize(0.25, 3.0)> %p : (tensor<?x2x2x2xf32>) -> tensor<?x2x2x2xf32>
   func.return %y : tensor<?x2x2x2xf32>
 }
+
+// -----
+
+// One whose codes are found at each call takes what is added to each channel.
+// CHECK-LABEL: @found
+func.func @found(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
+  %b = pebble.constant dense<0.0> : tensor<2xf32>
+  %m = pebble.constant dense<0.5> : tensor<2xf32>
+  %c = pebble.constant dense<[[[3.0]], [[4.0]]]> : tensor<2x1x1xf32>
+  %h = pebble.quantized_conv2d %x, %w, %b, %m codes <dynamic> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+  // CHECK: [[B:%.*]] = pebble.constant dense<[3.000000e+00, 4.000000e+00]> : tensor<2xf32>
+  // CHECK: [[Y:%.*]] = pebble.quantized_conv2d %x, %w, [[B]], %m codes <dynamic> window <{{.*}}> activation <relu> : (
+  // CHECK-NEXT: func.return [[Y]]
+  %s = pebble.add %h, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.activate <relu> %s : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}

@@ -1,0 +1,82 @@
+"""Codes of image networks as code knows them: words and a line of constants, or what a call found of all its images.
+
+before an image:  range of an argument -> words of its codes, a line of their zeros; of a convolution that reads it,
+                  bias and multiplier of the sums
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.ops.constants import constant_array
+from redpebble.dialect.ops.images import QuantizedConv2dOp
+from redpebble.lowering.images import line_packing
+from redpebble.lowering.images.image_code import ImageCode
+from redpebble.lowering.images.lines import OUTSIDE_BYTES
+from redpebble.lowering.images.memory import padded_outputs
+from redpebble.lowering.images.stored_codes import Stored
+from redpebble.lowering.llvm.builder import BYTE, FLOAT_BYTES, I32, byte_at, counted_loop, i64
+from redpebble.lowering.quantized.byte_lanes import lookup_form
+from redpebble.lowering.quantized.found_codes import BOUNDS_BYTES, FoundCodes, find_codes
+from redpebble.lowering.quantized.rounding import CodeBounds
+from redpebble.lowering.quantized.step import weight_of
+
+
+class CodeWords(NamedTuple):
+    """The address of the words of `CodeBounds`, the code of 0, and the address of the line outside of all tiles."""
+
+    bounds: ir.Value
+    zero: ir.Value
+    outside: ir.Value
+
+
+def words_of(image: ImageCode, value: SSAValue, codes: Stored) -> CodeWords:
+    """Return the words of the codes that a value is rounded to."""
+    builder = image.builder
+    if not codes.is_found:
+        recipe = partial(line_packing.rounding_bounds, CodeBounds.of(codes.attribute))
+        (bounds,) = image.arrays(("bounds", codes), recipe)
+        return CodeWords(bounds, ir.Constant(BYTE, codes.zero), outside_of(image, codes.zero))
+    bounds = _own(image, value)
+    zero = builder.load(byte_at(builder, bounds, i64(FLOAT_BYTES * CodeBounds._fields.index("unsigned_zero"))), typ=I32)
+    return CodeWords(bounds, builder.trunc(zero, BYTE), byte_at(builder, bounds, i64(BOUNDS_BYTES)))
+
+
+def outside_of(image: ImageCode, code: int) -> ir.Value:
+    """Return a line outside of all tiles that holds a code."""
+    return image.arrays(("outside line", code), partial(line_packing.outside_line, code))[0]
+
+
+def scaled_by_range(image: ImageCode, op: QuantizedConv2dOp) -> FoundCodes:
+    """Return where the bias and the multiplier of a convolution are that reads found codes."""
+    offset = FLOAT_BYTES * padded_outputs(op)
+    place = _own(image, op)
+    return FoundCodes(_own(image, op.x), place, byte_at(image.builder, place, i64(offset)))
+
+
+def emit_range(image: ImageCode, op: QuantizedConv2dOp, x: ir.Value, count: ir.Value) -> None:
+    """Emit the search for the codes of all values that a convolution reads, at `x`."""
+    builder, found, lanes = image.builder, scaled_by_range(image, op), lookup_form(image.code.target).lanes
+    sums, multiplier = image.arrays((op, "sums of weights"), _sums_and_multiplier, op)
+    builder.call(find_codes(image.code, lanes), [x, count, sums, multiplier, i64(padded_outputs(op)), *found])
+    words = words_of(image, op.x, Stored.of(op.codes))
+    with counted_loop(builder, i64(OUTSIDE_BYTES)) as place:
+        builder.store(words.zero, builder.gep(words.outside, [place], source_etype=BYTE))
+
+
+def _own(image: ImageCode, key: SSAValue | Operation) -> ir.Value:
+    return byte_at(image.builder, image.own(0), i64(image.memory.found[key]))
+
+
+def _sums_and_multiplier(op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the sums of the weights of each output, and the multiplier, padded to whole vectors."""
+    assert isinstance(op, QuantizedConv2dOp)
+    weight, multiplier = weight_of(op.layer), constant_array(op.multiplier)
+    assert multiplier is not None
+    sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int32)
+    padding = (0, padded_outputs(op) - len(sums))
+    return [np.pad(sums, padding), np.pad(multiplier.astype(np.float32), padding)]
