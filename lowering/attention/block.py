@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.attention.form import MOST_KEYS, SCORE_ROWS, AttentionForm, BufferOffsets, Registers
+from redpebble.lowering.attention.form import AttentionForm, BufferOffsets, Registers
 from redpebble.lowering.attention.products import scores, weighted_values
 from redpebble.lowering.attention.weights import (
     hide_later_keys,
@@ -125,7 +125,7 @@ class _Block:
             self._each_block(keys, self._weigh)
         self._load_factors()
         keys_of_all = builder.add(args.past_count, args.key_count)
-        again = builder.icmp_signed(">", keys_of_all, i64(MOST_KEYS))
+        again = builder.icmp_signed(">", keys_of_all, i64(self.form.most_keys))
         if self.form.has_past:
             again = ir.Constant(again.type, 1)
 
@@ -187,7 +187,7 @@ class _Block:
         """Return the keys of all blocks but the last one: about equal parts, in multiples of what registers hold."""
         builder, rows = self.builder, i64(Registers.of(self.code.target, self.width).rows)
         some = builder.select(builder.icmp_signed(">", count, i64(0)), count, i64(1))
-        even = _divided_up(builder, some, _divided_up(builder, some, i64(MOST_KEYS)))
+        even = _divided_up(builder, some, _divided_up(builder, some, i64(self.form.most_keys)))
         return builder.mul(_divided_up(builder, even, rows), rows)
 
     def _sum_values(self, known: _Keys, first: ir.Value, count: ir.Value) -> None:
@@ -245,7 +245,7 @@ class _Block:
                     with builder.if_then(same, likely=False):
                         builder.call(repeat_scores(code, self.width), [table, count])
         else:
-            self._fill(self._buffers.scores, SCORE_ROWS, 0.0)
+            self._fill(self._buffers.scores, self.form.score_rows, 0.0)
         if keys.causal:
             distance = builder.sub(args.first_query, first)
             builder.call(hide_later_keys(code, self.width), [table, count, distance])

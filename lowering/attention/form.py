@@ -19,8 +19,11 @@ VECTORS: Final = {16: 4, 8: 2, 4: 2}
 ROWS: Final = {16: {4: 6, 2: 8, 1: 8}, 8: {2: 6, 1: 6}, 4: {2: 4, 1: 4}}
 """Keys, or features of values, whose sums for so many vectors stay in registers."""
 
-SCORE_ROWS: Final = MOST_KEYS + 2 * max(max(rows.values()) for rows in ROWS.values())
-"""Rows of scores: a block is rounded up to what registers hold, and so is what is written of it."""
+ROUNDED_KEYS: Final = 5 * MOST_KEYS
+"""Keys of a block whose weights are rounded: those of several blocks have to be computed twice."""
+
+SPARE_ROWS: Final = 2 * max(max(rows.values()) for rows in ROWS.values())
+"""Rows of scores behind the last key: a block is rounded up to what registers hold, and so is what is written of it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,16 @@ class AttentionForm:
         """Factor of the queries, so that products count steps of the codes that they are rounded to."""
         products = self.roundings.products
         return self.scale / products[0].values[0] if products else self.scale
+
+    @property
+    def most_keys(self) -> int:
+        """Keys of a block."""
+        return ROUNDED_KEYS if self.rounds_weights else MOST_KEYS
+
+    @property
+    def score_rows(self) -> int:
+        """Rows of scores."""
+        return self.most_keys + SPARE_ROWS
 
     @property
     def rounds_weights(self) -> bool:
@@ -111,7 +124,7 @@ class BufferOffsets(NamedTuple):
     @staticmethod
     def of(form: AttentionForm, width: int) -> "BufferOffsets":
         """Return the offsets for blocks of `width` queries."""
-        sizes = (form.key_size, SCORE_ROWS, form.value_size, 1, 1, 1, 1)
+        sizes = (form.key_size, form.score_rows, form.value_size, 1, 1, 1, 1)
         starts = [0]
         for rows in sizes:
             starts.append(starts[-1] + rows * width)

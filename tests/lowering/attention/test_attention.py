@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from xdsl.ir import Block, SSAValue
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
 from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
@@ -62,8 +64,9 @@ def expected(sizes: Sizes, weighting: Weighting, arrays: Sequence[Floats], mask:
     split = zip(arrays, counts, strict=True)
     q, k, v = (x.astype(np.float64).reshape(*x.shape[:2], n, x.shape[2] // n) for x, n in split)
     k, v = (np.repeat(x, heads // key_heads, axis=2) for x in (k, v))
-    scores = np.einsum("bshd,bthd->bhst", q, k) * weighting.scale
-    scores = scores if mask is None else scores + mask
+    products, behind_mask, behind_softmax = weighting.roundings
+    scores = rounded(np.einsum("bshd,bthd->bhst", q, k) * weighting.scale, products)
+    scores = rounded(scores if mask is None else scores + mask, behind_mask)
     if weighting.causal:
         scores = scores + np.triu(np.full(scores.shape[-2:], -np.inf), 1)
     with np.errstate(invalid="ignore"):
@@ -71,8 +74,16 @@ def expected(sizes: Sizes, weighting: Weighting, arrays: Sequence[Floats], mask:
         weights /= weights.sum(axis=-1, keepdims=True)
         if weighting.nan_as_zero:
             weights[np.isnan(weights)] = 0.0
-        result = np.einsum("bhst,bthe->bshe", weights, v)
+        result = np.einsum("bhst,bthe->bshe", rounded(weights, behind_softmax), v)
         return result.reshape(*q.shape[:2], heads * sizes[3]).astype(np.float32)
+
+
+def rounded(x: NDArray[np.float64], roundings: Sequence[ActivationAttr]) -> NDArray[np.float64]:
+    for one in roundings:
+        scale, zero = one.values
+        steps = np.where(np.isnan(x), -zero, np.rint(x / scale))  # a NaN has the least code
+        x = np.clip(steps, -zero, 255 - zero) * scale
+    return x
 
 
 def feeds(arrays: Sequence[Floats], mask: Floats | None = None) -> dict[str, Floats]:

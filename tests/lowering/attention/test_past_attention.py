@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from xdsl.ir import Block, SSAValue
 
-from redpebble.dialect.ops.attention import Heads, PastAttentionOp, Weighting
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.ops.attention import Heads, PastAttentionOp, Roundings, Weighting
 from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.network import Network
@@ -102,6 +103,20 @@ def test_a_query_without_keys_reads_infinite_values_of_both_parts(target: CpuTar
         result = net.run(None, case.feeds)[0]
         np.testing.assert_allclose(result[0], case.result[0], rtol=2e-5, atol=3e-6)
         assert np.isnan(result[1, 0]).any()
+
+
+@best_target_first
+def test_rounded_weights_are_those_of_both_parts(target: CpuTarget) -> None:
+    step_of_weights = 0.004
+    weights = (ActivationAttr.of("quantize", step_of_weights, 0.0),)
+    weighting = Weighting(0.4, nan_as_zero=True, roundings=Roundings(weights=weights))
+    net = network(target, weighting)
+    for own, past in ((1, 3), (5, 140), (3, 700)):
+        case = step(weighting, 2, own, past)
+        difference = np.abs(net.run(None, case.feeds)[0] - case.result)
+        # one weight may be next to a tie
+        assert difference.max() < 1.01 * step_of_weights * max(np.abs(case.feeds[name]).max() for name in ("x2", "x5"))
+        assert np.quantile(difference, 0.9) < 1e-5
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Attention whose products, scores and weights are rounded to codes, against float64 numpy.
 
 Operands are small multiples of powers of two, so that products and their roundings are exact in float32, ties included.
-A weight that is next to a tie may have the other code: results are within a step of one weight.
+A weight that is next to a tie may have the other code: results are within a step of two weights.
 """
 
 from collections.abc import Sequence
@@ -9,46 +9,24 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from redpebble.dialect.attributes.activations import ActivationAttr, activate
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.attention import Roundings, Weighting
 from redpebble.dialect.tensors import DYNAMIC
 from redpebble.lowering.cpu_target import CpuTarget
-from tests.lowering.attention.test_attention import Sizes, feeds, network
+from tests.lowering.attention.test_attention import Sizes, expected, feeds, network
 from tests.support.lowering_modules import Floats, best_target_first
 
 STEP = 0.004
 WEIGHTS = (ActivationAttr.of("quantize", STEP, 0.0),)
 PRODUCTS = (ActivationAttr.of("quantize", 0.125, 120.0),)
 SCORES = (ActivationAttr.of("quantize", 0.25, 200.0),)
-SIZES: Sizes = (2, 2, 8, 5)
-
-
-def expected(weighting: Weighting, arrays: Sequence[Floats], mask: Floats | None = None) -> Floats:
-    roundings, (heads, *_) = weighting.roundings, SIZES
-    q, k, v = (x.astype(np.float64).reshape(*x.shape[:2], heads, -1) for x in arrays)
-    scores = rounded(np.einsum("bshd,bthd->bhst", q, k) * weighting.scale, roundings.products)
-    scores = rounded(scores if mask is None else scores + mask, roundings.scores)
-    if weighting.causal:
-        scores = scores + np.triu(np.full(scores.shape[-2:], -np.inf), 1)
-    with np.errstate(invalid="ignore"):
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-    if weighting.nan_as_zero:
-        weights[np.isnan(weights)] = 0.0
-    result = np.einsum("bhst,bthe->bshe", rounded(weights, roundings.weights), v)
-    return result.reshape(*result.shape[:2], -1).astype(np.float32)
-
-
-def rounded(x: Floats, roundings: Sequence[ActivationAttr]) -> Floats:
-    for one in roundings:
-        x = activate(one, x)
-    return x
+SIZES: Sizes = (4, 2, 8, 5)
 
 
 def operands(samples: int, queries: int, keys: int) -> list[Floats]:
-    heads, _, key_size, value_size = SIZES
+    heads, key_heads, key_size, value_size = SIZES
     rng = np.random.default_rng((samples, queries, keys))
-    shapes = ((queries, heads * key_size), (keys, heads * key_size), (keys, heads * value_size))
+    shapes = ((queries, heads * key_size), (keys, key_heads * key_size), (keys, key_heads * value_size))
     return [(rng.integers(-20, 20, (samples, *shape)) / 16).astype(np.float32) for shape in shapes]
 
 
@@ -58,9 +36,9 @@ def check(target: CpuTarget, weighting: Weighting, lengths: Sequence[int], mask:
         arrays = operands(2, length, length)
         own = None if mask is None else np.ascontiguousarray(mask[..., :length, :length])
         (result,) = net.run(None, feeds(arrays, own))
-        difference = np.abs(result - expected(weighting, arrays, own))
+        difference = np.abs(result - expected(SIZES, weighting, arrays, own))
         largest = float(np.abs(arrays[2]).max())
-        assert difference.max() <= (1.01 * STEP * largest if weighting.roundings.weights else 1e-5)
+        assert difference.max() <= (2.01 * STEP * largest if weighting.roundings.weights else 1e-5)
         assert np.quantile(difference, 0.9) < 1e-5
 
 
@@ -71,7 +49,7 @@ def check(target: CpuTarget, weighting: Weighting, lengths: Sequence[int], mask:
     ids=["weights", "products", "scores", "all"],
 )
 def test_codes_are_those_of_float64(target: CpuTarget, roundings: Roundings) -> None:
-    check(target, Weighting(0.25, roundings=roundings), (1, 7, 33, 132, 133, 300))
+    check(target, Weighting(0.25, roundings=roundings), (1, 7, 33, 132, 133, 700))
 
 
 @best_target_first
