@@ -55,6 +55,7 @@ from redpebble.lowering.llvm.call_tables import values_of_constant
 from redpebble.lowering.llvm.gather_scatter import splat_int
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.quad_layer import quad_layer
 from redpebble.lowering.quantized.rounding import Rounding
@@ -68,7 +69,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     own, is_stored = OwnRows.of(op), op.result in image.memory.stored.codes
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.by_family.get(family, 1)
-    form = LookupForm(WIDE_LANES, bytewise={"avx512bw", "avx512vnni"} <= image.code.target.extensions)
+    form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(image.code.target))
     kind = "values" if op.output is None else "codes"
     end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.codes.is_dynamic)
     if op.output is not None and rounds_sums(op.layer):

@@ -31,14 +31,22 @@ PORTABLE_LANES = 4
 """Outputs of a panel where each byte is looked up by itself."""
 
 
+def multiplies_bytes(target: CpuTarget) -> bool:
+    """Return whether there is an instruction for products of bytes on the widest registers that are used."""
+    features = target.extensions
+    if "avx512bw" in features:
+        return "avx512vnni" in features
+    return "avx2" in features and ("avxvnni" in features or {"avx512vnni", "avx512vl"} <= features)
+
+
 def lookup_form(target: CpuTarget) -> LookupForm:
     """Return the form of steps for a target."""
     features = target.extensions
+    bytewise = multiplies_bytes(target)
     if "avx512bw" in features:
-        bytewise = "avx512vnni" in features
         return LookupForm(16, bytewise, in_pairs=bytewise and "avx512vbmi" in features)
     if "avx2" in features:
-        return LookupForm(8, bytewise="avxvnni" in features or {"avx512vnni", "avx512vl"} <= features)
+        return LookupForm(8, bytewise)
     return LookupForm(PORTABLE_LANES, bytewise=False)
 
 
@@ -48,6 +56,8 @@ class ByteLanes:
 
     builder: ir.IRBuilder
     form: LookupForm
+    register: int = 16
+    """Lanes of a register of the CPU; a vector of more is two of them."""
 
     @property
     def sums(self) -> ir.VectorType:
@@ -99,7 +109,20 @@ class ByteLanes:
         """Return sums and the products of four unsigned bytes and four signed ones in each lane."""
         if not self.form.bytewise:
             return self._dot_by_words(sums, values, weights)
-        return call_intrinsic(self.builder, BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
+        if self.register >= self.form.lanes:
+            return call_intrinsic(self.builder, BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
+        return self._dot_by_halves(sums, values, weights)
+
+    def _dot_by_halves(self, *operands: ir.Value) -> ir.Value:
+        """Return the same for vectors of two registers."""
+        builder, half = self.builder, ir.VectorType(I32, self.register)
+
+        def product(start: int) -> ir.Value:
+            here = int_constants(range(start, start + self.register))
+            parts = [builder.shuffle_vector(one, one, here) for one in operands]
+            return call_intrinsic(builder, BYTE_PRODUCTS[self.register], half, parts)
+
+        return builder.shuffle_vector(product(0), product(self.register), int_constants(range(self.form.lanes)))
 
     def _dot_by_words(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
         """Return the same where no instruction multiplies bytes."""

@@ -76,7 +76,7 @@ def quad_layer(code: Code, form: LookupForm, end: LayerEnd, block_quads: int, qu
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, sums, y, packed = *args[:3], PackedQuads(*args[3:])
-        bytes_ = ByteLanes(builder, form)
+        bytes_ = ByteLanes(builder, form, code.target.lanes)
         borders = builder.gep(packed.borders, [i64(1)], source_etype=I64)
         zero, one = (entry_of(builder, borders, index, I64) for index in (0, 1))
         start = _Block(bytes_, packed, sums, quads, first=True).emit(x, zero, one, i64(0))

@@ -31,6 +31,9 @@ Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]
 
 TARGETS = {"avx512": CpuTarget.avx512(), "avx2": CpuTarget.avx2(), "generic": CpuTarget.generic()}
 
+BYTE_TARGETS = {"avxvnni": CpuTarget.avxvnni(), "avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}
+"""Targets that multiply bytes."""
+
 HERE = {name: target for name, target in TARGETS.items() if not missing_features(target)}
 """Targets that this machine can run, the best first."""
 

@@ -21,15 +21,13 @@ from redpebble.kernels.byte_times import LOOKUP
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import missing_features
 from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import TARGETS, Floats, function, native
+from tests.support.lowering_modules import BYTE_TARGETS, TARGETS, Floats, function, native
 
 Integers = NDArray[np.int64]
 
 RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
 
 CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
-
-BYTE_TARGETS = {"avxvnni": CpuTarget.avxvnni(), "avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}
 
 each_form = pytest.mark.parametrize(
     "target",

@@ -25,7 +25,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.runtime.jit import host_target, missing_features
 from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import TARGETS, Body, Floats, function, native
+from tests.support.lowering_modules import BYTE_TARGETS, TARGETS, Body, Floats, function, native
 
 RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
 
@@ -38,7 +38,7 @@ each_form = pytest.mark.parametrize(
         pytest.param(
             target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
         )
-        for name, target in (TARGETS | {"avx512vnni": CpuTarget.avx512vnni(), "zen4": CpuTarget.zen4()}).items()
+        for name, target in (TARGETS | BYTE_TARGETS).items()
     ],
 )
 
