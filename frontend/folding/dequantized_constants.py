@@ -57,6 +57,9 @@ def mostly_zeros(weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, versi
 
 def _rank(node: onnx_ir.Node) -> int:
     codes = node.inputs[0]
+    source = None if codes is None else codes.producer()
+    if source is not None and source.op_type == "QuantizeLinear":
+        codes = source.inputs[0]  # a quantizer that leaves constants floats states no shape of their codes
     return 9 if codes is None or codes.shape is None else len(codes.shape)
 
 

@@ -101,6 +101,14 @@ def test_a_quantized_encoder_is_one_node(name: str, tmp_path: Path) -> None:
 
 
 @needs_vnni
+def test_constants_that_are_rounded_in_the_file_are_constants(tmp_path: Path) -> None:
+    model = statically_quantized(
+        encoder(), [inputs(2, 9)], tmp_path, None, but=["mask"], options={"AddQDQPairToWeight": True}
+    )
+    assert networks_of(model) == ["ours"]
+
+
+@needs_vnni
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_outputs_that_are_codes_are_those_of_onnxruntime(activations: str, tmp_path: Path) -> None:
     model = statically_quantized(

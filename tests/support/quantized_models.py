@@ -115,6 +115,7 @@ def statically_quantized(
     activations: str = "QUInt8",
     per_channel: bool = True,
     but: Sequence[str] = (),
+    options: Mapping[str, bool] | None = None,
 ) -> onnx.ModelProto:
     """Return the model with signed weights: None stands for all operators, `but` are names of nodes that stay."""
     path, target = folder / "float.onnx", folder / "quantized.onnx"
@@ -128,5 +129,6 @@ def statically_quantized(
         per_channel=per_channel,
         op_types_to_quantize=operators,
         nodes_to_exclude=list(but),
+        extra_options=dict(options or {}),
     )
     return onnx.load_from_string(target.read_bytes())

@@ -29,6 +29,7 @@ def quantize_static(
     weight_type: QuantType = ...,
     op_types_to_quantize: list[str] | None = ...,
     nodes_to_exclude: list[str] | None = ...,
+    extra_options: dict[str, bool] | None = ...,
 ) -> None: ...
 def quantize_dynamic(
     model_input: str | PathLike[str],
