@@ -12,6 +12,7 @@ import onnx_ir
 
 from redpebble.frontend.folding.dequantized_constants import stays_quantized
 from redpebble.frontend.folding.fold_sparse_weights import sparse_matrices
+from redpebble.frontend.folding.integer_weights import nodes_that_make_bytes
 from redpebble.frontend.folding.known_constants import initializer_of, is_constant
 from redpebble.frontend.folding.run_nodes import evaluate
 from redpebble.frontend.limits import WIDEST
@@ -32,6 +33,8 @@ def fold_constants(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) 
     """
     _lift_constants(model.graph)
     nodes = _foldable(model, keep_foreign=keep_foreign, kept=kept)
+    stays = nodes_that_make_bytes(model.graph, sparse_matrices(nodes), model.ir_version)
+    nodes = [node for node in nodes if node not in stays]
     if not nodes:
         return frozenset()
     chosen = set(nodes)

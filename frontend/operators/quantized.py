@@ -7,6 +7,7 @@ them, and the layer is made where its floats, or those of a later layer, are ask
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -34,10 +35,10 @@ from redpebble.frontend.operators.quantized_operands import (
     output_kind,
     producer_of,
     scaled_sums,
+    sparse_weight_of,
     weight_of,
 )
 from redpebble.kernels.byte_times import DENSEST, gains
-from redpebble.sparse.csr import CscMatrix
 
 STORED_SPARSE: Final = 0.62
 """Density below which a weight is stored without its zeros."""
@@ -94,7 +95,7 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
     multiplier = np.broadcast_to(scale.reshape(-1), weight.scale.shape)
     if bias is not None:
         bias = np.broadcast_to(bias.reshape(-1), weight.scale.shape)
-    kept = codes._replace(nodes=(*codes.nodes, *found.nodes, product))
+    kept = codes._replace(nodes=(*codes.nodes, *found.nodes, *weight.nodes, product))
     layer = _layer(conversion, kept, weight, multiplier.astype(np.float32), bias)
     return [conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result]
 
@@ -117,8 +118,8 @@ def _integer_operands(conversion: Conversion, node: onnx_ir.Node) -> tuple[Codes
     codes = None if x is None else codes_of(conversion, x)
     if codes is None or w is None or not has_zero(conversion, codes, x_zero):
         raise NotCovered("the input of MatMulInteger is not quantized by one scale and zero that are given")
-    weight = weight_of(conversion, (w, None, w_zero), axis=1)
-    return codes, weight
+    found = sparse_weight_of(conversion, node)
+    return codes, weight_of(conversion, (w, None, w_zero), axis=1) if found is None else found[0]
 
 
 def has_zero(conversion: Conversion, codes: Codes, zero: onnx_ir.Value | None) -> bool:
@@ -316,16 +317,14 @@ def _layer(
         raise NotCovered("its input has no rows, accepted is rank 2 or more")
     if not conversion.scope.has_networks:
         raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
-    if conversion.scope.only_gaining and not (
-        _density(weight) < DENSEST and gains(CscMatrix.from_dense(weight.values.astype(np.float32)))
-    ):
+    if conversion.scope.only_gaining and not (_density(weight) < DENSEST and gains(weight.matrix)):
         raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
     conversion.replaces(codes.nodes)
     return emit_layer(conversion, codes.codes, weight, multiplier, bias)
 
 
 def _density(weight: IntegerWeight) -> float:
-    return np.count_nonzero(weight.values) / max(1, weight.values.size)
+    return len(weight.matrix.values) / max(1, prod(weight.matrix.shape))
 
 
 def emit_layer(
@@ -336,14 +335,14 @@ def emit_layer(
     Raises:
         NotCovered: its bias is too large.
     """
-    sums = np.zeros(weight.values.shape[1], np.int64) if bias is None else bias
+    sums = np.zeros(weight.matrix.shape[1], np.int64) if bias is None else bias
     if sums.size and np.abs(sums).max() > GREATEST_BIAS:
         raise NotCovered(f"a bias of {np.abs(sums).max()}, accepted are up to {GREATEST_BIAS}")
-    name, floats = f"{weight.name}_integers", weight.values.astype(np.float32)
+    name = f"{weight.name}_integers"
     if _density(weight) < STORED_SPARSE:
-        emitted = conversion.emit_sparse(lambda: CscMatrix.from_dense(floats), name, "")
+        emitted = conversion.emit_sparse(lambda: weight.matrix, name, "")
     else:
-        emitted = conversion.emit_constant(floats, name)
+        emitted = conversion.emit_constant(weight.matrix.to_dense(), name)
     added, scale = (conversion.emit_constant(one.astype(np.float32), "") for one in (sums, multiplier))
     return QuantizedLayer(conversion.node.name or "", emitted, added, scale, codes, None)
 

@@ -10,7 +10,9 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
+from redpebble.frontend.folding.integer_weights import integer_weight_nodes
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.sparse.csr import CscMatrix
 
 KINDS: Final = {"uint8": "u8", "int8": "s8"}
 
@@ -35,7 +37,7 @@ class Codes(NamedTuple):
 class IntegerWeight(NamedTuple):
     """A weight [K, N] less its zeros, the scale of each output [N], its name, and the nodes that make floats of it."""
 
-    values: Integers
+    matrix: CscMatrix
     scale: Floats
     name: str
     nodes: tuple[onnx_ir.Node, ...] = ()
@@ -126,7 +128,31 @@ def weight_of(
     if any(one.size not in (1, outputs) for one in (scales, zeros)) or (stated and scales.size > 1 and along != axis):
         raise NotCovered(f"the scale of its weight has {scales.size} values, accepted are 1 and {outputs}")
     values = (codes if axis == 1 else codes.T).astype(np.int64) - zeros
-    return IntegerWeight(values, np.broadcast_to(scales, (outputs,)), operands[0].name or "")
+    matrix = CscMatrix.from_dense(values.astype(np.float32))
+    return IntegerWeight(matrix, np.broadcast_to(scales, (outputs,)), operands[0].name or "")
+
+
+def sparse_weight_of(conversion: Conversion, product: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]] | None:
+    """Return the weight of a product of integers that was put together from few entries, and the sizes of its window.
+
+    Raises:
+        NotCovered: its entries are no integers of eight bits.
+    """
+    found = integer_weight_nodes(product, conversion.scope.ir_version)
+    tensor = None if found is None else conversion.scope.sparse_matrix_of(found.source)
+    if found is None or tensor is None:
+        return None
+    matrix, (least, greatest) = tensor.weight(transposed=False), found.bounds
+    outputs = matrix.shape[1]
+    if found.zero.size not in (1, outputs):
+        raise NotCovered(f"the zero of its weight has {found.zero.size} values, accepted are 1 and {outputs}")
+    zeros = np.broadcast_to(found.zero, (outputs,))[matrix.columns]
+    codes = np.trunc(matrix.values + zeros)
+    if not np.all((codes >= least) & (codes <= greatest)):
+        raise NotCovered(f"the entries of its weight are not between {least} and {greatest}, those of its bytes")
+    matrix = matrix._replace(values=(codes - zeros).astype(np.float32))
+    weight = IntegerWeight(matrix, np.ones(outputs, np.float32), found.source.name or "", found.nodes)
+    return weight, found.kernel_size
 
 
 def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes, weight: IntegerWeight) -> Addend:

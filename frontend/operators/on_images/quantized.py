@@ -5,6 +5,7 @@ QLinearConv become such nodes before, see `redpebble.frontend.folding.open_codes
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,9 @@ from redpebble.frontend.operators.quantized_operands import (
     made_by,
     producer_of,
     scaled_sums,
+    sparse_weight_of,
 )
+from redpebble.sparse.csr import CscMatrix
 
 
 class _Kernel(NamedTuple):
@@ -87,24 +90,36 @@ def convert_scaled_conv(conversion: Conversion) -> Sequence[SSAValue]:
     image, weights = checked_image(codes.floats), list[IntegerWeight]()
     taps: tuple[int, ...] = ()
     for product in products:
-        w, zero = product.inputs[1], [*product.inputs, None, None][3]
-        kernel = _kernel_of(conversion, [w, None, zero], product)
-        taps = kernel.values.shape[2:]
-        weights.append(_matrix(first, image, kernel, "" if w is None else w.name or ""))
-    total = weights[0]._replace(
-        values=sum((one.values for one in weights), np.zeros_like(weights[0].values)),
-        name=" ".join(one.name for one in weights),
-    )
+        weight, taps = _weight_of(first, image, product)
+        weights.append(weight)
+    total = weights[0]
+    if len(weights) > 1:
+        dense = sum((one.matrix.to_dense() for one in weights), np.zeros((), np.float32))
+        total = total._replace(matrix=CscMatrix.from_dense(dense), name=" ".join(one.name for one in weights))
     multiplier, bias = (
         None if array is None else _by_channel(array, total.scale.size, len(shape_of(image)))
         for array in (found.scale, found.bias)
     )
     assert multiplier is not None
-    conversion.replaces((*codes.nodes, *found.nodes, *products))
+    made = (node for weight in weights for node in weight.nodes)
+    conversion.replaces((*codes.nodes, *found.nodes, *made, *products))
     integers = None if bias is None else bias.astype(np.int64)
     layer = emit_layer(conversion, codes.codes, total, multiplier.astype(np.float32), integers)
     window = window_of(first, image, taps)
     return [conversion.emit(QuantizedConv2dOp(image, layer, window)).result]
+
+
+def _weight_of(conversion: Conversion, image: SSAValue, product: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]]:
+    """Return the weight of a ConvInteger as that of a layer, and the sizes of its window."""
+    w, zero = product.inputs[1], [*product.inputs, None, None][3]
+    found = sparse_weight_of(conversion, product)
+    if found is None:
+        kernel = _kernel_of(conversion, [w, None, zero], product)
+        return _matrix(conversion, image, kernel, "" if w is None else w.name or ""), kernel.values.shape[2:]
+    weight, taps = found
+    if len(taps) != len(shape_of(image)) - 2 or weight.matrix.shape[0] != shape_of(image)[1] * prod(taps):
+        raise NotCovered(f"a window of {list(taps)} for a weight {list(weight.matrix.shape)}, accepted is what it has")
+    return weight._replace(name=f"{weight.name} conv1"), taps
 
 
 def _products(sums: onnx_ir.Value) -> list[onnx_ir.Node]:
@@ -176,5 +191,5 @@ def _matrix(conversion: Conversion, image: SSAValue, kernel: _Kernel, name: str)
         raise NotCovered(f"a weight of rank {values.ndim}, accepted is {len(shape_of(image))}: that of the images")
     if groups < 1 or groups * values.shape[1] != channels or values.shape[0] % groups:
         raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {values.shape} has")
-    matrix = matrix_of(values.astype(np.float32), groups).astype(np.int64)
+    matrix = CscMatrix.from_dense(matrix_of(values.astype(np.float32), groups))
     return IntegerWeight(matrix, kernel.scale, f"{name} conv{groups}")
