@@ -137,6 +137,8 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     """
     from redpebble.verification.input_choice import arrays_of
 
-    if precision is not Precision.BFLOAT16 and (precision is Precision.INT8) != (data is not None):
+    if precision is Precision.INT8 and data is None:
         raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
+    if precision is Precision.FLOAT32 and data is not None:
+        raise ValueError("float32 needs no samples, accepted with --data are --precision int8 and bf16")
     return None if data is None else arrays_of(data)

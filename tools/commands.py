@@ -4,7 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from textwrap import fill, indent
+from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir
@@ -48,6 +49,9 @@ from redpebble.tuning.machines import calibrate
 from redpebble.tuning.measure_kernels import Tuning
 from redpebble.verification.compare import CheckPlan, agree, compare_runs
 from redpebble.verification.oracle import Comparison, Oracle
+
+MOST_LEFT: Final = 8
+"""Lines about layers that stay as they are, unless all are asked for."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: 
     if measured is not None:
         console.print(str(measured), highlight=False)
     if result.quantized:
-        console.print(result.quantized, highlight=False)
+        _print_precision(result.quantized, is_verbose=is_verbose)
     console.print(summary_table(before, after))
     if is_verbose:
         console.print(layer_tables(result.report))
@@ -210,6 +214,17 @@ def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: 
         content["measured"] = None if measured is None else asdict(measured) | {"ratio": measured.ratio}
         content["library"] = None if library is None else library._asdict()
         write_report(request.files.report, "optimize", content)
+
+
+def _print_precision(text: str, *, is_verbose: bool) -> None:
+    """Show how many layers compute with fewer bits, and below it those that do not."""
+    some, *left = text.split("; ")
+    console.print(some, highlight=False)
+    shown_ones = left if is_verbose or len(left) <= MOST_LEFT else left[: MOST_LEFT - 1]
+    for reason in shown_ones:
+        console.print(indent(fill(reason, console.width - 2), "  "), highlight=False)
+    if len(shown_ones) < len(left):
+        console.print(f"  and {len(left) - len(shown_ones)} more, which --verbose names", highlight=False)
 
 
 def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:

@@ -34,7 +34,17 @@ from redpebble.dialect.provenance import copy_provenance, node_name
 from redpebble.dialect.semantics.interpreter import Observed, evaluate
 from redpebble.kernels.machine import Machine
 from redpebble.passes.images.convolution_kernels import dense_convolution_us
-from redpebble.tuning.sample_codes import MOST_CHANGE, Floats, change_of, codes_of, integer_parameters
+from redpebble.tuning.sample_codes import (
+    MOST_CHANGE,
+    NO_INTEGERS,
+    NO_RANGE,
+    Floats,
+    change_of,
+    changed_text,
+    codes_of,
+    integer_parameters,
+    layer_text,
+)
 
 ROUNDED: Final = "quantize"
 """The activation that rounds values to codes."""
@@ -46,7 +56,7 @@ def sparse_convolutions(module: ModuleOp) -> list[Conv2dOp]:
     return [op for op in found if op.bias is None or isinstance(op.bias.owner, ConstantOp)]
 
 
-def is_beside_depthwise(op: Conv2dOp) -> bool:
+def _is_beside_depthwise(op: Conv2dOp) -> bool:
     """Return whether a depthwise convolution, which takes and yields floats, is before a convolution or behind it.
 
     Rounding what that one yields or reads costs more than is gained by the products.
@@ -55,16 +65,18 @@ def is_beside_depthwise(op: Conv2dOp) -> bool:
     return isinstance(_source(op.x).owner, Depthwise2dOp) or any(isinstance(one, Depthwise2dOp) for one in readers)
 
 
-def quantize_convolutions(convolutions: Sequence[Conv2dOp], observed: Observed, machine: Machine) -> int:
-    """Quantize convolutions unless their results change too much; return how many.
+def quantize_convolutions(convolutions: Sequence[Conv2dOp], observed: Observed, machine: Machine) -> list[str]:
+    """Quantize convolutions unless their results change too much; return the reasons why others are left as they are.
 
     Raises:
         InterpretationError: a result is not known.
     """
     rounding = _Rounding(observed)
-    count = sum(_quantize(op, rounding, machine) for op in convolutions)
+    beside = {op for op in convolutions if _is_beside_depthwise(op)}
+    left = [f"{layer_text(op)} is beside a depthwise convolution" for op in convolutions if op in beside]
+    left += [text for op in convolutions if op not in beside and (text := _left(op, rounding, machine))]
     rounding.insert()
-    return count
+    return left
 
 
 @dataclass
@@ -119,14 +131,16 @@ def _source(value: SSAValue) -> SSAValue:
     return source if isinstance(source.owner, ActivateOp | Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) else value
 
 
-def _quantize(op: Conv2dOp, rounding: _Rounding, machine: Machine) -> bool:
-    """Let a convolution compute with integers, unless its results change too much; return whether it does."""
+def _left(op: Conv2dOp, rounding: _Rounding, machine: Machine) -> str:
+    """Let a convolution compute with integers; return the reason why another one is left as it is."""
     codes = rounding.codes(op.x)
     assert isinstance(op.weight.owner, SparseConstantOp)
     bias = None if op.bias is None else constant_array(op.bias)
-    parameters = None if codes is None else integer_parameters(op.weight.owner.weight, bias, codes)
-    if codes is None or parameters is None:
-        return False
+    if codes is None:
+        return f"{layer_text(op)} {NO_RANGE}"
+    parameters = integer_parameters(op.weight.owner.weight, bias, codes)
+    if parameters is None:
+        return f"{layer_text(op)} {NO_INTEGERS}"
     weight, added, multiplier = (constant.results[0] for constant in parameters)
     own = None if op.residual is not None else op.activation
     made = QuantizedConv2dOp(op.x, QuantizedLayer(node_name(op), weight, added, multiplier, codes, own), op.window)
@@ -137,10 +151,11 @@ def _quantize(op: Conv2dOp, rounding: _Rounding, machine: Machine) -> bool:
     if op.residual is not None:
         ops += _with_sum(op, made, rounding)
     last = ops[-1].results[0]
-    if change_of([rounding.array(op.result)], [rounding.array(last)]) > MOST_CHANGE:
+    change = change_of([rounding.array(op.result)], [rounding.array(last)])
+    if change > MOST_CHANGE:
         for one in reversed(ops):
             one.drop_all_references()
-        return False
+        return f"{layer_text(op)} {changed_text(change)}"
     rounding.want(op.x)
     if op.residual is not None:
         for value in (made.result, op.residual, last):
@@ -150,7 +165,7 @@ def _quantize(op: Conv2dOp, rounding: _Rounding, machine: Machine) -> bool:
     copy_provenance(op, made)
     last.name_hint = op.result.name_hint
     Rewriter.replace_op(op, ops, [last])
-    return True
+    return ""
 
 
 def _with_sum(op: Conv2dOp, made: QuantizedConv2dOp, rounding: _Rounding) -> list[Operation]:

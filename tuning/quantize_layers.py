@@ -7,15 +7,14 @@
 ```
 
 Inputs have one scale and zero each, by the range, clipped or not, whose rounding changes the samples least. Weights
-have a scale for each output, and zeros stay zeros. A layer whose results change by more than a share stays as it is.
+have a scale for each output, and zeros stay zeros. A layer whose results change by more than a share stays as
+it is, and is named.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -28,22 +27,27 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, consta
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.provenance import copy_provenance, node_name
-from redpebble.dialect.semantics.interpreter import Foreign, Observed, evaluate, observe
+from redpebble.dialect.semantics.interpreter import Foreign, Observed, evaluate
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_times import gains
 from redpebble.kernels.machine import Machine
 from redpebble.passes.images.fuse_convolutions import FuseConvolutions
 from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.simplify.join_quantized_layers import join_layers
-from redpebble.tuning.quantize_convolutions import is_beside_depthwise, quantize_convolutions, sparse_convolutions
+from redpebble.tuning.quantize_convolutions import quantize_convolutions, sparse_convolutions
 from redpebble.tuning.sample_codes import (
     MOST_CHANGE,
+    NO_INTEGERS,
+    NO_RANGE,
     Floats,
     IntegerParameters,
     change_of,
+    changed_text,
     codes_of,
     integer_parameters,
+    layer_text,
 )
+from redpebble.tuning.samples import Samples, batches_of, observe_batches
 
 MOST_IMAGES: Final = 32
 """Samples of networks with convolutions that are looked at: all their values are held at once."""
@@ -58,7 +62,7 @@ class QuantizeLayers(ModulePass):
 
     name = "pebble-quantize-layers"
 
-    samples: Mapping[str, NDArray[Any]]
+    samples: Samples
     foreign: Foreign | None = None
     """Runner of nodes that were left as they are."""
     machine: Machine = field(default_factory=Machine)
@@ -67,30 +71,21 @@ class QuantizeLayers(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         layers = [one for one in op.walk() if isinstance(one, LinearOp) and _is_candidate(one)]
-        sparse = sparse_convolutions(op)
-        convolutions = [one for one in sparse if not is_beside_depthwise(one)]
-        samples = _some(self.samples) if convolutions else self.samples
+        convolutions = sparse_convolutions(op)
+        batches = batches_of(op, self.samples, MOST_IMAGES if convolutions else None)
         try:
-            before = observe(op, samples, self.foreign)
-            count = sum(_quantize(one, before) for one in layers) + quantize_convolutions(
-                convolutions, before, self.machine
-            )
+            before = observe_batches(op, batches, self.foreign)
+            left = [text for one in layers if (text := _left(one, before))]
+            left += quantize_convolutions(convolutions, before, self.machine)
             join_layers(op)
             FuseConvolutions().apply(ctx, op)
-            change = change_of(before.results, observe(op, samples, self.foreign).results)
+            change = change_of(before.results, observe_batches(op, batches, self.foreign).results)
         except (InterpretationError, ValueError) as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         erase_unused(op.body)
-        found = len(layers) + len(sparse)
-        text = f"{count} of {found} sparse layers compute with integers, results change by {change:.2%}"
-        op.attributes[QUANTIZED] = StringAttr(text)
-
-
-def _some(samples: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return samples evenly spread over those that there are."""
-    return {
-        name: array[:: -(-len(array) // MOST_IMAGES) or 1] if array.ndim else array for name, array in samples.items()
-    }
+        found = len(layers) + len(convolutions)
+        some = f"{found - len(left)} of {found} sparse layers compute with integers, results change by {change:.2%}"
+        op.attributes[QUANTIZED] = StringAttr("; ".join([some, *left]))
 
 
 def text_on(module: ModuleOp, name: str) -> str:
@@ -106,21 +101,24 @@ def _is_candidate(op: LinearOp) -> bool:
     return gains(weight.weight) and (op.bias is None or isinstance(op.bias.owner, ConstantOp))
 
 
-def _quantize(op: LinearOp, observed: Observed) -> bool:
-    """Let a layer compute with integers, unless its results change too much; return whether it does."""
+def _left(op: LinearOp, observed: Observed) -> str:
+    """Let a layer compute with integers; return the reason why another one is left as it is."""
     x, y = (np.asarray(observed.values[value], np.float32) for value in (op.x, op.result))
     codes = codes_of(x)
-    quantized = None if codes is None else _layer(op, codes)
-    if codes is None or quantized is None:
-        return False
+    if codes is None:
+        return f"{layer_text(op)} {NO_RANGE}"
+    quantized = _layer(op, codes)
+    if quantized is None:
+        return f"{layer_text(op)} {NO_INTEGERS}"
     constants, made = quantized
     operands = [x, *(_array(value) for value in made.parameters)]
     (result,) = evaluate(made, operands, np.float32)
     block = op.parent
     assert block is not None
-    if change_of([y], [result]) > MOST_CHANGE:
+    change = change_of([y], [result])
+    if change > MOST_CHANGE:
         made.drop_all_references()
-        return False
+        return f"{layer_text(op)} {changed_text(change)}"
     for one in (*constants, made):
         block.insert_op_before(one, op)
     copy_provenance(op, made)
@@ -129,7 +127,7 @@ def _quantize(op: LinearOp, observed: Observed) -> bool:
     op.result.replace_all_uses_with(made.result)
     op.detach()
     op.erase()
-    return True
+    return ""
 
 
 def _layer(op: LinearOp, codes: CodesAttr) -> tuple[IntegerParameters, QuantizedLayersOp] | None:

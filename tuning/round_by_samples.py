@@ -1,20 +1,18 @@
 """Rounding of sparse layers to bfloat16, and what the results of a model change by for samples of its inputs."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
-from redpebble.dialect.semantics.interpreter import Foreign, observe
+from redpebble.dialect.semantics.interpreter import Foreign
 from redpebble.passes.kernels.round_layers import ROUNDED, RoundLayers
 from redpebble.tuning.quantize_layers import text_on
 from redpebble.tuning.sample_codes import change_of
+from redpebble.tuning.samples import Samples, batches_of, observe_batches
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class RoundBySamples(ModulePass):
     name = RoundLayers.name
 
     rounding: RoundLayers
-    samples: Mapping[str, NDArray[Any]] | None
+    samples: Samples | None
     foreign: Foreign | None = None
     """Runner of nodes that were left as they are."""
 
@@ -33,10 +31,12 @@ class RoundBySamples(ModulePass):
         if self.samples is None:
             self.rounding.apply(ctx, op)
             return
+        batches = batches_of(op, self.samples)
         try:
-            before = observe(op, self.samples, self.foreign).results
+            before = observe_batches(op, batches, self.foreign).results
             self.rounding.apply(ctx, op)
-            change = change_of(before, observe(op, self.samples, self.foreign).results)
+            change = change_of(before, observe_batches(op, batches, self.foreign).results)
         except (InterpretationError, ValueError) as error:
             raise PassFailedException(f"{self.name}: {error}") from error
-        op.attributes[ROUNDED] = StringAttr(f"{text_on(op, ROUNDED)}; results change by {change:.2%}")
+        some, *left = text_on(op, ROUNDED).split("; ")
+        op.attributes[ROUNDED] = StringAttr("; ".join([f"{some}, results change by {change:.2%}", *left]))

@@ -8,7 +8,11 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS
+from redpebble.dialect.provenance import node_name
+from redpebble.dialect.tensors import shape_of
 from redpebble.sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
@@ -28,6 +32,22 @@ class IntegerParameters(NamedTuple):
     weight: SparseConstantOp
     bias: ConstantOp
     multiplier: ConstantOp
+
+
+NO_RANGE: Final = "has no range of inputs"
+NO_INTEGERS: Final = "has a bias or weights that integers do not hold"
+"""Reasons why layers stay floats."""
+
+
+def layer_text(op: LinearOp | Conv2dOp) -> str:
+    """Return how a layer is named: its node, its inputs and outputs."""
+    inputs, outputs = shape_of(op.weight)
+    return f"{node_name(op) or op.name} ({inputs} -> {outputs})"
+
+
+def changed_text(change: float) -> str:
+    """Return the reason why a layer stays that would change too much."""
+    return f"would change by {change:.0%}"
 
 
 def codes_of(x: Floats) -> CodesAttr | None:

@@ -61,15 +61,25 @@ def observe(module: ModuleOp, feeds: Mapping[str, Array], foreign: Foreign | Non
         ValueError: the feeds do not fit the arguments.
         InterpretationError: there is no `main`, or it holds an op of unknown meaning.
     """
-    function = next((op for op in module.walk() if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
-    if function is None:
-        raise InterpretationError("the module has no function main")
+    function = main_of(module)
     arrays = _in_order(function, feeds)
     floats = [array.dtype for array in arrays if np.issubdtype(array.dtype, np.floating)]
     evaluation = _Evaluation(np.result_type(*floats) if floats else np.float32, foreign)
     with np.errstate(all="ignore"):
         results = [np.asarray(result) for result in evaluation.run(function.body.block, arrays)]
     return Observed(results, evaluation.values)
+
+
+def main_of(module: ModuleOp) -> FuncOp:
+    """Return the function `main` of a module.
+
+    Raises:
+        InterpretationError: there is none.
+    """
+    function = next((op for op in module.walk() if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
+    if function is None:
+        raise InterpretationError("the module has no function main")
+    return function
 
 
 def evaluate(op: Operation, operands: Sequence[Array], dtype: DTypeLike) -> list[Array]:
@@ -84,7 +94,7 @@ def evaluate(op: Operation, operands: Sequence[Array], dtype: DTypeLike) -> list
 
 def _in_order(function: FuncOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
     """Return the feeds in the order of the function's arguments."""
-    names = _argument_names(function, list(feeds))
+    names = argument_names(function, list(feeds))
     if sorted(names) != sorted(feeds):
         raise ValueError(f"values for {', '.join(feeds) or 'nothing'}, expected {', '.join(names) or 'nothing'}")
     tensors = [pair for pair in zip(names, function.args, strict=True) if isinstance(pair[1].type, TensorType)]
@@ -95,7 +105,8 @@ def _in_order(function: FuncOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArr
     return [feeds[name] for name in names]
 
 
-def _argument_names(function: FuncOp, fed: Sequence[str]) -> list[str]:
+def argument_names(function: FuncOp, fed: Sequence[str]) -> list[str]:
+    """Return the names of the arguments of a function; one without has that which is fed at its position."""
     attributes = function.arg_attrs
     named = list(attributes) if isa(attributes, ArrayAttr[DictionaryAttr]) else []
     names: list[str] = []

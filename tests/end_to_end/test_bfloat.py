@@ -57,7 +57,7 @@ def result_of_optimize() -> Optimized:
 @needs_bfloat
 def test_layers_are_rounded_and_say_what_results_change_by(result: Optimized) -> None:
     some, share = result.quantized.removesuffix("%").rsplit(" ", 1)
-    assert some == "2 of 2 sparse layers compute with bfloat16; results change by"
+    assert some == "2 of 2 sparse layers compute with bfloat16, results change by"
     assert 0.1 < float(share) < 1
     assert [layer.format for layer in result.report] == ["bf16", "bf16"]
 

@@ -76,6 +76,7 @@ def test_sums_and_poolings_pass_codes_on_and_depthwise_convolutions_do_not(
     x = np.random.default_rng(1).standard_normal((6, 64, 16, 16), dtype=np.float32)
     result = redpebble.optimize(model, samples={"x": x})
     assert result.quantized.startswith(f"{count} of 3 sparse layers compute with integers")
+    assert result.quantized.count(" is beside a depthwise convolution") == 3 - count
     result.save(tmp_path / "integers.onnx")
     session, written = (
         redpebble.session(tmp_path / "integers.onnx"),

@@ -1,17 +1,22 @@
 """Sparse layers quantized by samples: what becomes integers, what it costs, what is refused."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from numpy.typing import NDArray
 from onnx import parser
 from typer.testing import CliRunner
 
 import redpebble
+from redpebble.compiler import Precision
 from redpebble.tools.main import app
 from tests.support.quantized_models import pruned_network
+
+Floats = NDArray[np.float32]
 
 
 def test_layers_become_integers_and_say_what_results_change_by(tmp_path: Path) -> None:
@@ -44,9 +49,67 @@ def test_samples_go_with_int8(tmp_path: Path) -> None:
     words = ["optimize", str(path), str(tmp_path / "out.onnx"), "--precision", "int8"]
     with pytest.raises(ValueError, match="int8 needs samples: --precision int8 --data"):
         CliRunner().invoke(app, words, catch_exceptions=False)
-    with pytest.raises(Exception, match="values for z, expected x"):
+    with pytest.raises(ValueError, match=r"^the data holds z, accepted are arrays for x$"):
         CliRunner().invoke(app, [*words, "--data", str(samples)], catch_exceptions=False)
+    with pytest.raises(
+        ValueError, match=r"^float32 needs no samples, accepted with --data are --precision int8 and bf16$"
+    ):
+        CliRunner().invoke(app, [*words[:3], "--data", str(samples)], catch_exceptions=False)
     assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((3, 9), np.float32), r"input 'x' of the data has shape \(3, 9\), accepted is \(any, 8\)"),
+        (np.zeros((0, 8), np.float32), "the data has no samples, accepted are some hundred"),
+        (np.full((3, 8), np.nan, np.float32), "input 'x' of the data has NaN, accepted are numbers"),
+    ],
+)
+def test_samples_that_show_nothing_are_refused(precision: Precision, x: Floats, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        redpebble.optimize(pruned_network([8, 8], 0.1), precision=precision, samples={"x": x})
+
+
+def with_loud_input() -> tuple[onnx.ModelProto, Floats]:
+    """A network whose first input is large and counts for little: bytes of its range leave nothing of the others."""
+    model, rng = pruned_network([40, 64, 20], 0.15), np.random.default_rng(0)
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weight[0] = 1e-6
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "w0"))
+    x = rng.standard_normal((96, 40), dtype=np.float32)
+    x[:, 0] *= 1e3
+    return model, x
+
+
+def test_a_layer_that_would_change_too_much_stays_as_it_is_and_is_named(tmp_path: Path) -> None:
+    model, x = with_loud_input()
+    some, left = redpebble.optimize(model, samples={"x": x}).quantized.split("; ")
+    assert some.startswith("1 of 2 sparse layers compute with integers, results change by ")
+    assert re.fullmatch(r"fc0 \(40 -> \d+\) would change by [1-9]\d+%", left)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=x)
+    words = [
+        "optimize",
+        str(path),
+        str(tmp_path / "out.onnx"),
+        "--precision",
+        "int8",
+        "--data",
+        str(tmp_path / "x.npz"),
+    ]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert f"{some}\n  {left}\n" in done.output
+
+
+def test_samples_of_a_model_with_batches_of_one_size_are_cut() -> None:
+    free, x = with_loud_input()
+    fixed = onnx.ModelProto.FromString(free.SerializeToString())
+    fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 8
+    texts = [redpebble.optimize(model, samples={"x": x}).quantized for model in (free, fixed)]
+    assert texts[0] == texts[1]
 
 
 EMBEDDED = """

@@ -40,5 +40,5 @@ def test_a_damaged_file_of_arrays_is_refused_or_holds_what_its_checksums_say(
 
 def test_arrays_with_code_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([print], dtype=object))
-    with pytest.raises(ValueError, match=r"x.npz holds no arrays: .*allow_pickle"):
+    with pytest.raises(ValueError, match=r"x.npz holds no arrays: accepted is an .npz of numbers$"):
         arrays_of(tmp_path / "x.npz")
