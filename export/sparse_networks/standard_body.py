@@ -76,7 +76,7 @@ class BodyConstants:
         return None if stored is None else (self._inside(stored[0]), stored[1])
 
     def _inside(self, outside: ir.Value) -> ir.Value:
-        return self.inputs.setdefault(outside, ir.Value(name=f"c{len(self.inputs)}"))
+        return self.inputs.setdefault(outside, ir.Value(name=f"c{len(self.inputs)}", type=outside.type))
 
     def _decoded(self, op: SparseConstantOp, *, transposed: bool) -> ir.Value:
         key = (op.result, transposed)

@@ -29,7 +29,8 @@ class CompactWeight(NamedTuple):
     """The entries of a matrix of `shape` that are not zero, and maybe some that are, by ascending positions."""
 
     shape: Shape
-    values: NDArray[np.float32]
+    values: NDArray[np.float32] | NDArray[np.int8]
+    """Bytes where they all are integers of eight bits, as those of quantized layers are."""
     gaps: NDArray[np.integer]
     """Distances from one position to the next, the first from 0."""
 
@@ -54,12 +55,23 @@ def compact(weight: CscMatrix, *, transposed: bool) -> CompactWeight:
 
 def compact_entries(shape: Shape, positions: NDArray[np.int64], values: NDArray[np.float32]) -> CompactWeight:
     """Return the matrix of `shape` with `values` at `positions`, ascending ones of the matrix read row by row."""
-    gaps = np.diff(positions, prepend=0)
-    return min((_with_gaps(shape, values, gaps, kind) for kind in GAP_TYPES), key=lambda candidate: candidate.nbytes)
+    gaps, narrow = np.diff(positions, prepend=0), _narrow(values)
+    return min((_with_gaps(shape, narrow, gaps, kind) for kind in GAP_TYPES), key=lambda candidate: candidate.nbytes)
+
+
+def _narrow(values: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.int8]:
+    """Return values as bytes where these are the same."""
+    if not np.all((values >= -128) & (values <= 127)):
+        return values
+    narrow = values.astype(np.int8)
+    return narrow if np.array_equal(narrow, values) else values
 
 
 def _with_gaps(
-    shape: Shape, values: NDArray[np.float32], gaps: NDArray[np.int64], kind: np.dtype[np.unsignedinteger]
+    shape: Shape,
+    values: NDArray[np.float32] | NDArray[np.int8],
+    gaps: NDArray[np.int64],
+    kind: np.dtype[np.unsignedinteger],
 ) -> CompactWeight:
     """Return the weight with gaps of an integer type, those above its range bridged."""
     widest = int(np.iinfo(kind).max)
@@ -67,7 +79,7 @@ def _with_gaps(
     positions = np.cumsum(bridges + 1) - 1
     # one entry of 0 where there is none, for runtimes that do not run operators on nothing
     count = int(positions[-1]) + 1 if len(positions) else 1
-    all_values, all_gaps = np.zeros(count, np.float32), np.full(count, widest if len(positions) else 0, kind)
+    all_values, all_gaps = np.zeros(count, values.dtype), np.full(count, widest if len(positions) else 0, kind)
     all_values[positions] = values
     all_gaps[positions] = gaps - bridges * widest
     return CompactWeight(shape, all_values, all_gaps)
@@ -84,10 +96,11 @@ def compact_edges(graph: CscMatrix) -> CompactWeight:
 
 
 def emit_decoding(shape: Shape, values: ir.Value, gaps: ir.Value, builder: NodeBuilder) -> ir.Value:
-    """Add the nodes that make the dense matrix of `shape`, and return it."""
+    """Add the nodes that make the dense matrix of `shape`, of floats or bytes, and return it."""
     zero = ir.tensor(np.zeros(1, np.float32))
     empty = builder.node("ConstantOfShape", builder.integers([shape[0] * shape[1]]), value=zero)
     wide = builder.node("Cast", gaps, to=int(ir.DataType.INT64))
     positions = builder.node("CumSum", wide, builder.initializers.literal(np.array(0, np.int64)))
-    filled = builder.node("ScatterElements", empty, positions, values, axis=0)
+    floats = builder.node("Cast", values, to=int(ir.DataType.FLOAT)) if values.dtype == ir.DataType.INT8 else values
+    filled = builder.node("ScatterElements", empty, positions, floats, axis=0)
     return builder.node("Reshape", filled, builder.integers(shape))

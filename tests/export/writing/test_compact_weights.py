@@ -97,6 +97,14 @@ def test_a_pruned_weight_takes_five_bytes_a_connection(density: float, transpose
     assert weight.nbytes == 5 * np.count_nonzero(matrix)
 
 
+@pytest.mark.parametrize(("greatest", "size"), [(127, 2), (128, 5)])
+def test_integers_of_eight_bits_take_two_bytes_a_connection(greatest: int, size: int) -> None:
+    matrix = np.rint(sparse((300, 257), 0.1, 0) * 20)
+    matrix[5, 7], matrix[8, 9] = greatest, -128
+    weight = assert_decodes(matrix, transposed=False)
+    assert weight.nbytes == size * np.count_nonzero(matrix)
+
+
 def test_a_very_sparse_weight_takes_two_bytes_for_a_gap() -> None:
     matrix = sparse((3000, 200), 0.001, 0)
     weight = assert_decodes(matrix, transposed=False)
