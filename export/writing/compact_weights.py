@@ -29,7 +29,7 @@ class CompactWeight(NamedTuple):
     """The entries of a matrix of `shape` that are not zero, and maybe some that are, by ascending positions."""
 
     shape: Shape
-    values: NDArray[np.float32] | NDArray[np.int8]
+    values: NDArray[np.float32 | np.int8]
     """Bytes where they all are integers of eight bits, as those of quantized layers are."""
     gaps: NDArray[np.integer]
     """Distances from one position to the next, the first from 0."""
@@ -59,7 +59,7 @@ def compact_entries(shape: Shape, positions: NDArray[np.int64], values: NDArray[
     return min((_with_gaps(shape, narrow, gaps, kind) for kind in GAP_TYPES), key=lambda candidate: candidate.nbytes)
 
 
-def _narrow(values: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.int8]:
+def _narrow(values: NDArray[np.float32]) -> NDArray[np.float32 | np.int8]:
     """Return values as bytes where these are the same."""
     if not np.all((values >= -128) & (values <= 127)):
         return values
@@ -69,7 +69,7 @@ def _narrow(values: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.int
 
 def _with_gaps(
     shape: Shape,
-    values: NDArray[np.float32] | NDArray[np.int8],
+    values: NDArray[np.float32 | np.int8],
     gaps: NDArray[np.int64],
     kind: np.dtype[np.unsignedinteger],
 ) -> CompactWeight:
