@@ -5,8 +5,8 @@ after:  `c = Conv(DequantizeLinear(x, xs, xz), DequantizeLinear(w, ws, wz), Dequ
 y = QuantizeLinear(c, ys, yz)`
 
 So there is one form of each. A runtime that knows both computes the same. What moves codes, such as a pooling of the
-largest, does so between the same nodes. Graphs with convolutions on codes are opened alone: layers have forms of their
-own, see `redpebble.frontend.operators.quantized`.
+largest, does so between the same nodes. Graphs with convolutions on codes are opened, and those with products of two
+activations, as of attention, alone: layers have forms of their own, see `redpebble.frontend.operators.quantized`.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,8 @@ from redpebble.frontend.folding.dequantized_constants import mostly_zeros
 from redpebble.frontend.folding.known_constants import constant_array, initializer_of
 
 CONVOLUTION: Final = "QLinearConv"
+
+PRODUCT: Final = "QLinearMatMul"
 
 
 REQUIRED: Final = 8
@@ -52,22 +54,31 @@ MAKERS: Final = {"QuantizeLinear": 1, CONVOLUTION: 6, **{name: form.result for n
 
 
 def open_codes(model: onnx_ir.Model, stays: Callable[[onnx_ir.Node], bool], *, gaining: bool) -> bool:
-    """Open the operators on codes of a graph with such convolutions; return whether it has any.
+    """Open the operators on codes of a graph with such convolutions, or its products; return whether it has any.
 
     Where it is to be `gaining`, only sparse ones count that do not stay.
     """
     convolutions = [node for node in model.graph if node.op_type == CONVOLUTION]
-    if not any(not gaining or (_is_sparse(node, model.ir_version) and not stays(node)) for node in convolutions):
-        return False
+    opened = any(not gaining or (_is_sparse(node, model.ir_version) and not stays(node)) for node in convolutions)
+    products = [node for node in model.graph if _is_of_activations(node, model.ir_version)]
     opening = _Opening(model)
-    for node in list(model.graph):
+    for node in list(model.graph) if opened else products:
         opening.add(node)
-    return True
+    return opened or bool(products)
 
 
 def _is_sparse(node: onnx_ir.Node, version: int) -> bool:
     *_, weight, _, zero = node.inputs[:6]
     return mostly_zeros(weight, zero, version)
+
+
+def _is_of_activations(node: onnx_ir.Node, version: int) -> bool:
+    """Return whether a node multiplies two activations by their codes."""
+    if (node.domain, node.op_type) != ("", PRODUCT) or None in node.inputs[:REQUIRED] or len(node.inputs) < REQUIRED:
+        return False
+    return all(
+        value is not None and constant_array(value, version) is None for value in (node.inputs[0], node.inputs[3])
+    )
 
 
 Parameters = tuple[onnx_ir.Value | None, onnx_ir.Value | None]
@@ -88,6 +99,9 @@ class _Opening:
             self._known[node.outputs[0]] = (inputs[place], inputs[place + 1])
         if node.op_type == CONVOLUTION and node.domain == "" and None not in inputs[:REQUIRED]:
             self._open_convolution(node, inputs)
+        elif _is_of_activations(node, self._model.ir_version):
+            parts = [self._floats(node, inputs[first], inputs[first + 1], inputs[first + 2]) for first in (0, 3)]
+            self._replace(node, "MatMul", parts, (inputs[6], inputs[7]))
         elif node.op_type in FORMS and node.domain == "com.microsoft" and not _has_channels_last(node):
             form = FORMS[node.op_type]
             parts = [self._floats(node, inputs[first], inputs[first + 1], inputs[first + 2]) for first in form.codes]

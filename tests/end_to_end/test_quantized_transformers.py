@@ -101,6 +101,15 @@ def test_a_quantized_encoder_is_one_node(name: str, tmp_path: Path) -> None:
 
 
 @needs_vnni
+def test_attention_from_codes_to_codes_is_part_of_the_node(tmp_path: Path) -> None:
+    model = statically_quantized(encoder(), [inputs(2, 9)], tmp_path, ["MatMul"], form="operator")
+    assert len([node for node in model.graph.node if node.op_type == "QLinearMatMul"]) == 6
+    assert networks_of(model).count("ours") == 1
+    arrays = inputs(2, 40)
+    assert deviation(redpebble.session(model).run(None, arrays), node_by_node(model).run(None, arrays)) < 2e-3
+
+
+@needs_vnni
 def test_constants_that_are_rounded_in_the_file_are_constants(tmp_path: Path) -> None:
     model = statically_quantized(
         encoder(), [inputs(2, 9)], tmp_path, None, but=["mask"], options={"AddQDQPairToWeight": True}

@@ -116,6 +116,7 @@ def statically_quantized(
     per_channel: bool = True,
     but: Sequence[str] = (),
     options: Mapping[str, bool] | None = None,
+    form: Form = "qdq",
 ) -> onnx.ModelProto:
     """Return the model with signed weights: None stands for all operators, `but` are names of nodes that stay."""
     path, target = folder / "float.onnx", folder / "quantized.onnx"
@@ -124,6 +125,7 @@ def statically_quantized(
         path,
         target,
         _Calibration(feeds),
+        quant_format=QuantFormat.QDQ if form == "qdq" else QuantFormat.QOperator,
         activation_type=QuantType[activations],
         weight_type=QuantType.QInt8,
         per_channel=per_channel,
