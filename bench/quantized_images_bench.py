@@ -3,7 +3,8 @@
 `python -m redpebble.bench.quantized_images_bench [NAME ...] [--sparsities .8,.9,.95] [--forms qdq,operator,dynamic]
 [--seconds 3]`: exports of torch's exporter with random weights, of which a share is zero in each layer but the stem and
 depthwise ones, as onnxruntime's `quantize_static` writes them: unsigned activations, signed weights, a scale an output.
-The form `dynamic` is that of `quantize_dynamic`: codes that each call finds, unsigned weights, one scale.
+The form `dynamic` is that of `quantize_dynamic`: codes that each call finds, unsigned weights, one scale. With the form
+`samples` ours is the model of floats that `optimize --precision int8` quantizes, beside the integers of QDQ.
 Sessions on one thread take turns in one process; a session of the same pruned file of floats runs beside them. Results
 are compared with those of onnxruntime's integers.
 """
@@ -28,7 +29,7 @@ from redpebble.models.exports.stored import random_feeds, stored_export
 
 FORMS = {"qdq": QuantFormat.QDQ, "operator": QuantFormat.QOperator}
 
-DYNAMIC = "dynamic"
+DYNAMIC, SAMPLES = "dynamic", "samples"
 
 Feed = dict[str, NDArray[np.generic]]
 
@@ -85,15 +86,16 @@ def line(export: str, sparsity: float, form: str, budget: Budget) -> str:
     floats = stored_export(f"{export}.dynamo", sparsity)
     free = {dim.dim_param for value in floats.graph.input for dim in value.type.tensor_type.shape.dim}
     feed = dict(random_feeds(floats, dict.fromkeys(free, 1)))
-    integers, options = quantized(floats, form, feed), onnxruntime.SessionOptions()
+    integers, options = quantized(floats, "qdq" if form == SAMPLES else form, feed), onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    own = redpebble.optimize(floats, samples=feed).model if form == SAMPLES else integers
     sessions = {
-        "ours": redpebble.session(integers, options),
+        "ours": redpebble.session(own, options),
         "int8": onnxruntime.InferenceSession(integers.SerializeToString(), options, providers=["CPUExecutionProvider"]),
         "fp32": onnxruntime.InferenceSession(floats.SerializeToString(), options, providers=["CPUExecutionProvider"]),
     }
     ours, theirs = (np.asarray(sessions[name].run(None, feed)[0]) for name in ("ours", "int8"))
-    if np.abs(ours - theirs).max() > CLOSE * max(np.abs(theirs).max(), SMALL):
+    if form != SAMPLES and np.abs(ours - theirs).max() > CLOSE * max(np.abs(theirs).max(), SMALL):
         raise ValueError(f"{export}: results differ by {np.abs(ours - theirs).max()}")
     calls = {name: partial(session.run, None, feed) for name, session in sessions.items()}
     times = {name: timing.median_us for name, timing in interleave(calls, budget).items()}
@@ -113,7 +115,7 @@ def lines(exports: list[str], sparsities: str, forms: str, budget: Budget) -> It
 def main(
     exports: Annotated[list[str] | None, typer.Argument(help="Exports, such as resnet_18.")] = None,
     sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = "0.8,0.9,0.95",
-    forms: Annotated[str, typer.Option(help="qdq, operator, dynamic.")] = "qdq",
+    forms: Annotated[str, typer.Option(help="qdq, operator, dynamic, samples.")] = "qdq",
     seconds: Annotated[float, typer.Option(help="Time for each row.")] = 3.0,
 ) -> None:
     """Print a table of ratios."""
