@@ -211,6 +211,7 @@ def _parts(seen: OrtGraph, networks: Sequence[Found]) -> list[_Part]:
         found = Found((tuple(name.removeprefix(BEHIND) for name in inputs), outputs), model)
         try:
             nodes = part_of(seen, *found.boundary)
+            found = _as_read(found, seen, nodes)
             if members.intersection(node.handle for node in nodes):
                 raise NotOneNodeError("another network has some of its nodes")
         except NotOneNodeError as error:
@@ -219,6 +220,29 @@ def _parts(seen: OrtGraph, networks: Sequence[Found]) -> list[_Part]:
         parts.append(_Part(found, nodes))
         members.update(node.handle for node in nodes)
     return parts
+
+
+def _as_read(found: Found, seen: OrtGraph, nodes: Sequence[GraphNode]) -> Found:
+    """Return a network without the outputs that its own nodes alone read: onnxruntime's node would not have them.
+
+    Where the graph was cut a network yields what others asked for, before they were cut or left to it as well.
+    """
+    (inputs, outputs), model = found
+    members = {node.handle for node in nodes}
+    read = {*seen.outputs, *(name for node in seen.nodes if node.handle not in members for name in node.inputs)}
+    numbers = [number for number, name in enumerate(outputs) if name in read]
+    if len(numbers) == len(outputs):
+        return found
+    return Found((inputs, tuple(outputs[number] for number in numbers)), partial(_with_outputs, model, numbers))
+
+
+def _with_outputs(model: NetworkModel, numbers: Sequence[int]) -> onnx.ModelProto:
+    """Return a network with some of its outputs."""
+    proto = model()
+    outputs = [proto.graph.output[number] for number in numbers]
+    del proto.graph.output[:]
+    proto.graph.output.extend(outputs)
+    return proto
 
 
 def _compiled(compiler: Compiler, parts: Sequence[_Part], digest: bytes, *, with_models: bool) -> Networks:
