@@ -22,6 +22,7 @@ from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.export.save_model import save_model
 from redpebble.foundation.log import LOG
+from redpebble.frontend.reading.external_files import files_of
 from redpebble.frontend.reading.model_source import read_model, read_runnable_model
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import level_target
@@ -144,7 +145,8 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if plan.runs and result.networks:
         measured = measured_gain(request.source, result.model, next(iter(plan.feeds(original))))
     library = _written_library(request, result) if files.library else None
-    before = summary(original, request.source)  # it may be written over
+    held = [request.source, *(request.source.parent / name for name in files_of(original))]
+    before = summary(original, held)  # it may be written over
     save_model(result.model, files.model, external_data=files.external_data)
     _show_optimized(request, before, Shown(result, comparisons, measured, library))
     return True
@@ -181,7 +183,9 @@ class Shown(NamedTuple):
 def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: Shown) -> None:
     """Show what changed, and write it as a report."""
     result, comparisons, measured, library = shown
-    after = summary(result.model, request.files.model)
+    written = request.files.model
+    data = written.with_name(f"{written.name}.data")
+    after = summary(result.model, [written, *([data] if data.exists() else [])])
     is_verbose = LOG.isEnabledFor(logging.INFO)
     if request.options.sparse_networks:
         print_gain(result)
@@ -278,12 +282,10 @@ def _layers(report: Report) -> dict[str, object]:
     }
 
 
-def summary(model: onnx_ir.Model, path: Path) -> dict[str, int]:
-    """Return the numbers of nodes, stored weights and bytes of a model that lies at `path`."""
+def summary(model: onnx_ir.Model, files: Sequence[Path]) -> dict[str, int]:
+    """Return the numbers of nodes, stored weights and bytes of a model that lies in some files."""
     constants = [value.const_value for value in model.graph.initializers.values() if value.const_value is not None]
     tensors = [tensor for tensor in constants if _holds_weights(tensor)]
-    data = path.with_name(f"{path.name}.data")
-    files = [path, *([data] if data.exists() else [])]
     return {
         "nodes": len(model.graph),
         "weights": sum(tensor.size for tensor in tensors),

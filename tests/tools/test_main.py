@@ -162,3 +162,13 @@ def test_a_model_that_is_written_over_is_shown_as_it_was(run: Run, folder: Path,
     assert code == 0
     (line,) = [line for line in printed.splitlines() if line.startswith("bytes on disk")]
     assert line.split()[3:] == [f"{size:,}", f"{path.stat().st_size:,}"]
+
+
+def test_weights_beside_the_model_count_on_disk(run: Run, folder: Path, tmp_path: Path) -> None:
+    zoo.save(zoo.build("ffnn(depth=2, width=64)"), tmp_path / "weights.onnx", external_data=True)
+    (tmp_path / "weights.onnx").rename(tmp_path / "m.onnx")
+    _, printed, _ = run("optimize", str(tmp_path / "m.onnx"), str(tmp_path / "n.onnx"))
+    (line,) = [line for line in printed.splitlines() if line.startswith("bytes on disk")]
+    files = (("m.onnx", "weights.onnx.data"), ("n.onnx", "n.onnx.data"))
+    sizes = [sum((tmp_path / name).stat().st_size for name in names) for names in files]
+    assert line.split()[3:] == [f"{size:,}" for size in sizes]

@@ -177,8 +177,8 @@ def _next(story: Story) -> str:
         )
     return (
         "<p>To run it: <code>redpebble.session(path)</code> in Python, or <code>redpebble optimize IN.onnx OUT.onnx "
-        "--library</code> for a program in any language. To measure it against onnxruntime: <code>redpebble bench "
-        "IN.onnx</code>.</p>"
+        '<span class="whole">--library</span></code> for a program in any language. To measure it against onnxruntime: '
+        "<code>redpebble bench IN.onnx</code>.</p>"
     )
 
 

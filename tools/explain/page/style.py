@@ -17,6 +17,7 @@ main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 56px; }
 h1 { font-size: 26px; line-height: 1.25; margin: 0 0 6px; overflow-wrap: anywhere; }
 h2 { font-size: 19px; margin: 0 0 4px; } h3 { font-size: 15px; margin: 20px 0 4px; }
 p { margin: 0 0 12px; max-width: 72ch; } a { color: var(--weights); } code { font-size: 13px; overflow-wrap: anywhere; }
+.whole { white-space: nowrap; }
 .note, figcaption, footer, dt, caption { color: var(--soft); font-size: 13.5px; }
 caption { text-align: left; padding-bottom: 4px; }
 .lead { font-size: 17px; }
