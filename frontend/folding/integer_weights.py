@@ -26,7 +26,7 @@ class IntegerWeightNodes(NamedTuple):
     source: onnx_ir.Value
     nodes: tuple[onnx_ir.Node, ...]
     zero: NDArray[np.int64]
-    """What the bytes are above the entries."""
+    """Differences of the bytes from the entries, one or one an output."""
     bounds: tuple[int, int]
     """The least and the greatest byte."""
     kernel_size: tuple[int, ...]
