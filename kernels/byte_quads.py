@@ -128,8 +128,8 @@ def pack(weight: CscMatrix, blocks: int, form: QuadForm) -> QuadBlocks:
     borders, records, streams, total = [0], list[Indices](), list[tuple[Indices, Indices]](), 0
     for block in range(blocks):
         order = np.argsort(-counts[block], kind="stable")
-        # in the first block every output begins with its bias
-        order = order if block == 0 else order[: np.count_nonzero(counts[block])]
+        # every output begins in the first block, and ends in the last
+        order = order if block in (0, blocks - 1) else order[: np.count_nonzero(counts[block])]
         order = np.append(order, np.full(len(order) % form.turns, groups))
         lengths = np.append(counts[block], 0)[order].reshape(-1, form.turns)
         most = lengths.max(axis=1, initial=0)

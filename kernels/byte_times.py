@@ -43,6 +43,8 @@ class Prices(NamedTuple):
     """Two outputs in a block of inputs, for 64 rows."""
     quads_output: float
     """The end of an output for 64 rows, by quads."""
+    float_rows: float
+    """The way of an output's floats to 64 rows, by quads; look-ups have them there."""
     dense: Mapping[int, float]
     """Rows -> products a nanosecond of onnxruntime's dense layers of bytes."""
 
@@ -59,17 +61,19 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
             {2: 3.6, 4: 5.0},
             40.0,
             20.0,
+            0.0,  # part of the end
             {1: 24.0, 8: 178.0, 64: 258.0},
         ),
         "zen5": Prices(
             LookupForm(16, bytewise=True, in_pairs=True),
-            {1: 0.9, 8: 3.0, 64: 21.0},
-            6.3,
-            0.8,
-            1.2,
-            {2: 1.5, 4: 2.2},
+            {1: 0.85, 8: 3.0, 64: 20.1},
+            3.4,
+            0.76,
+            1.13,
+            {2: 1.44, 4: 2.08},
             4.5,
-            11.0,
+            1.5,
+            6.6,
             {1: 140.0, 8: 400.0, 64: 475.0},
         ),
     }
@@ -112,8 +116,11 @@ class ByteTimes(NamedTuple):
     blocks: dict[str, int]
 
 
-def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT) -> ByteTimes:
-    """Return the times of layers with these weights, one after the other, on a machine of `PRICES`."""
+def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT, *, yields_floats: bool = True) -> ByteTimes:
+    """Return the times of layers with these weights, one after the other, on a machine of `PRICES`.
+
+    The last ones' results are floats, or bytes.
+    """
     prices = PRICES[machine]
     outputs = sum(weight.shape[1] for weight in weights)
     steps = sum(_steps(weight, prices.form) for weight in weights)
@@ -134,7 +141,8 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT) -> ByteTimes
     for family, quads, price in counts:
         blocks[family] = max(map(_blocks, weights, quads), default=1)
         ends = outputs * (blocks[family] * prices.pair / byte_quads.PAIR + prices.quads_output)
-        times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends) / 1e3}
+        rows = weights[-1].shape[1] * prices.float_rows if weights and yields_floats else 0.0
+        times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends + rows) / 1e3}
     return ByteTimes(times, blocks)
 
 

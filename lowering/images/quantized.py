@@ -57,7 +57,7 @@ from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
 from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
-from redpebble.lowering.quantized.quad_layer import quad_layer
+from redpebble.lowering.quantized.quad_layer import Blocks, quad_layer
 from redpebble.lowering.quantized.rounding import Rounding
 from redpebble.lowering.quantized.step import WIDE_LANES
 
@@ -74,8 +74,8 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.codes.is_dynamic)
     if op.output is not None and rounds_sums(op.layer):
         end = LayerEnd(end.kind, None, end.outputs)
-    size = block_quads(shape_of(op.weight)[0], blocks)
-    kernel = quad_layer(image.code, form, end, size, FORMS[family])
+    inputs = Blocks(blocks, block_quads(shape_of(op.weight)[0], blocks))
+    kernel = quad_layer(image.code, form, end, inputs, FORMS[family])
     packed = image.arrays((op, "quads"), partial(line_packing.packed_quads, FORMS[family], blocks), op)
     if op.codes.is_dynamic:
         _, *scaled = scaled_by_range(image, op)

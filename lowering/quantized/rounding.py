@@ -51,6 +51,10 @@ class Rounding:
     inverse: ir.Value
     offset: ir.Value
     """The code of 0 less `HALVES_BITS`, integers."""
+    zero: ir.Value
+    """The code of 0, one integer."""
+    least: ir.Value
+    """The least code within bounds, one integer."""
 
     @staticmethod
     def read(lanes: Lanes, words: ir.Value) -> "Rounding":
@@ -62,7 +66,9 @@ class Rounding:
         )
         zero = builder.load(byte_at(builder, words, i64(4 * FLOAT_BYTES)), typ=I32)
         offset = builder.bitcast(builder.sub(zero, ir.Constant(I32, HALVES_BITS)), FLOAT)
-        return Rounding(lanes, low, high, scale, inverse, lanes.bits(lanes.splat(offset)))
+        first = builder.extract_element(low, ir.Constant(I32, 0))
+        least = builder.add(zero, builder.fptosi(first, I32))
+        return Rounding(lanes, low, high, scale, inverse, lanes.bits(lanes.splat(offset)), zero, least)
 
     def rounded(self, multiples: ir.Value) -> ir.Value:
         """Return `HALVES` and the nearest integer within bounds of multiples of the scale; a NaN is the least one."""

@@ -42,7 +42,8 @@ from redpebble.lowering.quantized.byte_lanes import lookup_form
 from redpebble.lowering.quantized.byte_rows import copy_codes
 from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
-from redpebble.lowering.quantized.quad_layer import quad_layer, words_to_lines
+from redpebble.lowering.quantized.quad_ends import lines_to_words, words_to_lines
+from redpebble.lowering.quantized.quad_layer import Blocks, quad_layer
 from redpebble.lowering.quantized.rounding import WORDS, CodeBounds, Rounding
 from redpebble.sparse.csr import CscMatrix, Indices
 
@@ -82,9 +83,14 @@ def quantized_scratch_bytes(op: QuantizedLayersOp) -> int:
 def _found_offset(op: QuantizedLayersOp) -> int:
     """Return the bytes of scratch memory before that of what is found at each call."""
     # code for CPUs without instructions for quads has a little too much
-    widest = max(layer.outputs for layer in op.layers)
-    quads = sum(_word_bytes(layer.inputs) for layer in op.layers) + FLOAT_BYTES * COLUMNS * (widest + 2 * QUAD)
+    quads = sum(_word_bytes(layer.inputs) for layer in op.layers) + _sum_bytes(op)
+    quads += _word_bytes(op.layers[-1].outputs) if op.yields_bytes else 0
     return _row_bytes(op) + (quads if _wants_quads(op) else 0)
+
+
+def _sum_bytes(op: QuantizedLayersOp) -> int:
+    """Return the bytes of sums, behind which those lie that pad records."""
+    return FLOAT_BYTES * COLUMNS * (max(layer.outputs for layer in op.layers) + 2 * QUAD)
 
 
 def _padded(outputs: int) -> int:
@@ -223,15 +229,19 @@ class QuantizedStep:
         quads = _quad_form(self.op)
         if quads.scattered:
             builder.call(words_to_lines(self.code), [words[0], features])
-        for index, (source, target) in enumerate(zip(words, [*words[1:], sums], strict=True)):
-            size = block_quads(layers[index].inputs, _blocks(self.op))
-            function = quad_layer(self.code, self._form, layer_end(self.op, index), size, quads)
+        made = byte_at(builder, self.scratch, i64(int(offsets[-1]) + _sum_bytes(self.op)))
+        for index, (source, target) in enumerate(zip(words, [*words[1:], made], strict=True)):
+            blocks = _blocks(self.op)
+            inputs = Blocks(blocks, block_quads(layers[index].inputs, blocks))
+            function = quad_layer(self.code, self._form, layer_end(self.op, index), inputs, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             builder.call(function, [source, sums, target, *self._with_found(packed)])
-        self._emit_rows(sums, y, count)
+            if self.op.yields_bytes if target is made else not quads.scattered:
+                builder.call(lines_to_words(self.code), [target, i64(-(-layers[index].outputs // QUAD))])
+        self._emit_rows(made if self.op.yields_bytes else sums, y, count)
 
     def _emit_rows(self, sums: ir.Value, y: Strided, count: ir.Value) -> None:
-        """Emit the rows of what is in the place of sums: floats, or words of four codes each."""
+        """Emit the rows of what columns hold: floats, or words of four codes each."""
         builder, outputs = self.builder, self.op.layers[-1].outputs
         words = -(-outputs // QUAD) if self.op.yields_bytes else outputs
         rows, stride = y.address, i64(words)

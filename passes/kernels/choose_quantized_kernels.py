@@ -81,7 +81,7 @@ class ChooseQuantizedKernels(ModulePass):
 def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     """Write the family that is predicted to be the fastest for a tile of pixels, and the time of a dense product."""
     (weight,) = _weights([op.layer])
-    times, blocks = predicted([weight], prices)
+    times, blocks = predicted([weight], prices, yields_floats=False)
     best, following, *_ = sorted(LINE_FAMILIES, key=lambda family: times[family][COLUMNS])
     reason = f"density {len(weight.values) / max(1, prod(weight.shape)):.3f}, {tiles_of(op)} tiles of pixels"
     reason += f"; next {following} {times[following][COLUMNS]:.3g} us"
@@ -118,7 +118,7 @@ def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:
 
 def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
     weights = _weights(op.layers)
-    times, blocks = predicted(weights, prices)
+    times, blocks = predicted(weights, prices, yields_floats=not op.yields_bytes)
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))
     best, following, *_ = sorted(times, key=lambda family: times[family][COLUMNS])

@@ -50,6 +50,7 @@ class Layers:
     density: float = 0.2
     greatest: int = 255
     quads: str = ""
+    blocks: int = 2
     of_bytes: bool = False
     """Whether they read and yield codes."""
     weights: list[Integers] = field(default_factory=list[Integers])
@@ -81,7 +82,11 @@ class Layers:
             layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
         output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
         op = QuantizedLayersOp(arguments[0], layers, output, yields_bytes=self.of_bytes)
-        op.kernel = KernelAttr.of({1: LOOKUP, 33: self.quads}, "").with_blocks({self.quads: 2}) if self.quads else None
+        op.kernel = (
+            KernelAttr.of({1: LOOKUP, 33: self.quads}, "").with_blocks({self.quads: self.blocks})
+            if self.quads
+            else None
+        )
         block.add_op(op)
         return op.results
 

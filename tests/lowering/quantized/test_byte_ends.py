@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.codes import CodesAttr
@@ -11,6 +13,9 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from tests.support.lowering_modules import native
 from tests.support.quantized_layers import CODES, RELU, Layers, each_form
+
+FAMILIES = ["", QUADS, SCATTERED, *SHARED.values()]
+"""Kernels for many rows; the first one is that of a few."""
 
 DTYPES = {"u8": np.uint8, "s8": np.int8}
 
@@ -33,7 +38,7 @@ def check(layers: Layers, rows: int, target: CpuTarget, threads: int = 1) -> Non
 
 @each_form
 @pytest.mark.parametrize("kinds", [(0, 1, 2), (1, 2, 1)], ids=["unsigned", "signed"])
-@pytest.mark.parametrize("quads", ["", QUADS, SCATTERED, *SHARED.values()])
+@pytest.mark.parametrize("quads", FAMILIES)
 def test_bytes_become_bytes(target: CpuTarget, kinds: tuple[int, ...], quads: str) -> None:
     layers = Layers([437, 50, 19], [CODES[kind] for kind in kinds], RELU, quads=quads, of_bytes=True)
     check(layers, 110, target)
@@ -43,6 +48,46 @@ def test_bytes_become_bytes(target: CpuTarget, kinds: tuple[int, ...], quads: st
 @pytest.mark.parametrize("quads", ["", SCATTERED])
 def test_rows_of_any_length_leave_those_beside_them_alone(outputs: int, quads: str) -> None:
     check(Layers([outputs + 5, outputs], [CODES[1], CODES[1]], None, quads=quads, of_bytes=True), 70, host_target())
+
+
+@each_form
+@pytest.mark.parametrize("quads", ["", QUADS, SCATTERED])
+def test_ties_go_to_even_codes_and_what_is_beyond_them_is_bounded(target: CpuTarget, quads: str) -> None:
+    layers = Layers([80, 80], [CodesAttr.of("u8", 1.0, 128), CodesAttr.of("s8", 1.0, 100)], quads=quads, of_bytes=True)
+    layers.weights[0][:] = np.diag([1, -1, 3, -255] * 20)
+    layers.biases[0][:] = 0
+    layers.multipliers[0][:] = 0.5
+    layers.multipliers[0][40:] = 1e30
+    check(layers, 70, target)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 130),
+    st.integers(1, 130),
+    st.sampled_from([("u8", 0), ("u8", 127), ("u8", 255), ("s8", -128), ("s8", 0), ("s8", 127)]),
+    st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    st.sampled_from(FAMILIES),
+)
+def test_sizes_zeros_and_densities(
+    features: int, outputs: int, kind: tuple[str, int], density: float, quads: str
+) -> None:
+    codes = [CodesAttr.of(kind[0], 0.05, kind[1]), CodesAttr.of("s8", 0.5, 3)]
+    layers = Layers([features, outputs], codes, None, density, quads=quads, blocks=1 + features % 3, of_bytes=True)
+    for target in (host_target(), CpuTarget.avx2(), CpuTarget.generic()):
+        check(layers, 66, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quads", FAMILIES)
+def test_sums_wrap_around_as_integers_do(quads: str) -> None:
+    codes = [CodesAttr.of("u8", 1.0, 0), CodesAttr.of("u8", 1e8, 128)]
+    layers = Layers([40_000, 2], codes, None, 0.0, quads=quads, blocks=5, of_bytes=True)
+    layers.weights[0][:] = 255
+    x = np.full((40, 40_000), 255, dtype=np.uint8)
+    (found,) = native(layers.module(), host_target(), 1).run(None, {"x0": x})
+    assert np.array_equal(found, layers.expected_codes(x))
 
 
 def test_the_interpreter_takes_codes() -> None:
