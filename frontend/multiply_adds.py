@@ -39,15 +39,40 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
     for node in model.graph:
         count = COUNTS.get(node.op_type)
         output = _numbers(shapes.get(node.outputs[0].name or "")) if node.outputs else None
+        if node.op_type in WEIGHTS_OF_CODES and node.outputs:
+            found |= _work_of_codes(node, _numbers(shapes.get(_name(node, WEIGHTS_OF_CODES[node.op_type]))), output)
         if count is None or output is None:
             continue
         inputs = [_numbers(shapes.get(value.name or "")) if value is not None else () for value in node.inputs]
         known = [shape for shape in inputs if shape is not None]
         if len(known) == len(inputs):
-            constant = [value is not None and is_constant(value, model.ir_version) for value in node.inputs[:2]]
+            constant = [value is not None and _is_weight(value, model.ir_version) for value in node.inputs[:2]]
             sizes = [prod(shape) for shape, is_weight in zip(known, constant, strict=False) if is_weight]
             found[node.outputs[0].name or ""] = NodeWork(count(known, output), any(constant), max(sizes, default=0))
     return found
+
+
+def _is_weight(value: onnx_ir.Value, version: int) -> bool:
+    """Return whether a value is a constant, or the floats of one."""
+    node = value.producer()
+    codes = node.inputs[0] if node is not None and node.op_type == "DequantizeLinear" else None
+    return is_constant(value, version) or (codes is not None and is_constant(codes, version))
+
+
+def _name(node: onnx_ir.Node, index: int) -> str:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    return "" if value is None else value.name or ""
+
+
+def _work_of_codes(node: onnx_ir.Node, weight: Shape | None, output: Shape | None) -> dict[str, NodeWork]:
+    """Return the work of an operator on codes; ONNX knows no shapes of most, which get one row then."""
+    if weight is None or len(weight) < 2 or (len(weight) > 2 and output is None):
+        return {}
+    size, is_matrix = prod(weight), len(weight) == 2
+    by_outputs = node.op_type == "QLinearConv" or (node.op_type == "QGemm" and "transB" in node.attributes)
+    outputs = weight[0 if by_outputs or not is_matrix else 1]
+    rows = 1 if output is None else prod(output) // max(1, outputs)
+    return {node.outputs[0].name or "": NodeWork(rows * size, is_linear=True, weights=size)}
 
 
 def value_shapes(model: onnx_ir.Model, batch: int) -> dict[str, tuple[int, ...]]:
@@ -107,6 +132,11 @@ def _recurrent(inputs: Sequence[Shape], output: Shape) -> int:
     del output
     return prod(inputs[0][:2]) * (prod(inputs[1]) + prod(inputs[2]))
 
+
+WEIGHTS_OF_CODES: Final[Mapping[str, int]] = MappingProxyType(
+    {"DynamicQuantizeMatMul": 1, "MatMulIntegerToFloat": 1, "QGemm": 3, "QLinearConv": 3, "QLinearMatMul": 3}
+)
+"""Operator on codes -> which of its inputs is the weight."""
 
 COUNTS: Final[Mapping[str, Count]] = MappingProxyType(
     {

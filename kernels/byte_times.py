@@ -1,6 +1,7 @@
 """Predicted times of quantized layers, by the kernels of bytes, as measured on each machine that has prices."""
 
 from collections.abc import Mapping, Sequence
+from math import log2
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -144,6 +145,13 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT, *, yields_fl
         rows = weights[-1].shape[1] * prices.float_rows if weights and yields_floats else 0.0
         times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends + rows) / 1e3}
     return ByteTimes(times, blocks)
+
+
+def dense_layers_us(sizes: Sequence[tuple[int, int]], rows: int, machine: str = DEFAULT) -> float:
+    """Return the microseconds of dense layers of so many inputs and outputs in onnxruntime."""
+    known = PRICES[machine].dense
+    rate = float(np.interp(log2(max(1, rows)), list(map(log2, known)), list(known.values())))
+    return float(sum(DENSE_CALL_US + 1e-3 * inputs * outputs * rows / rate for inputs, outputs in sizes))
 
 
 class DenseConvolution(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -53,6 +54,8 @@ class NetworkReport:
     image_products: int = 0
     """Multiply-adds of the convolutions of an image, zeros included."""
     attentions: tuple[AttentionReport, ...] = ()
+    integer_layers: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs of each quantized linear layer."""
 
 
 def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
@@ -78,6 +81,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         image_us=op.image_us.value.data if op.image_us is not None else 0.0,
         dense_image_us=op.dense_image_us.value.data if op.dense_image_us is not None else 0.0,
         image_products=sum(map(_products, op.body.block.ops)),
+        integer_layers=tuple(chain.from_iterable(map(_integer_layers, layers))),
         attentions=tuple(_attention(inner) for inner in op.body.block.ops if isinstance(inner, Attention)),
     )
 
@@ -94,6 +98,11 @@ def _attention(op: Attention) -> AttentionReport:
     queries, keys = (max(0, shape_of(value)[1]) for value in (op.q, op.k))
     sizes = op.head_counts.queries, op.key_size, op.value_size, queries, 0 if op.past else keys
     return AttentionReport(node_name(op), *sizes, op.mask is not None, bool(op.past))
+
+
+def _integer_layers(layer: Layer) -> list[tuple[int, int]]:
+    layers = layer.layers if isinstance(layer, QuantizedLayersOp) else ()
+    return [(one.inputs, one.outputs) for one in layers]
 
 
 def _features(op: Operation) -> int:

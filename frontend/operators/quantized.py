@@ -40,6 +40,9 @@ from redpebble.frontend.operators.quantized_operands import (
 )
 from redpebble.kernels.byte_times import DENSEST, gains
 
+YIELDS_CODES: Final = "it yields codes, and nothing covered makes floats of them"
+"""The reason why a node stays that is part of no layer."""
+
 STORED_SPARSE: Final = 0.62
 """Density below which a weight is stored without its zeros."""
 
@@ -137,7 +140,7 @@ def convert_qgemm(conversion: Conversion) -> Sequence[SSAValue]:
         NotCovered: it yields codes, or is of a form that is not accepted.
     """
     if conversion.has_input(7):
-        raise NotCovered("it yields codes, and nothing covered makes floats of them")
+        raise NotCovered(YIELDS_CODES)
     return [_of_qgemm(conversion, conversion.node)]
 
 
@@ -147,7 +150,7 @@ def convert_codes(_: Conversion) -> Sequence[SSAValue]:
     Raises:
         NotCovered: always.
     """
-    raise NotCovered("it yields codes, and nothing covered makes floats of them")
+    raise NotCovered(YIELDS_CODES)
 
 
 def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:

@@ -61,6 +61,9 @@ LINE_US: Final = 1.5e-3
 FOUND_US: Final = 0.2e-3
 """Microseconds of a value whose range is found."""
 
+DENSE_POOLED_US: Final = 0.028e-3
+"""Microseconds of a tap of a largest code in onnxruntime."""
+
 POWER_US: Final = 0.5e-3
 """Microseconds of a value of an activation that takes a power of e."""
 
@@ -242,7 +245,7 @@ def layer_us(op: Operation, shares: ImageShares = DEFAULT_SHARES) -> float:
 
 def activation_us(op: Operation, power_us: float = POWER_US) -> float:
     """Return the microseconds of an op's activation, nothing for one of a few instructions."""
-    if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None:
+    if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None or op.activation.kind.data == "quantize":
         return 0.0
     return power_us * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
 
@@ -253,6 +256,8 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             return _convolution_us(op, shares)
         case QuantizedConv2dOp():
             return _quantized_us(op, shares)
+        case Pool2dOp() if _is_of_codes(op):
+            return shares.values * LINE_US * _pooled_lines(op)
         case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != image_shape(op.x)[2:]:
             moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
             return shares.values * (moved + TAP_US * len(op.window.taps) * pixels_of(op.result))
@@ -260,6 +265,19 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             return 0.0
         case _:
             return shares.values * TOUCHED_US * sum(map(pixels_of, dynamic_operands(op)))
+
+
+def _is_of_codes(op: Pool2dOp) -> bool:
+    """Return whether the largest of windows are codes, as far as what yields their values tells."""
+    before = op.x.owner
+    rounds = isinstance(before, ActivateOp) and before.activation.kind.data == "quantize"
+    return op.kind.data == "max" and (rounds or (isinstance(before, QuantizedConv2dOp) and before.output is not None))
+
+
+def _pooled_lines(op: Pool2dOp) -> float:
+    """Return the lines that are copied for windows of codes, and those that are compared."""
+    copied = pixels_of(op.x) if op.window.stride != (1, 1) else 0
+    return len(op.window.taps) * (copied + pixels_of(op.result)) / PIXELS
 
 
 def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
@@ -289,6 +307,8 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
             total += op.dense_us.value.data if op.dense_us is not None else 0.0
         elif isinstance(op, Conv2dOp):
             total += shares.dense * op.dense_us.value.data if op.dense_us is not None else 0.0
+        elif isinstance(op, Pool2dOp) and _is_of_codes(op):
+            total += DENSE_POOLED_US * len(op.window.taps) * pixels_of(op.result)
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
             total += _work_us(op, shares)
         total += shares.values * activation_us(op, DENSE_POWER_US)

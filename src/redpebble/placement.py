@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
+from typing import Final
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -18,9 +19,19 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_key
 from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
+from redpebble.frontend.operators.quantized import YIELDS_CODES
 from redpebble.frontend.translation import NO_CONVOLUTION, node_identity
 from redpebble.kernels.families import is_dense
 from redpebble.passes.deployment.form_sparse_networks import LEFT
+
+VAGUE: Final = frozenset({"", "is not covered", YIELDS_CODES})
+"""Reasons that only tell that a node is none that becomes a layer by itself."""
+
+PRODUCTS_OF_CODES: Final = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearMatMul"})
+"""Operators that are part of a layer, which is made where floats are made of what they yield."""
+
+MOST_BEHIND: Final = 64
+"""Nodes between a product of codes and the floats that are made of it."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +98,37 @@ def left_alone(module: ModuleOp) -> str:
 
 def nodes_left(module: ModuleOp, imported: Imported, convolutions_left: str = "") -> NodesLeft:
     """Return what a module that has been through the stage `extract` leaves; convolutions for a reason of their own."""
-    reasons = dict(_left(module, imported))
+    reasons = _told_behind(imported.model, dict(_left(module, imported)))
     if convolutions_left:
         reasons = {at: convolutions_left if why == NO_CONVOLUTION else why for at, why in reasons.items()}
     return NodesLeft(imported.model, reasons)
+
+
+def _told_behind(model: onnx_ir.Model, reasons: Mapping[int, str]) -> dict[int, str]:
+    """Return reasons in which products on codes have those of what makes floats of them, where a layer would be."""
+    nodes = list(model.graph)
+    positions, told = {node: at for at, node in enumerate(nodes)}, dict(reasons)
+    for at in reasons:
+        if nodes[at].op_type == "QLinearConv":
+            # it was opened, had there been enough zeros
+            told[at] = NO_CONVOLUTION if told[at] in VAGUE else told[at]
+        elif nodes[at].op_type in PRODUCTS_OF_CODES:
+            end = positions.get(_end_of(nodes[at]))
+            behind = "" if end is None else reasons.get(end, "")
+            told[at] = behind if reasons[at] in VAGUE and behind not in VAGUE else reasons[at]
+    return told
+
+
+def _end_of(node: onnx_ir.Node) -> onnx_ir.Node:
+    """Return the node that makes floats of a product of codes, or the last one that is looked at."""
+    for _ in range(MOST_BEHIND):
+        readers = [use.node for use in node.outputs[0].uses()]
+        if not readers:
+            break
+        node = readers[0]
+        if node.op_type in ("DequantizeLinear", "Mul"):
+            break
+    return node
 
 
 def placement_of(left: NodesLeft) -> Placement:

@@ -7,21 +7,27 @@ yield, with prices that were fitted to six networks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
 from redpebble.frontend.multiply_adds import LONG
+from redpebble.kernels.byte_times import dense_layers_us
 from redpebble.kernels.dense_work import dense_us
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.placement import Placement
 from redpebble.theory.attention_cost import BLOCK_QUERIES, AttentionSize, attention_work
 
-CALL_US: Final = 20.0
-"""Microseconds of a call of a session from Python."""
 
-NODE_US: Final = 2.5
-"""Microseconds of a node of onnxruntime beside its arithmetic."""
+class Overheads(NamedTuple):
+    """Microseconds of a call of a session from Python, and of a node of onnxruntime beside its arithmetic."""
+
+    call: float
+    node: float
+
+
+OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "zen5": Overheads(8.0, 1.0)}
+"""Machine in `kernels/prices.py` -> what was measured there."""
 
 OPERATOR_US: Final = 0.8
 """Microseconds of an operator inside a sparse network."""
@@ -74,9 +80,14 @@ def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], mach
     sizes = [size_of(one) for network in networks for one in network.attentions]
     attention = dense_us(BLOCK_QUERIES, machine) * sum(map(attention_work, sizes))
     values = VALUE_US * rows * sum(network.values for network in networks)
-    left = dense * (placement.multiply_adds - placement.taken) + NODE_US * placement.nodes_left
-    original = dense * placement.multiply_adds + NODE_US * placement.nodes
-    return PredictedGain(rows, CALL_US + original + values, sparse + attention + values, CALL_US + left)
+    call, node = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES])
+    left = dense * (placement.multiply_adds - placement.taken) + node * placement.nodes_left
+    integers = [sizes for network in networks for sizes in network.integer_layers]
+    products = rows * sum(inputs * outputs for inputs, outputs in integers)
+    original = dense * max(0, placement.multiply_adds - products) + dense_layers_us(integers, rows, machine.prices)
+    # of nodes on codes the runtime makes one a layer, too
+    nodes = placement.nodes_left + sum(network.operators for network in networks) if integers else placement.nodes
+    return PredictedGain(rows, call + original + node * nodes + values, sparse + attention + values, call + left)
 
 
 def _gain_of_images(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain:
@@ -86,7 +97,8 @@ def _gain_of_images(placement: Placement, networks: Sequence[NetworkReport], mac
     sparse = sum(network.image_us for network in images)
     sparse += sum(time_of_rows({int(width): us for width, us in one.predicted_us.items()}, 1) for one in others)
     products = sum(network.image_products for network in images)
-    beside = dense_us(PIXELS, machine) * (placement.multiply_adds - products) + NODE_US * placement.nodes_left
-    left = dense_us(PIXELS, machine) * (placement.multiply_adds - placement.taken) + NODE_US * placement.nodes_left
+    call, node = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES])
+    beside = dense_us(PIXELS, machine) * (placement.multiply_adds - products) + node * placement.nodes_left
+    left = dense_us(PIXELS, machine) * (placement.multiply_adds - placement.taken) + node * placement.nodes_left
     original = sum(network.dense_image_us for network in images) + max(left, beside)
-    return PredictedGain(0, CALL_US + original, sparse, CALL_US + left)
+    return PredictedGain(0, call + original, sparse, call + left)
