@@ -1,7 +1,7 @@
 """Lines: the codes of 64 positions of a channel, bytes in one register; a tile is a line for each of its channels.
 
     window     line[p + s .. p + s + 64)      two loads where they end in the next tile, of which each gives some bytes
-    places     line[i0] line[i1] ...          vpermb, or a load a byte
+    places     line[i0] line[i1] ...          vpermb, or vpshufb in each quarter, or a load a byte
     chosen     places of one line here, of another one there: a bit for each byte
 
 Pixels of an image as ONNX has them lie next to each other; positions leave room between rows. Those of a tile are the
@@ -14,6 +14,8 @@ from typing import Final, Literal
 
 from llvmlite import ir
 
+from redpebble.kernels.byte_lookup import INDEX_OF_ZERO, QUARTER
+from redpebble.kernels.byte_quads import QUAD
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images.geometry import PhaseTap
 from redpebble.lowering.llvm.builder import (
@@ -31,6 +33,7 @@ from redpebble.lowering.llvm.builder import (
 from redpebble.lowering.llvm.gather_scatter import BIT, gather, load_ints, splat_int
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from redpebble.lowering.quantized.byte_lanes import LOOK_UP
 from redpebble.lowering.quantized.rounding import Rounding
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
@@ -130,8 +133,10 @@ class _Placing:
     """Bytes of lines at other places; made where a function begins."""
 
     def __init__(self, code: Code, builder: ir.IRBuilder) -> None:
-        self._builder, self._has_instruction = builder, "avx512vbmi" in code.target.extensions
-        if not self._has_instruction:
+        self._builder, features = builder, code.target.extensions
+        self._has_instruction = "avx512vbmi" in features
+        self._lanes = 16 if "avx512bw" in features else 8 if "avx2" in features else 0
+        if not self._lanes:
             self._room = [_line_of_memory(builder) for _ in range(2)]
 
     def placed(self, line: ir.Value, places: ir.Value) -> ir.Value:
@@ -139,6 +144,8 @@ class _Placing:
         builder = self._builder
         if self._has_instruction:
             return call_intrinsic(builder, PLACING, LINE, [line, load_line(builder, places)])
+        if self._lanes:
+            return self._looked_up(line, load_line(builder, places))
         source, target = self._room
         builder.store(line, source, align=PIXELS)
         with counted_loop(builder, i64(PIXELS)) as index:
@@ -146,6 +153,22 @@ class _Placing:
             value = builder.load(byte_at(builder, source, place), typ=BYTE)
             builder.store(value, byte_at(builder, target, index))
         return load_line(builder, target)
+
+    def _looked_up(self, line: ir.Value, places: ir.Value) -> ir.Value:
+        """Return the same by look-ups in each quarter of the line, of which all but one yield 0 for a place."""
+        builder, size = self._builder, QUAD * self._lanes
+        kind, parts = ir.VectorType(BYTE, size), list[ir.Value]()
+        for first in range(0, PIXELS, size):
+            own = builder.shuffle_vector(places, places, int_constants(range(first, first + size)))
+            found: ir.Value = ir.Constant(kind, [0] * size)
+            for quarter in range(0, PIXELS, QUARTER):
+                table = builder.shuffle_vector(line, line, int_constants(quarter + n % QUARTER for n in range(size)))
+                # 0 to 15 in this quarter; more gets the highest bit, for which a look-up yields 0
+                inside = builder.xor(own, ir.Constant(kind, [quarter] * size))
+                index = builder.add(inside, ir.Constant(kind, [INDEX_OF_ZERO - QUARTER] * size))
+                found = builder.or_(found, call_intrinsic(builder, LOOK_UP[self._lanes], kind, [table, index]))
+            parts.append(found)
+        return parts[0] if len(parts) == 1 else builder.shuffle_vector(parts[0], parts[1], int_constants(range(PIXELS)))
 
 
 def _line_of_memory(builder: ir.IRBuilder) -> ir.Value:
