@@ -75,7 +75,7 @@ class ImageMemory:
     """Values whose positions without a pixel have to be zeros."""
     stored: StoredCodes
     found: dict[SSAValue | Operation, int]
-    """Offset in bytes, in the memory of a thread, of what it finds of an argument, and of a convolution that reads it."""
+    """Offset in the bytes of a thread of what it finds of an argument, and of a convolution that reads it."""
 
 
 def ops_of(network: ImageNetworkOp) -> list[Operation]:
