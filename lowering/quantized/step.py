@@ -24,6 +24,7 @@ from redpebble.kernels import byte_lookup, byte_quads
 from redpebble.kernels.byte_lookup import LookupForm, by_length
 from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, QuadForm, block_quads
 from redpebble.kernels.byte_times import FORMS
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
@@ -38,7 +39,7 @@ from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, SizeTabl
 from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
 from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.quantized.byte_lanes import lookup_form
+from redpebble.lowering.quantized.byte_lanes import lookup_form, multiplies_bytes
 from redpebble.lowering.quantized.byte_rows import copy_codes
 from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
@@ -51,7 +52,9 @@ MOST_ROWS: Final = 64
 """Rows that go through the layers together: what they read of a layer is read once for all of them."""
 
 WIDE_LANES: Final = 16
-"""Lanes of the vectors whose registers hold the sums of quads."""
+"""Lanes of the vectors whose registers hold the sums of quads: one each, or two."""
+
+WIDE_QUADS: Final = LookupForm(WIDE_LANES, bytewise=True)
 
 LINE: Final = 64
 
@@ -97,9 +100,9 @@ def _padded(outputs: int) -> int:
     return -(-outputs // WIDE_LANES) * WIDE_LANES
 
 
-def has_quads(op: QuantizedLayersOp, form: LookupForm) -> bool:
+def has_quads(op: QuantizedLayersOp, target: CpuTarget) -> bool:
     """Return whether many rows are done by quads."""
-    return _wants_quads(op) and form.bytewise and form.lanes == WIDE_LANES
+    return _wants_quads(op) and multiplies_bytes(target)
 
 
 def _wants_quads(op: QuantizedLayersOp) -> bool:
@@ -197,7 +200,7 @@ class QuantizedStep:
 
     def _emit_layers(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
         """Emit all layers for rows of codes, by quads where there are enough of them."""
-        if not has_quads(self.op, self._form):
+        if not has_quads(self.op, self.code.target):
             self._emit_lookups(buffers, y, count)
             return
         builder = self.builder
@@ -233,7 +236,7 @@ class QuantizedStep:
         for index, (source, target) in enumerate(zip(words, [*words[1:], made], strict=True)):
             blocks = _blocks(self.op)
             inputs = Blocks(blocks, block_quads(layers[index].inputs, blocks))
-            function = quad_layer(self.code, self._form, layer_end(self.op, index), inputs, quads)
+            function = quad_layer(self.code, WIDE_QUADS, layer_end(self.op, index), inputs, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             builder.call(function, [source, sums, target, *self._with_found(packed)])
             if self.op.yields_bytes if target is made else not quads.scattered:
