@@ -1,7 +1,7 @@
 """The commands; `main.py` reads the command line, `tables.py` lays out results."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from textwrap import fill, indent
@@ -284,8 +284,10 @@ def _layers(report: Report) -> dict[str, object]:
 
 def summary(model: onnx_ir.Model, files: Sequence[Path]) -> dict[str, int]:
     """Return the numbers of nodes, stored weights and bytes of a model that lies in some files."""
-    constants = [value.const_value for value in model.graph.initializers.values() if value.const_value is not None]
-    tensors = [tensor for tensor in constants if _holds_weights(tensor)]
+    constants = {name: value.const_value for name, value in model.graph.initializers.items()}
+    tensors = [
+        tensor for name, tensor in constants.items() if tensor is not None and _holds_weights(name, tensor, constants)
+    ]
     return {
         "nodes": len(model.graph),
         "weights": sum(tensor.size for tensor in tensors),
@@ -294,7 +296,8 @@ def summary(model: onnx_ir.Model, files: Sequence[Path]) -> dict[str, int]:
     }
 
 
-def _holds_weights(tensor: onnx_ir.TensorProtocol) -> bool:
+def _holds_weights(name: str, tensor: onnx_ir.TensorProtocol, names: Container[str]) -> bool:
     """Return whether a constant is made of weights: bytes are, where they are no list of gaps or zero points."""
     is_bytes = tensor.dtype in (onnx_ir.DataType.INT8, onnx_ir.DataType.UINT8)
-    return tensor.dtype.is_floating_point() or (is_bytes and len(tensor.shape) > 1)
+    has_gaps = ".values" in name and name.replace(".values", ".gaps") in names
+    return tensor.dtype.is_floating_point() or (is_bytes and (has_gaps or len(tensor.shape) > 1))

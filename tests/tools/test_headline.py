@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -17,6 +18,7 @@ from redpebble.placement import Placement, Stayed
 from redpebble.tools.commands import summary
 from redpebble.tools.headline import headline, left_alone, lines_of
 from tests.support.command_line import exit_code
+from tests.support.quantized_models import pruned_network
 
 REASON = "neither operand is a float constant, accepted is a constant weight"
 
@@ -107,5 +109,15 @@ def test_weights_of_eight_bits_are_counted(tmp_path: Path) -> None:
     )
     path = tmp_path / "q.onnx"
     path.write_bytes(proto.SerializeToString())
-    found = summary(read_model(path), path)
+    found = summary(read_model(path), [path])
     assert (found["weights"], found["weights that are not zero"]) == (5, 3)
+
+
+def test_weights_of_eight_bits_that_are_stored_with_gaps_are_counted(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((50, 64), dtype=np.float32)
+    result = redpebble.optimize(pruned_network([64, 96], 0.1), samples={"x": x})
+    connections = sum(layer.connections for layer in result.report)
+    result.save(tmp_path / "q.onnx")
+    found = summary(read_model(tmp_path / "q.onnx"), [tmp_path / "q.onnx"])
+    # beside them are a bias and a multiplier of each output
+    assert connections <= found["weights that are not zero"] <= found["weights"] < 2 * connections
