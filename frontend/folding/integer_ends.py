@@ -16,7 +16,8 @@ import onnx_ir
 from numpy.typing import NDArray
 
 from redpebble.frontend.folding.dequantized_constants import is_dequantized, is_sparse
-from redpebble.frontend.folding.known_constants import constant_array, initializer_of
+from redpebble.frontend.folding.integer_weights import integer_weight_nodes
+from redpebble.frontend.folding.known_constants import constant_array, initializer_of, sparse_matrix
 from redpebble.kernels.byte_times import gains
 from redpebble.sparse.csr import CscMatrix
 
@@ -146,6 +147,10 @@ class _Layers(NamedTuple):
         """Return whether a node of `READERS` is a layer."""
         places = READERS[node.op_type]
         weight, zero = _input(node, places.weight), _input(node, places.weight_zero)
+        made = integer_weight_nodes(node, self.model.ir_version)
+        sparse = None if made is None else sparse_matrix(made.source, self.model.ir_version)
+        if sparse is not None:
+            return not self.gaining or gains(sparse.weight(transposed=False))
         return self._has_weight(weight, zero, transposed=_transposed(node))
 
     def yields(self, node: onnx_ir.Node) -> bool:

@@ -104,7 +104,8 @@ def test_bytes_at_the_ends_are_those_of_onnxruntime(form: str, kind: str) -> Non
     # the layers read codes, and yield some where these are an output
     (node,) = written.model.graph
     assert (node.domain, node.op_type) == (DOMAIN, "SparseNetwork_0" if form == "integer" else "SparseNetwork_codes_0")
-    for found in (redpebble.session(model).run(None, {"x": x}), outcome(written.proto, x)):
+    sessions = [redpebble.session(one) for one in (model, written.proto)]
+    for found in (*(session.run(None, {"x": x}) for session in sessions), outcome(written.proto, x)):
         assert [one.dtype for one in found] == [one.dtype for one in expected]
         assert np.array_equal(found[0], expected[0])
 
