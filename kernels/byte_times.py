@@ -74,7 +74,7 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
             {2: 1.44, 4: 2.08},
             4.5,
             1.5,
-            6.6,
+            3.0,
             {1: 140.0, 8: 400.0, 64: 475.0},
         ),
     }
