@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.frontend.errors import NothingToGainError
 from redpebble.frontend.fold_model import fold_model
 from redpebble.frontend.folding.half_precision import widen
-from redpebble.frontend.folding.integer_ends import give_float_ends
+from redpebble.frontend.folding.integer_ends import give_float_ends, is_dense_behind
 from redpebble.frontend.folding.kept_roundings import give_own_roundings
 from redpebble.frontend.folding.open_codes import open_codes
 from redpebble.frontend.limits import check_made_nodes
@@ -128,8 +128,8 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
         ended = keep.has_networks and open_codes(model, keep.names, gaining=keep.moving)
         ended |= keep_foreign and keep.has_networks and give_float_ends(model, gaining=keep.moving)
-        if keep.whole and keep.may_add:
-            ended |= give_own_roundings(model, keep.names)
+        if keep.whole is not None and keep.moving and keep.may_add:
+            ended |= give_own_roundings(model, keep.names, is_dense_behind)
         translated = translate(model, keep)
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:

@@ -15,9 +15,9 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.folding.dequantized_constants import is_dequantized, is_sparse
+from redpebble.frontend.folding.dequantized_constants import is_dequantized, is_sparse, mostly_zeros
 from redpebble.frontend.folding.integer_weights import integer_weight_nodes
-from redpebble.frontend.folding.known_constants import constant_array, initializer_of, sparse_matrix
+from redpebble.frontend.folding.known_constants import constant_array, initializer_of, is_constant, sparse_matrix
 from redpebble.kernels.byte_times import gains
 from redpebble.sparse.csr import CscMatrix
 
@@ -74,6 +74,24 @@ def give_float_ends(model: onnx_ir.Model, *, gaining: bool) -> bool:
             _insert_behind(model.graph, node, others, is_output=is_output)
             found = True
     return found
+
+
+def is_dense_behind(model: onnx_ir.Model, node: onnx_ir.Node) -> bool:
+    """Return whether a product of two DequantizeLinear has a dense weight, and reads codes of a layer that gains."""
+    operands = [None if value is None else value.producer() for value in node.inputs[:2]]
+    if node.op_type not in ("Gemm", "MatMul") or node.domain or len(operands) < 2:
+        return False
+    x, weight = operands
+    if x is None or weight is None or {x.op_type, weight.op_type} != {"DequantizeLinear"}:
+        return False
+    values, zero = _input(weight, 0), _input(weight, 2)
+    if values is None or not is_constant(values, model.ir_version) or mostly_zeros(values, zero, model.ir_version):
+        return False
+    codes = _input(x, 0)
+    rounding = None if codes is None else codes.producer()
+    return (
+        rounding is not None and rounding.op_type == "QuantizeLinear" and _Layers(model, gaining=True).yields(rounding)
+    )
 
 
 class _CodesRead(NamedTuple):

@@ -1,4 +1,4 @@
-"""Convolutions on codes that stay with the runtime have a rounding of their own before them, in place.
+"""Convolutions and dense products on codes that stay with the runtime have a rounding of their own, in place.
 
 before: `f = DequantizeLinear(q, s, z)  y = Conv(f, w)`, and f becomes part of a network that yields floats
 after:  `f = DequantizeLinear(q, s, z)  p = QuantizeLinear(f, s, z)  g = DequantizeLinear(p, s, z)  y = Conv(g, w)`
@@ -11,11 +11,16 @@ from collections.abc import Callable
 import onnx_ir
 
 
-def give_own_roundings(model: onnx_ir.Model, stays: Callable[[onnx_ir.Node], bool]) -> bool:
-    """Insert the pairs before convolutions that stay; return whether there were any."""
+def give_own_roundings(
+    model: onnx_ir.Model,
+    stays: Callable[[onnx_ir.Node], bool],
+    is_dense: Callable[[onnx_ir.Model, onnx_ir.Node], bool],
+) -> bool:
+    """Insert the pairs before convolutions that stay, and dense products; return whether there were any."""
     known: dict[onnx_ir.Value, onnx_ir.Value] = {}
-    for node in list(model.graph):
-        value = node.inputs[0] if node.op_type == "Conv" and node.domain == "" and stays(node) else None
+    staying = [node for node in model.graph if _is_convolution(node) and stays(node)]
+    for node in [*staying, *(node for node in model.graph if is_dense(model, node))]:
+        value = node.inputs[0]
         source = None if value is None else value.producer()
         if value is None or source is None or source.op_type != "DequantizeLinear" or source.inputs[0] is None:
             continue
@@ -25,6 +30,10 @@ def give_own_roundings(model: onnx_ir.Model, stays: Callable[[onnx_ir.Node], boo
             known[value] = _repeated(model.graph, source, value)
         node.replace_input_with(0, known[value])
     return bool(known)
+
+
+def _is_convolution(node: onnx_ir.Node) -> bool:
+    return node.op_type == "Conv" and node.domain == ""
 
 
 def _repeated(graph: onnx_ir.Graph, source: onnx_ir.Node, value: onnx_ir.Value) -> onnx_ir.Value:

@@ -73,11 +73,31 @@ def _part_of(
         members.difference_update(one.handle for one in gone)
     chosen = tuple(node for node in graph.nodes if node.handle in members)
     try:
+        _check_codes(graph, chosen, outputs)
         _check_edge(graph, chosen, inputs, outputs)
         _check_paths(graph, chosen)
     except NotOneNodeError as error:
         raise NotOneNodeError(str(error), cuts | error.cuts) from error
     return chosen
+
+
+def _check_codes(graph: OrtGraph, members: Sequence[GraphNode], outputs: Collection[str]) -> None:
+    """Check that no dense layer outside computes with codes that are yielded as floats: it would compute with these.
+
+    Behind convolutions it is small beside what they gain.
+
+    Raises:
+        NotOneNodeError: one does.
+    """
+    dequantized = {name for node in graph.nodes if node.operator[1] == "DequantizeLinear" for name in node.outputs}
+    inside = {node.handle for node in members}
+    if any(node.operator[1] == "Conv" for node in members):
+        return
+    for node in graph.nodes:
+        reads = node.inputs[:2] if node.operator[1] in ("Gemm", "MatMul") and node.handle not in inside else ()
+        if dequantized.issuperset(reads) and (found := {*reads}.intersection(outputs)):
+            name = node.name or node.operator[1]
+            raise NotOneNodeError(f"value {min(found)} are codes, by which node {name!r} outside multiplies")
 
 
 def _measured(graph: OrtGraph, value: str, producers: Mapping[str, GraphNode]) -> set[str]:

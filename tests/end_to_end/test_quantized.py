@@ -22,6 +22,7 @@ from tests.support.quantized_models import (
     dynamically_quantized,
     pruned_network,
     quantized,
+    with_dense_end,
 )
 
 Floats = NDArray[np.float32]
@@ -54,6 +55,19 @@ def networks_of(model: onnx.ModelProto) -> list[str]:
 
 needs_vnni = pytest.mark.skipif("vnni" not in host_target().features.replace("-avx512vnni", ""), reason="sums saturate")
 """Without these instructions onnxruntime's sums of pairs saturate at 16 bits."""
+
+
+@needs_vnni
+def test_a_dense_layer_behind_sparse_ones_still_computes_with_codes(tmp_path: Path) -> None:
+    model = quantized(with_dense_end(), tmp_path, "qdq", "QUInt8", "QInt8")
+    assert networks_of(model).count("ours") == 1
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "inside.onnx")
+    session, x = redpebble.session(model, options), inputs(5, 128)
+    inside = [node.op_type for node in onnx.load_from_string((tmp_path / "inside.onnx").read_bytes()).graph.node]
+    assert "QGemm" in inside
+    assert "Gemm" not in inside
+    assert np.array_equal(session.run(None, {"x": x})[0], outcome(model, x))
 
 
 @needs_vnni

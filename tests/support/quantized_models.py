@@ -38,6 +38,15 @@ def pruned_network(sizes: Sequence[int], density: float, activation: str = "Relu
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
+def with_dense_end() -> onnx.ModelProto:
+    """Return two sparse layers and a dense one."""
+    network = pruned_network([128, 128, 128, 64], 0.1)
+    last = next(one for one in network.graph.initializer if one.name == "w2")
+    weight = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32) / 10
+    last.CopyFrom(numpy_helper.from_array(weight, "w2"))
+    return network
+
+
 Feed = Mapping[str, NDArray[np.generic]]
 
 

@@ -29,6 +29,7 @@ from tests.support.quantized_models import (
     quantized,
     quantized_images,
     statically_quantized,
+    with_dense_end,
 )
 
 SMALL_STEPS = 0.02
@@ -57,6 +58,14 @@ def test_the_provider_takes_quantized_layers(form: Form, tmp_path: Path) -> None
     model = quantized(pruned_network([40, 64, 48, 20], 0.15), tmp_path, form, "QUInt8", "QInt8")
     rng = np.random.default_rng(1)
     assert share_that_differs(model, *(rng.standard_normal((rows, 40), dtype=np.float32) for rows in (1, 7, 70))) == 0
+
+
+def test_layers_in_front_of_a_dense_one_of_codes_stay_with_it(tmp_path: Path) -> None:
+    model = quantized(with_dense_end(), tmp_path, "qdq", "QUInt8", "QInt8")
+    ours, plain = provider_session(model), plain_session(model)
+    x = np.random.default_rng(1).standard_normal((5, 128), dtype=np.float32)
+    assert host().network_count == 0
+    assert np.array_equal(ours.run(None, {"x": x})[0], plain.run(None, {"x": x})[0])
 
 
 @pytest.mark.slow
