@@ -275,6 +275,9 @@ def compile_model(
 @app.command()
 def zoo(
     spec: Annotated[str, typer.Argument(metavar="NAME(param=value,...)", help="What to build.")] = "",
+    target: Annotated[
+        Path | None, typer.Argument(metavar="OUT.onnx", help="The same as --output.", callback=new_file)
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", callback=new_file),
@@ -295,7 +298,7 @@ def zoo(
     if list_all or not spec:
         list_zoo(report)
         return
-    write_zoo_model(spec, output, seed, report)
+    write_zoo_model(spec, output or target, seed, report)
 
 
 for _command in (tune, prune, finetune, explain, schedule, partition, run, simulate):

@@ -99,6 +99,16 @@ def test_the_zoo_is_listed_with_parameters(run: Run) -> None:
     assert all(name in printed for name in (*zoo.RECIPES, "depth=4, width=500"))
 
 
+def test_the_zoo_writes_where_the_second_argument_or_the_option_says(run: Run, tmp_path: Path) -> None:
+    paths = tmp_path / "first.onnx", tmp_path / "second.onnx"
+    assert (
+        run("zoo", "ffnn(depth=1, width=8)", paths[0])[0]
+        == run("zoo", "ffnn(depth=1, width=8)", "-o", paths[1])[0]
+        == 0
+    )
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 def test_what_is_done_is_logged_on_request(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "model.onnx"
     zoo.save(zoo.build("ffnn(depth=1, width=16)"), path)
