@@ -12,10 +12,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.tensors import Shape, SparsityAttr, shape_of
+from redpebble.distributed.errors import PartError
 from redpebble.sparse.csr import CscMatrix
 
 Array = NDArray[np.generic]
@@ -54,7 +56,11 @@ def take_constants(module: ModuleOp) -> list[Array]:
 
 
 def put_constants(module: ModuleOp, arrays: Sequence[Array]) -> None:
-    """Undo `take_constants`."""
+    """Undo `take_constants`.
+
+    Raises:
+        PartError: arrays are no constant of the type that the text says.
+    """
     for func in (op for op in module.body.block.ops if isinstance(op, FuncOp)):
         block, attributes = func.body.block, _attributes(func)
         first = block.first_op
@@ -63,6 +69,10 @@ def put_constants(module: ModuleOp, arrays: Sequence[Array]) -> None:
             if not isa(number, IntAttr):
                 continue
             op = _constant(arrays, number.data, shape_of(argument), sparse=_is_sparse(argument))
+            try:
+                op.verify()  # passes look at what they change alone
+            except VerifyException as error:
+                raise PartError(f"the part is damaged: {error}") from error
             op.attributes |= entry.data | {CONSTANT: IntAttr(number.data + 2 * isinstance(op, SparseConstantOp))}
             assert first is not None
             block.insert_op_before(op, first)

@@ -51,6 +51,15 @@ def test_a_module_keeps_its_text_and_its_numbers_apart() -> None:
     assert kept == [array.tobytes() for array in arrays]
 
 
+def test_entries_of_weights_that_no_row_has_are_refused() -> None:
+    arrays = take_constants(module := build_module(build(SPEC)))
+    damaged = [array.copy() for array in arrays]
+    rows = next(array for index, array in enumerate(damaged) if index % 3 == 1 and array.dtype == np.int64)
+    rows[2] = -1
+    with pytest.raises(PartError, match="the part is damaged: row -1 outside 0 to"):
+        put_constants(module, damaged)
+
+
 def test_parts_are_read_back(tmp_path: Path) -> None:
     plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
     found, _ = read_plan(tmp_path / "parts")
