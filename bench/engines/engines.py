@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.bench.cases.errors import NotAChainError, NotCoveredError, PeerError
 from redpebble.bench.engines.chain import chain_of
-from redpebble.bench.engines.float_twin import float_session
+from redpebble.bench.engines.float_twin import check_layers, float_session
 from redpebble.bench.engines.peers import PEERS, Peer
 from redpebble.bench.measure.measuring import Call
 from redpebble.frontend.errors import UnsupportedModelError
@@ -105,11 +105,13 @@ class Onnxruntime:
 
 
 class Floats:
-    """onnxruntime with floats where a model rounds to codes and back; the others as they are."""
+    """onnxruntime with floats where a model rounds to codes and back; not for layers that compute with codes."""
 
     settle_seconds = 1e-3
 
     def load(self, model: ModelPath) -> Loaded:
+        check_layers(model)
+
         def call(feeds: Feeds, threads: int) -> Call:
             return _called(Oracle.of(lambda: float_session(model, threads)), feeds)
 

@@ -9,9 +9,23 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
+from redpebble.bench.cases.errors import NotCoveredError
 from redpebble.verification.oracle import session_options
 
 ROUNDING: Final = ("QuantizeLinear", "DequantizeLinear")
+
+ON_CODES: Final = frozenset(
+    {
+        "ConvInteger",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
+)
+"""Layers that compute with codes themselves."""
 
 
 def without_rounding(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -36,6 +50,20 @@ def without_rounding(model: onnx.ModelProto) -> onnx.ModelProto:
     del nodes[:]
     nodes.extend(kept)
     return twin
+
+
+def check_layers(path: str | os.PathLike[str]) -> None:
+    """Check that floats are known for all layers of a model.
+
+    Raises:
+        NotCoveredError: one computes with codes itself.
+    """
+    model = onnx.load_from_string(Path(path).read_bytes())
+    found = sorted({node.op_type for node in model.graph.node} & ON_CODES)
+    if found:
+        raise NotCoveredError(
+            f"operator {found[0]} computes with codes, accepted are layers between DequantizeLinear and QuantizeLinear"
+        )
 
 
 def float_session(path: str | os.PathLike[str], threads: int) -> onnxruntime.InferenceSession:

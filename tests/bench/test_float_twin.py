@@ -7,10 +7,12 @@ import onnx
 import onnx_ir
 import pytest
 
-from redpebble.bench.engines.float_twin import float_session, without_rounding
+from redpebble.bench.cases.errors import NotCoveredError
+from redpebble.bench.engines.float_twin import check_layers, float_session, without_rounding
 from redpebble.models import zoo
 from redpebble.models.digits import digits_test_set
 from redpebble.verification.oracle import Oracle
+from tests.support.quantized_models import pruned_network, quantized
 
 
 @pytest.mark.slow
@@ -27,3 +29,11 @@ def test_a_quantized_model_without_rounding_is_about_the_one_of_floats(tmp_path:
     scale = np.abs(floats).max()
     assert np.abs(found - floats).max() < 0.02 * scale
     assert np.abs(found - integers).max() > 0
+
+
+def test_layers_that_compute_with_codes_have_no_twin(tmp_path: Path) -> None:
+    model = quantized(pruned_network([40, 64, 20], 0.15), tmp_path, "operator", "QUInt8", "QInt8")
+    path = tmp_path / "operator.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(NotCoveredError, match="operator QGemm computes with codes, accepted are layers between"):
+        check_layers(path)
