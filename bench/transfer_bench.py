@@ -16,6 +16,7 @@ import typer
 from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 from redpebble.bench.fit_prices import examples_of, with_streams
 from redpebble.bench.results.console import console
+from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import predicted_us
 from redpebble.kernels.prices import PRICES
@@ -57,7 +58,8 @@ def _ratios(one: MeasuredLayer, machine: Machine) -> Iterator[tuple[int, float]]
     """Yield each width, and the time of the kernel that is chosen there over that of the fastest one."""
     layer = one.layer()
     for width in WIDTHS:
-        names = [kernel.partition("@")[0] for kernel in one.microseconds if kernel.endswith(f"@{width}")]
+        found = [kernel.partition("@")[0] for kernel in one.microseconds if kernel.endswith(f"@{width}")]
+        names = [name for name in found if not FAMILIES[name].rounds]  # layers are of floats
         times = {name: one.microseconds[f"{name}@{width}"] for name in names}
         predicted = {name: predicted_us(name, layer, width, machine) for name in names}
         yield width, times[min(predicted, key=predicted.__getitem__)] / min(times.values())
