@@ -29,7 +29,7 @@ BATCHES = (0, 1, 5, 17, 40, 65)
 WIDTHS = (1, 8, 32)
 
 OF_FLOATS = {name for name, family in FAMILIES.items() if not family.rounds}
-"""Those of layers in float32; the other one has tests of its own, in `test_bfloat`."""
+"""Families of layers in float32; the other one has tests of its own, in `test_bfloat`."""
 
 SINGLE_ROW = {name for name, family in FAMILIES.items() if family.widths == (1,)}
 TOGETHER = SINGLE_ROW | {"lookup_rows", "narrow_blocks", "strips"}
