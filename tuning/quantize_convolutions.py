@@ -17,14 +17,12 @@ summands of sums and the sums.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
@@ -45,9 +43,6 @@ from redpebble.tuning.sample_codes import (
     integer_parameters,
     layer_text,
 )
-
-ROUNDED: Final = "quantize"
-"""The activation that rounds values to codes."""
 
 
 def sparse_convolutions(module: ModuleOp) -> list[Conv2dOp]:
@@ -116,7 +111,7 @@ class _Rounding:
             codes = self.codes(value)
             if codes is None:
                 continue
-            made = ActivateOp(value, ActivationAttr.of(ROUNDED, codes.scale, codes.unsigned_zero))
+            made = ActivateOp(value, codes.rounding)
             owner = value.owner
             point = InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(owner)
             Rewriter.insert_op(made, point)

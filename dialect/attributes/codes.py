@@ -13,6 +13,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from redpebble.dialect.attributes.activations import ActivationAttr
+
 LEAST_CODE: Final = {"u8": 0, "s8": -128}
 """Kind -> its least code; the greatest one is 255 more."""
 
@@ -76,6 +78,11 @@ class CodesAttr(ParametrizedAttribute):
     def unsigned_zero(self) -> int:
         """The code of 0 where the least code counts as 0."""
         return self.zero - self.least
+
+    @property
+    def rounding(self) -> ActivationAttr:
+        """The activation that rounds values to the codes."""
+        return ActivationAttr.of("quantize", self.scale, self.unsigned_zero)
 
     def steps(self, multiples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return code - zero for values that are given as multiples of the scale: the nearest, even where two are."""

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
@@ -42,6 +42,11 @@ class ActivateOp(IRDLOperation):
             raise VerifyException(
                 f"result {shape_text(shape_of(self.result))}, expected {shape_text(shape_of(self.x))}"
             )
+
+
+def rounds_to_codes(op: Operation) -> bool:
+    """Return whether an op rounds what it reads to codes."""
+    return isinstance(op, ActivateOp) and op.activation.kind.data == "quantize"
 
 
 class BinaryOp(IRDLOperation):

@@ -16,6 +16,7 @@ from redpebble.frontend.folding.integer_weights import nodes_that_make_bytes
 from redpebble.frontend.folding.known_constants import initializer_of, is_constant
 from redpebble.frontend.folding.run_nodes import evaluate
 from redpebble.frontend.limits import WIDEST
+from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
 
 RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -33,13 +34,14 @@ def fold_constants(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) 
     """
     _lift_constants(model.graph)
     nodes = _foldable(model, keep_foreign=keep_foreign, kept=kept)
-    stays = nodes_that_make_bytes(model.graph, sparse_matrices(nodes), model.ir_version)
+    sparse = sparse_matrices(nodes)
+    stays = nodes_that_make_bytes(model.graph, sparse, model.ir_version)
     nodes = [node for node in nodes if node not in stays]
     if not nodes:
         return frozenset()
     chosen = set(nodes)
     frontier = [value for node in nodes for value in node.outputs if _is_read_outside(value, chosen)]
-    tensors = _folded(model, nodes, frontier)
+    tensors = _folded(model, nodes, frontier, sparse)
     grown = frozenset(value.name or "" for value, tensor in tensors.items() if _grows(value, tensor, model.ir_version))
     for value, tensor in tensors.items():
         _replace(model.graph, value, tensor)
@@ -48,10 +50,12 @@ def fold_constants(model: onnx_ir.Model, *, keep_foreign: bool, kept: Set[str]) 
 
 
 def _folded(
-    model: onnx_ir.Model, nodes: Sequence[onnx_ir.Node], frontier: Sequence[onnx_ir.Value]
+    model: onnx_ir.Model,
+    nodes: Sequence[onnx_ir.Node],
+    frontier: Sequence[onnx_ir.Value],
+    sparse: Mapping[onnx_ir.Value, SparseTensor],
 ) -> dict[onnx_ir.Value, onnx_ir.TensorProtocol]:
-    """Return what values of the frontier hold; matrices that are put together from entries stay sparse."""
-    sparse = sparse_matrices(nodes)
+    """Return what values of the frontier hold; matrices that are put together from entries stay `sparse`."""
     found: dict[onnx_ir.Value, onnx_ir.TensorProtocol] = {
         value: sparse[value]
         for value in frontier

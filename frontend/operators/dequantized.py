@@ -5,7 +5,6 @@ from typing import Final
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp
@@ -73,8 +72,7 @@ def _rounded_steps(conversion: Conversion) -> SSAValue | None:
     if activation is not None:
         made = conversion.emit(ActivateOp(made, activation)).result
     rounded = CodesAttr.of(codes.codes.kind.data, size, codes.codes.zero)
-    rounding = ActivationAttr.of("quantize", rounded.scale, rounded.unsigned_zero)
-    return conversion.emit(ActivateOp(made, rounding)).result
+    return conversion.emit(ActivateOp(made, rounded.rounding)).result
 
 
 def _is_of_runtime(codes: Codes) -> bool:

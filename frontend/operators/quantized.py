@@ -259,8 +259,7 @@ def floats_of(conversion: Conversion, codes: Codes) -> SSAValue:
     """Return values rounded to codes that are given: a layer that rounds its own, or an activation."""
     owner = codes.floats.owner
     if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
-        rounded = ActivationAttr.of("quantize", codes.codes.scale, codes.codes.unsigned_zero)
-        return conversion.emit(ActivateOp(codes.floats, rounded)).result
+        return conversion.emit(ActivateOp(codes.floats, codes.codes.rounding)).result
     return conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result
 
 

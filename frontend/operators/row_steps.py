@@ -88,7 +88,7 @@ def rounded(conversion: Conversion, value: onnx_ir.Value) -> Rounded | None:
     first, second = (codes_attribute(conversion, scale, zero, kind) for scale, zero in parameters)
     if first is None or first != second:
         return None
-    return Rounded(there.inputs[0], ActivationAttr.of("quantize", first.scale, first.unsigned_zero), (back, there))
+    return Rounded(there.inputs[0], first.rounding, (back, there))
 
 
 def scaled(conversion: Conversion, value: onnx_ir.Value) -> Scaled | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
 from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.regions import YieldOp
@@ -78,7 +78,7 @@ class _Finding:
         while refused := [value for value in stored if not self._may_stay(value, stored)]:
             for value in refused:
                 del stored[value]
-        chains = (self._chain(op) for op in self.ops if _rounds(op) and op.results[0] in stored)
+        chains = (self._chain(op) for op in self.ops if rounds_to_codes(op) and op.results[0] in stored)
         return StoredCodes(stored, {chain[-1]: chain for chain in chains})
 
     def _note(self, value: SSAValue, codes: Stored | None) -> None:
@@ -117,7 +117,7 @@ class _Finding:
             case Pool2dOp():
                 return _takes_largest(op) or (reads_all(op) and op.kind.data != "max")
             case ActivateOp() | BinaryOp():
-                ends = [last for last in self.ops if _rounds(last) and op in self._chain(last)]
+                ends = [last for last in self.ops if rounds_to_codes(last) and op in self._chain(last)]
                 return any(last.results[0] in stored for last in ends)
             case ConcatOp() | SplitOp():
                 return all(result in stored for result in op.results)
@@ -134,14 +134,10 @@ class _Finding:
             if not isinstance(before, ActivateOp | BinaryOp) or not chain[0].x.has_one_use():
                 break
             # what is rounded in between is rounded again: one of them is enough only where both are the same
-            if _rounds(before):
+            if rounds_to_codes(before):
                 break
             chain.insert(0, before)
         return tuple(chain)
-
-
-def _rounds(op: Operation) -> bool:
-    return isinstance(op, ActivateOp) and op.activation.kind.data == "quantize"
 
 
 def _codes_read(op: Operation) -> Stored | None:
@@ -149,7 +145,7 @@ def _codes_read(op: Operation) -> Stored | None:
     match op:
         case QuantizedConv2dOp():
             return Stored.of(op.codes)
-        case ActivateOp() if _rounds(op):
+        case ActivateOp() if rounds_to_codes(op):
             scale, zero = op.activation.values
             return Stored(scale, int(zero))
         case _:

@@ -100,15 +100,9 @@ def _is_repeated(op: ActivateOp) -> bool:
         return False
     readers = [use.operation for use in op.result.uses]
     return bool(readers) and all(
-        isinstance(reader, QuantizedConv2dOp)
-        and not reader.codes.is_dynamic
-        and _rounding_to(reader.codes) == op.activation
+        isinstance(reader, QuantizedConv2dOp) and not reader.codes.is_dynamic and reader.codes.rounding == op.activation
         for reader in readers
     )
-
-
-def _rounding_to(codes: CodesAttr) -> ActivationAttr:
-    return ActivationAttr.of("quantize", codes.scale, codes.unsigned_zero)
 
 
 def _rounded(value: SSAValue) -> ActivationAttr | None:
@@ -117,7 +111,7 @@ def _rounded(value: SSAValue) -> ActivationAttr | None:
         case ActivateOp() as op if op.activation.kind.data == "quantize":
             return op.activation
         case QuantizedConv2dOp(output=CodesAttr() as output):
-            return _rounding_to(output)
+            return output.rounding
         case Pool2dOp() as op if op.kind.data == "max":
             return _rounded(op.x)
         case _:

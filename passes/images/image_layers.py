@@ -7,7 +7,7 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
+from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
 from redpebble.dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
@@ -181,14 +181,10 @@ def behind_sparse(
         if isinstance(op, QuantizedConv2dOp) and op not in found and not stays_outside(op):
             between = _between(op, found)
             found |= {one: counts[one] for one in between if one in counts}
-        elif _is_rounding(op) and any(use.operation in found for use in op.results[0].uses):
+        elif rounds_to_codes(op) and any(use.operation in found for use in op.results[0].uses):
             # what comes in becomes codes there, for all that reads it
             found[op] = counts[op]
     return {op: count for op, count in counts.items() if op in found}
-
-
-def _is_rounding(op: Operation) -> bool:
-    return isinstance(op, ActivateOp) and op.activation.kind.data == "quantize"
 
 
 def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Operation]:
@@ -270,8 +266,8 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
 def _is_of_codes(op: Pool2dOp) -> bool:
     """Return whether the largest of windows are codes, as far as what yields their values tells."""
     before = op.x.owner
-    rounds = isinstance(before, ActivateOp) and before.activation.kind.data == "quantize"
-    return op.kind.data == "max" and (rounds or (isinstance(before, QuantizedConv2dOp) and before.output is not None))
+    is_made = isinstance(before, QuantizedConv2dOp) and before.output is not None
+    return op.kind.data == "max" and (is_made or (isinstance(before, Operation) and rounds_to_codes(before)))
 
 
 def _pooled_lines(op: Pool2dOp) -> float:
