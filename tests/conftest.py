@@ -1,11 +1,14 @@
 """What holds for all tests."""
 
+import gc
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pytest
 from hypothesis import Phase, settings
+
+from redpebble.ort.provider.register import host, unregister
 
 # To explain a failure Hypothesis traces every line on Python 3.11, of numba's compiler as well: it takes minutes
 settings.register_profile("redpebble", phases=[phase for phase in Phase if phase is not Phase.explain])
@@ -39,6 +42,18 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     level = logger.level
     yield
     logger.setLevel(level)
+
+
+@pytest.fixture
+def provider() -> Iterator[None]:
+    """The execution provider holds nothing of earlier tests, and nothing after the test: then it is taken out."""
+    if host().ep_count:
+        gc.collect()
+    yield
+    gc.collect()
+    assert host().network_count == 0
+    assert host().ep_count == 0
+    unregister()
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:

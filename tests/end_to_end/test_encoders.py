@@ -1,24 +1,15 @@
-from collections.abc import Iterator
-
 import numpy as np
 import onnx_ir
 import onnxruntime
 import pytest
 
 import redpebble
-from redpebble.ort.provider.register import host, unregister
+from redpebble.ort.provider.register import host
 from tests.ort.provider_models import plain_session, provider_session
 from tests.support.encoder_models import Encoder
 from tests.support.sparse_network_models import network_nodes, with_networks
 
 SHAPES = ((0, 5), (1, 1), (3, 7), (7, 17), (2, 33), (1, 197))
-
-
-@pytest.fixture(name="_given_back")
-def given_back() -> Iterator[None]:
-    """The provider is taken out after a test."""
-    yield
-    unregister()
 
 
 def quiet(threads: int) -> onnxruntime.SessionOptions:
@@ -56,7 +47,7 @@ def test_the_native_code_of_an_encoder_agrees_with_onnxruntime() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_given_back")
+@pytest.mark.usefixtures("provider")
 def test_the_provider_takes_an_encoder_whole() -> None:
     model = Encoder(features=256, layers=1).model()
     ours, plain = provider_session(model, 2), plain_session(model, 2)

@@ -1,6 +1,5 @@
 """Pruned convolutions wherever linear layers are: library, provider, compile, bench, check, explain."""
 
-import gc
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import onnxruntime
 import pytest
 
 import redpebble
-from redpebble.ort.provider.register import host, register, unregister
+from redpebble.ort.provider.register import host, register
 from tests.end_to_end.test_image_sizes import any_size, images
 from tests.ort.deployed_models import options
 from tests.ort.deployed_models import session as deployed_session
@@ -46,32 +45,24 @@ def test_a_library_built_ahead_runs_convolutions(
     assert_same(deployed_session(written, output.with_suffix(".so")), plain_session(model), net)
 
 
+@pytest.mark.usefixtures("provider")
 def test_the_provider_takes_convolutions(small: tuple[ImageModel, onnx.ModelProto]) -> None:
     net, model = small
-    try:
-        ours = provider_session(model)
-        assert host().network_count == 1
-        assert_same(ours, plain_session(model), net)
-        del ours
-    finally:
-        gc.collect()
-        unregister()
+    ours = provider_session(model)
+    assert host().network_count == 1
+    assert_same(ours, plain_session(model), net)
 
 
+@pytest.mark.usefixtures("provider")
 def test_the_provider_says_that_images_of_any_size_stay(capfd: pytest.CaptureFixture[str]) -> None:
     model = any_size()
-    try:
-        made = options()
-        made.log_severity_level = 2
-        made.add_provider_for_devices(register(), {})
-        ours, feeds = onnxruntime.InferenceSession(model.SerializeToString(), made), images(1, 9, 7)
-        assert host().network_count == 0
-        for found, wanted in zip(ours.run(None, feeds), plain_session(model).run(None, feeds), strict=True):
-            np.testing.assert_array_equal(found, wanted)
-        del ours
-    finally:
-        gc.collect()
-        unregister()
+    made = options()
+    made.log_severity_level = 2
+    made.add_provider_for_devices(register(), {})
+    ours, feeds = onnxruntime.InferenceSession(model.SerializeToString(), made), images(1, 9, 7)
+    assert host().network_count == 0
+    for found, wanted in zip(ours.run(None, feeds), plain_session(model).run(None, feeds), strict=True):
+        np.testing.assert_array_equal(found, wanted)
     line = "images of any size; `redpebble optimize --size height=N --size width=N` states one, redpebble.session takes"
     assert capfd.readouterr().err.count(line) == 1
 

@@ -1,7 +1,6 @@
 """Graphs that are inputs, inside onnxruntime: sessions, optimized models with and without our library, the provider."""
 
-import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.ort.provider.register import host, register, unregister
+from redpebble.ort.provider.register import host, register
 from redpebble.ort.session import get_library_path
 from tests.frontend.operators.test_edges_of_call import EXPORTS, INPUTS, read
 from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, feeds, model, sums
@@ -33,13 +32,6 @@ def by_provider(proto: onnx.ModelProto) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.add_provider_for_devices(register(), {})
     return onnxruntime.InferenceSession(proto.SerializeToString(), options)
-
-
-@pytest.fixture
-def provider() -> Iterator[None]:
-    yield
-    gc.collect()
-    unregister()
 
 
 def graph(nodes: int, edges: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

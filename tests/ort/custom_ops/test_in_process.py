@@ -223,6 +223,7 @@ def test_a_larger_library_knows_more_operators() -> None:
 
     set_compiler(renamed, count)
     keeper = host(in_process_library(count))
+    gc.collect()
     before = keeper.network_count
     native = session(model(operator=operator), in_process_library(count))
     assert keeper.network_count == before + 1

@@ -1,11 +1,10 @@
 """Models that hold native code as EPContext nodes: it runs where it is trusted and fits, and nowhere else."""
 
-import gc
 import importlib
 import json
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +17,7 @@ import pytest
 from redpebble.ort.native.ep_api import Compatibility
 from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text
 from redpebble.ort.provider.networks import NetworkModel, Plan
-from redpebble.ort.provider.register import SparseNetworkCompiler, host, minor_version, register, unregister
+from redpebble.ort.provider.register import SparseNetworkCompiler, host, minor_version, register
 from redpebble.runtime.store.artefact import MAGIC, NUMBERS, PROLOGUE_BYTES, Artefact
 from tests.ort.provider_models import HIDDEN, UNCOVERED, WIDTH, assert_equal_runs, feeds, model, options, plain_session
 
@@ -43,15 +42,12 @@ class Counting(SparseNetworkCompiler):
 
 
 @pytest.fixture(autouse=True)
-def compiler() -> Iterator[Counting]:
-    """The compiler of all sessions; after each test they are gone, and the provider is taken out."""
+def compiler() -> Counting:
+    """The compiler of all sessions."""
     register()
     counting = Counting()
     host().open(counting, minor_version(onnxruntime.__version__))
-    yield counting
-    gc.collect()
-    assert host().network_count == 0
-    unregister()
+    return counting
 
 
 SCALED = f"""

@@ -3,7 +3,6 @@
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -43,17 +42,6 @@ from tests.ort.provider_models import (
 )
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """After each test all networks are given back, and the provider is taken out."""
-    yield
-    gc.collect()
-    assert host().network_count == 0
-    assert host().ep_count == 0
-    unregister()
-    assert EP_NAME not in [device.ep_name for device in onnxruntime.get_ep_devices()]
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -107,6 +95,7 @@ def test_sessions_are_independent_of_each_other() -> None:
 def test_the_provider_comes_back_after_it_was_taken_out() -> None:
     assert register()[0].ep_vendor == "redpebble"
     unregister()
+    assert EP_NAME not in [device.ep_name for device in onnxruntime.get_ep_devices()]
     assert_equal_runs(provider_session(model(MLP)), plain_session(model(MLP)), feeds(7))
 
 

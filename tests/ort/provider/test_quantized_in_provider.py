@@ -1,7 +1,5 @@
 """Quantized models in a plain session: the provider takes their layers, and yields the bytes of onnxruntime's."""
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +7,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from redpebble.ort.provider.register import host, unregister
+from redpebble.ort.provider.register import host
 from tests.end_to_end.test_quantized import needs_vnni
 from tests.end_to_end.test_quantized_convolutions import (
     STATIC,
@@ -34,14 +32,6 @@ from tests.support.quantized_models import (
 
 SMALL_STEPS = 0.02
 """Share of results that may be another code: the mean of an image is rounded once more."""
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """After each test the provider is taken out."""
-    yield
-    gc.collect()
-    unregister()
 
 
 def share_that_differs(model: onnx.ModelProto, *inputs: NDArray[np.float32]) -> float:
