@@ -16,7 +16,9 @@ from matplotlib.figure import Figure
 
 from redpebble.bench.cases.layer_cases import BATCHES
 from redpebble.bench.results.console import console
+from redpebble.bench.results.picture_themes import svg_of
 from redpebble.bench.results.results import CEILING, Result, Row, read_result, with_minima
+from redpebble.foundation.atomic_files import write_text
 from redpebble.sparse.csr import CONNECTION_BYTES
 
 COLORS: Final = ("#3b4cc0", "#2a9d8f", "#e9a03b", "#d1495b", "#6d3b8e")
@@ -171,7 +173,11 @@ def main(
     with mpl.rc_context(STYLE):
         for name, plot in PLOTS.items():
             path = folder / f"{name}.{suffix}"
-            plot(measured).savefig(path, metadata={"Date": None} if suffix == "svg" else None)
+            figure = plot(measured)
+            if suffix == "svg":
+                write_text(path, svg_of(figure))
+            else:
+                figure.savefig(path)
             console.print(str(path), highlight=False)
 
 

@@ -26,9 +26,10 @@ import redpebble
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, interleave
 from redpebble.bench.results.console import console
+from redpebble.bench.results.picture_themes import svg_of
 from redpebble.bench.results.plots import STYLE
 from redpebble.bench.results.target_table import with_table
-from redpebble.foundation.atomic_files import replacing, write_text
+from redpebble.foundation.atomic_files import write_text
 from redpebble.models.exports.published_networks import PUBLISHED
 from redpebble.models.exports.stored import random_feeds, stored_export
 
@@ -259,8 +260,8 @@ def publish(rows: Sequence[Measured]) -> None:
     for page, times in PAGES.items():
         write_text(page, with_table(page.read_text(encoding="utf-8"), "results", table(rows, times=times)))
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(STYLE), replacing(PICTURE) as file:
-        picture(rows).savefig(file, format="svg", metadata={"Date": None})
+    with mpl.rc_context(STYLE):
+        write_text(PICTURE, svg_of(picture(rows)))
 
 
 if __name__ == "__main__":
