@@ -4,6 +4,7 @@
     ├── ModelError                   the model: node, operator and value are named   redpebble.ModelError
     │   ├── InvalidModelError        it contradicts itself or the ONNX standard      redpebble.InvalidModelError
     │   └── UnsupportedModelError    it is valid, and not covered here               redpebble.UnsupportedModelError
+    │       ├── CodesError           codes that no layer reads; their reader says why    redpebble.frontend.errors
     │       ├── NothingToGainError   `optimize` leaves it as it is                   redpebble.frontend.errors
     │       └── TooManyNodesError    what translates each one refuses it             redpebble.frontend.errors
     ├── OracleError                  onnxruntime refuses a model or its feeds        redpebble.verification.oracle

@@ -23,6 +23,10 @@ class UnsupportedModelError(ModelError):
     """The model is valid, but uses something that is not covered here."""
 
 
+class CodesError(UnsupportedModelError):
+    """A node yields codes of a quantized network, which are nothing by themselves: their reader says what is amiss."""
+
+
 class TooManyNodesError(UnsupportedModelError):
     """The functions of a model make more nodes than are looked at one by one, in whatever way it is to be covered."""
 

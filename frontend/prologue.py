@@ -28,9 +28,10 @@ from redpebble.dialect.semantics.array_operators import OPERATORS
 from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from redpebble.dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
 from redpebble.dialect.tensors import byte_kind, is_f32_tensor, shape_of
-from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.frontend.errors import CodesError, UnsupportedModelError
 from redpebble.frontend.folding.known_constants import constant_array
 from redpebble.frontend.import_model import Imported
+from redpebble.frontend.operators.quantized import YIELDS_CODES
 from redpebble.frontend.prologue_sizes import SIZES, KnownBefore, KnownShape, known_before
 from redpebble.frontend.translation import node_identity
 
@@ -144,7 +145,8 @@ class _Cut:
         behind = f" behind node {name!r}" if name and foreign is not op else ""
         if reason in ("", "is not covered"):
             reason = "no native code, a session leaves it to onnxruntime"
-        return UnsupportedModelError(f"{self._label(node)}{behind}: {reason}")
+        kind = CodesError if reason == YIELDS_CODES else UnsupportedModelError
+        return kind(f"{self._label(node)}{behind}: {reason}")
 
     def _label(self, node: onnx_ir.Node) -> str:
         version = self.opsets.get(node.domain, 1)

@@ -23,14 +23,14 @@ from redpebble.dialect.provenance import name_in_text, name_value, set_provenanc
 from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.frontend.errors import InvalidModelError, ModelError, UnsupportedModelError, first_line
+from redpebble.frontend.errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
 from redpebble.frontend.folding.dequantized_constants import SPARSE, is_sparse
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.kept.equal_nodes import EqualNodes
 from redpebble.frontend.kept.first_sizes import source_of_shape
 from redpebble.frontend.kept.kept_nodes import give_outputs_nodes, operator_text, values_read
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from redpebble.frontend.operators.conversion import Conversion, NotCovered, YieldsCodes
 from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
 from redpebble.frontend.operators.quantized_operands import stated_codes
@@ -147,7 +147,8 @@ class _Translation:
                 self._reasons[position] = str(reason).removeprefix(": ").strip()
                 self._keep(position, node, is_shape_value=is_shape_value)
             else:
-                own = UnsupportedModelError(f"{self._label(position, node)}{reason}")
+                kind = CodesError if isinstance(reason, YieldsCodes) else UnsupportedModelError
+                own = kind(f"{self._label(position, node)}{reason}")
                 self._refuse(node, self._scope.refusal_of_inputs(node) or own)
         except UnsupportedModelError as reason:
             self._refuse(node, reason)
@@ -177,7 +178,8 @@ class _Translation:
             # a size that nothing here knows contradicts no weight: onnxruntime may take the node, so it can stay
             unknown = isinstance(reason, NotCovered) or (self._keep_foreign and isinstance(reason, VerifyException))
             if unknown:
-                raise NotCovered(f": {reason}") from reason
+                kind = YieldsCodes if isinstance(reason, YieldsCodes) else NotCovered
+                raise kind(f": {reason}") from reason
             raise
         self._commit(conversion, results)
 

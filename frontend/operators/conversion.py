@@ -17,6 +17,7 @@ from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
 from redpebble.dialect.provenance import set_provenance
 from redpebble.dialect.symbolic_sizes import SymbolicShape, product
 from redpebble.dialect.tensors import is_f32_tensor
+from redpebble.frontend.errors import CodesError
 from redpebble.frontend.folding.known_sizes import is_known, shape_words, target_of
 from redpebble.frontend.folding.shape_arithmetic import ShapeValue
 from redpebble.frontend.operators.onnx_types import describe
@@ -29,6 +30,10 @@ Op = TypeVar("Op", bound=Operation)
 
 class NotCovered(Exception):  # noqa: N818 - not an error by itself: in keep mode the node stays as it is
     """The node is not covered; the message says which attribute or value, and what is accepted."""
+
+
+class YieldsCodes(NotCovered):
+    """The node yields codes: it becomes part of the layer of whatever makes floats of them."""
 
 
 class Conversion:
@@ -120,9 +125,13 @@ class Conversion:
         array = self.scope.constant_of(value)
         if array is not None and array.dtype == np.float32:
             return self.emit_constant(array.astype(np.float32, copy=False), value.name or "")
-        operand = self.scope.value_of(value)
+        try:
+            operand, kind = self.scope.value_of(value), "a value of unknown type"
+        except CodesError:
+            # the fault is not with the node that yields them: this one does not read codes
+            operand, kind = None, "codes of a quantized network"
         if operand is None or not is_f32_tensor(operand.type):
-            kind = describe(value.type) or "a value of unknown type"
+            kind = describe(value.type) or kind
             rank = " of unknown rank" if kind == "tensor(float)" and value.shape is None else ""
             raise NotCovered(f"input {value.name} is {kind}{rank}, accepted is tensor(float) of known rank")
         return operand

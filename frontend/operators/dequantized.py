@@ -13,7 +13,7 @@ from redpebble.dialect.ops.images import QuantizedConv2dOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, floats_of, has_zero
-from redpebble.frontend.operators.quantized_operands import Codes, dividend_of, made_by, number_of
+from redpebble.frontend.operators.quantized_operands import Codes, dividend_of, fault_of_codes, made_by, number_of
 
 
 def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
@@ -28,7 +28,7 @@ def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
         return [rounded]
     codes = dequantized_codes(conversion, result)
     if codes is None or codes.codes.is_dynamic:
-        raise NotCovered("what is dequantized was not quantized by one scale and zero that are given")
+        raise NotCovered(fault_of_codes(conversion, conversion.node))
     if conversion.scope.only_gaining and _is_of_runtime(codes):
         raise NotCovered("it belongs to an operator that the runtime computes with codes")
     conversion.replaces(codes.nodes)

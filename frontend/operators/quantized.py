@@ -18,7 +18,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered, YieldsCodes
 from redpebble.frontend.operators.quantized_operands import (
     Addend,
     Codes,
@@ -30,6 +30,7 @@ from redpebble.frontend.operators.quantized_operands import (
     array_of,
     codes_attribute,
     dequantized_weight,
+    fault_of_codes,
     made_by,
     number_of,
     output_kind,
@@ -75,7 +76,7 @@ def convert_product(conversion: Conversion) -> Sequence[SSAValue]:
         return ()  # a product of two activations, of attention for example
     codes = dequantized_codes(conversion, x)
     if codes is None:
-        raise NotCovered("its operands are dequantized in a way that is not covered, accepted is one scale of inputs")
+        raise NotCovered(fault_of_codes(conversion, producer_of(x)))
     addend = addend_of(conversion, conversion.input(2), codes, weight)
     return [_emit(conversion, codes, weight, addend)]
 
@@ -140,17 +141,17 @@ def convert_qgemm(conversion: Conversion) -> Sequence[SSAValue]:
         NotCovered: it yields codes, or is of a form that is not accepted.
     """
     if conversion.has_input(7):
-        raise NotCovered(YIELDS_CODES)
+        raise YieldsCodes(YIELDS_CODES)
     return [_of_qgemm(conversion, conversion.node)]
 
 
 def convert_codes(_: Conversion) -> Sequence[SSAValue]:
-    """Refuse a node that yields codes: the layer is made where its floats are asked for.
+    """Refuse a node that yields codes or sums of them: the layer is made where its floats are asked for.
 
     Raises:
-        NotCovered: always.
+        YieldsCodes: always.
     """
-    raise NotCovered(YIELDS_CODES)
+    raise YieldsCodes(YIELDS_CODES)
 
 
 def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:
@@ -351,6 +352,7 @@ def emit_layer(
 
 QUANTIZED_CONVERTERS: Final[dict[tuple[str, str], Converter]] = {
     ("", "QuantizeLinear"): convert_codes,
+    ("", "MatMulInteger"): convert_codes,
     ("com.microsoft", "QuantizeLinear"): convert_codes,
     ("", "QLinearMatMul"): convert_codes,
     ("com.microsoft", "DynamicQuantizeMatMul"): convert_dynamic,

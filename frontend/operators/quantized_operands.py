@@ -74,6 +74,17 @@ def codes_attribute(
     return CodesAttr.of(KINDS[offset.dtype.name], size, int(offset.reshape(-1)[0]))
 
 
+def fault_of_codes(conversion: Conversion, dequantize: onnx_ir.Node) -> str:
+    """Return what is not accepted of codes that a DequantizeLinear reads, where none are known."""
+    scale, zero = [*dequantize.inputs, None][1:3]
+    sizes, offset = array_of(conversion, scale), array_of(conversion, zero)
+    if offset is not None and offset.dtype.name not in KINDS:
+        return f"its input has codes of {offset.dtype.name}, accepted are {' and '.join(KINDS)}"
+    if sizes is not None and sizes.size > 1:
+        return f"its input has {sizes.size} scales, accepted is one"
+    return "its input is not quantized by one scale and zero that are given"
+
+
 def stated_codes(conversion: Conversion) -> CodesAttr | None:
     """Return the codes that a node makes of floats, or floats of, by a scale and a zero that are constants; or None."""
     node = conversion.node

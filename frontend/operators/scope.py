@@ -12,7 +12,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.errors import ModelError
+from redpebble.frontend.errors import CodesError, ModelError
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
 from redpebble.frontend.folding.known_sizes import SizeTable, is_known
 from redpebble.frontend.folding.shape_arithmetic import (
@@ -101,8 +101,9 @@ class ValueScope:
         self._refusals[value] = error
 
     def refusal_of_inputs(self, node: onnx_ir.Node) -> ModelError | None:
-        """Return why one of the node's inputs is not there: the cause of what the node then lacks."""
-        return next((self._refusals[value] for value in filter(None, node.inputs) if value in self._refusals), None)
+        """Return why one of the node's inputs is not there, codes excepted: the cause of what the node then lacks."""
+        refusals = (self._refusals.get(value) for value in filter(None, node.inputs))
+        return next((one for one in refusals if one is not None and not isinstance(one, CodesError)), None)
 
     def keep_constant(self, key: str, op: ConstantOp | SparseConstantOp) -> None:
         """Record a constant for later nodes."""

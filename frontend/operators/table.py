@@ -48,7 +48,6 @@ LAYERS: Final = frozenset(
         ("", "Conv"),
         ("", "Gemm"),
         ("", "MatMul"),
-        ("", "MatMulInteger"),
         *FUSED_ATTENTION_CONVERTERS,
         *GRAPH_CONVERTERS,
         *DEQUANTIZING_CONVERTERS,

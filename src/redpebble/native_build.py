@@ -9,7 +9,7 @@ from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
 from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
 from redpebble.dialect.semantics.output_codes import OutputCodes
 from redpebble.dialect.semantics.prologue import Prologue
-from redpebble.frontend.errors import TooManyNodesError, UnsupportedModelError, within_limits
+from redpebble.frontend.errors import CodesError, TooManyNodesError, UnsupportedModelError, within_limits
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.frontend.prologue import cut_prologue
 from redpebble.frontend.rounded_outputs import cut_output_codes
@@ -88,7 +88,7 @@ def native_build(source: Source, options: Options, *, until: str = "") -> Native
         except UnsupportedModelError as error:
             # the first node that is not covered may well be one that is computed before all layers: another one is not
             same = str(error).startswith(str(refusal).partition(":")[0] + ":")
-            raise (refusal if same else error) from None
+            raise (refusal if same or isinstance(error, CodesError) else error) from None
         if prologue is None and not codes and not _is_native(imported.module):
             raise refusal
         run_stages(imported.module, options, until=until)

@@ -24,7 +24,10 @@ from redpebble.frontend.translation import NO_CONVOLUTION, node_identity
 from redpebble.kernels.families import is_dense
 from redpebble.passes.deployment.form_sparse_networks import LEFT
 
-VAGUE: Final = frozenset({"", "is not covered", YIELDS_CODES})
+UNKNOWN_OPERATOR: Final = "is not covered"
+"""The reason of an operator that nothing knows."""
+
+VAGUE: Final = frozenset({"", UNKNOWN_OPERATOR, YIELDS_CODES})
 """Reasons that only tell that a node is none that becomes a layer by itself."""
 
 PRODUCTS_OF_CODES: Final = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearMatMul"})
@@ -113,22 +116,31 @@ def _told_behind(model: onnx_ir.Model, reasons: Mapping[int, str]) -> dict[int, 
             # it was opened, had there been enough zeros
             told[at] = NO_CONVOLUTION if told[at] in VAGUE else told[at]
         elif nodes[at].op_type in PRODUCTS_OF_CODES:
-            end = positions.get(_end_of(nodes[at]))
-            behind = "" if end is None else reasons.get(end, "")
-            told[at] = behind if reasons[at] in VAGUE and behind not in VAGUE else reasons[at]
+            told[at] = _reason_behind(nodes[at], positions, reasons) if reasons[at] in VAGUE else reasons[at]
     return told
 
 
-def _end_of(node: onnx_ir.Node) -> onnx_ir.Node:
-    """Return the node that makes floats of a product of codes, or the last one that is looked at."""
+def _reason_behind(product: onnx_ir.Node, positions: Mapping[onnx_ir.Node, int], reasons: Mapping[int, str]) -> str:
+    """Return the reason of what makes floats of a product of codes, or of a node between that is not covered."""
+    reason = ""
+    for node in _behind(product):
+        at = positions.get(node)
+        reason = "" if at is None else reasons.get(at, "")
+        if reason == UNKNOWN_OPERATOR:
+            return f"{node.op_type}, which reads what it yields, is not covered"
+    return reason if reason not in VAGUE else reasons[positions[product]]
+
+
+def _behind(node: onnx_ir.Node) -> Iterator[onnx_ir.Node]:
+    """Yield the nodes that read a product of codes, one the other, up to that which makes floats of it."""
     for _ in range(MOST_BEHIND):
         readers = [use.node for use in node.outputs[0].uses()]
         if not readers:
-            break
+            return
         node = readers[0]
+        yield node
         if node.op_type in ("DequantizeLinear", "Mul"):
-            break
-    return node
+            return
 
 
 def placement_of(left: NodesLeft) -> Placement:
