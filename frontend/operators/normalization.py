@@ -9,10 +9,13 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, MulOp
+from redpebble.dialect.ops.images import Pool2dOp
 from redpebble.dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from redpebble.dialect.ops.training.gradients import SumRowsOp
 from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape, product
+from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.folding.known_sizes import is_known, shape_words
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.movement import axes_of, refuse_further_outputs
@@ -171,7 +174,10 @@ def _without_axis(conversion: Conversion, result: SSAValue, sizes: SymbolicShape
 
 
 def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
-    """The reduced axes go last and become one; their mean is taken, and the axis of size 1 goes where it belongs."""
+    """The reduced axes go last and become one; their mean is taken, and the axis of size 1 goes where it belongs.
+
+    That of all pixels of images is a pooling.
+    """
     axes = axes_of(conversion, 18)
     x = conversion.tensor(0)
     sizes = conversion.sizes(x)
@@ -182,6 +188,9 @@ def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
     if not reduced:
         return [x]
     kept = [axis for axis in range(rank) if axis not in reduced]
+    if rank == 4 and kept == [0, 1] and all(size > 0 for size in shape_of(x)[1:]):
+        pooled = conversion.emit(Pool2dOp(x, "average", WindowAttr.of(shape_of(x)[2:]))).result
+        return [pooled if conversion.integer("keepdims", 1) else conversion.reshape(pooled, sizes[:2])]
     if reduced != list(range(len(kept), rank)):
         x = conversion.transpose(x, (*kept, *reduced))
     rows = _with_joined_tail(conversion, x, len(kept))

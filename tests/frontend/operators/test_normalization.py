@@ -50,6 +50,18 @@ NORMALIZATIONS: dict[str, tuple[int, str, str, Arrays]] = {
         {"a": np.array([1])},
     ),
     "ReduceMean, inner kept": (18, "(float[n,3,4] x) => (float[n,1,4] y)", "ReduceMean(x, a)", {"a": np.array([1])}),
+    "ReduceMean, pixels": (
+        18,
+        "(float[n,3,4,5] x) => (float[n,3,1,1] y)",
+        "ReduceMean(x, a)",
+        {"a": np.array([-1, -2])},
+    ),
+    "ReduceMean, pixels dropped": (
+        13,
+        "(float[n,3,4,5] x) => (float[n,3] y)",
+        "ReduceMean<axes=[2, 3], keepdims=0>(x)",
+        {},
+    ),
     "ReduceMean, all": (18, "(float[2,3] x) => (float y)", "ReduceMean<keepdims=0>(x)", {}),
     "ReduceSum, tokens": (
         13,
