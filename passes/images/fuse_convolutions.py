@@ -10,8 +10,8 @@
 ```
 
 What is taken has no other reader. A depthwise convolution takes no sum. Parameters that would overflow are not taken.
-A convolution on codes takes an activation, and then the codes that it is rounded to. What has been rounded to codes, or
-will be by all that read it from elsewhere, is not rounded to the same ones again.
+A convolution on codes takes an activation, and then the codes that it is rounded to, which may end where a clip does.
+What has been rounded to codes, or will be by all that read it from elsewhere, is not rounded to the same ones again.
 """
 
 from typing import TypeVar
@@ -71,6 +71,8 @@ def _takes_reader(conv: QuantizedConv2dOp) -> bool:
             return False
         scale, zero = reader.activation.values
         conv.output = CodesAttr.of("u8", scale, int(zero))
+        if conv.activation is not None and _ends_at_codes(conv.activation, conv.output):
+            del conv.properties["activation"]
     elif conv.activation is None:
         conv.activation = reader.activation
     else:
@@ -78,6 +80,14 @@ def _takes_reader(conv: QuantizedConv2dOp) -> bool:
     take_value_names(reader, conv)
     Rewriter.replace_op(reader, [], [conv.result])
     return True
+
+
+def _ends_at_codes(activation: ActivationAttr, codes: CodesAttr) -> bool:
+    """Return whether an activation cuts what has the first or the last code anyway, and leaves all else."""
+    if activation.kind.data != "clip":
+        return False
+    ends = np.array(activation.values, np.float32) / np.float32(codes.scale)
+    return [int(step) + codes.zero for step in codes.steps(ends)] == [codes.least, codes.greatest]
 
 
 def _takes_addend(conv: QuantizedConv2dOp, reader: AddOp) -> bool:

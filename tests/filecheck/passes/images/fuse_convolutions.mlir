@@ -65,3 +65,18 @@ func.func @found(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   %y = pebble.activate <relu> %s : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
   func.return %y : tensor<?x2x4x4xf32>
 }
+
+// -----
+
+// Values beyond the ends of a clip have the first code and the last one without it as well.
+// CHECK-LABEL: @ends
+func.func @ends(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
+  %b = pebble.constant dense<1.0> : tensor<2xf32>
+  // CHECK: [[Y:%.*]] = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <{{[^>]*}}> output <u8 scale 0.02{{[0-9]*}} zero 0> : (
+  // CHECK-NEXT: func.return [[Y]]
+  %h = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+  %a = pebble.activate <clip(0.0, 6.0)> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.activate <quantize(0.023529411764705882, 0.0)> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}
