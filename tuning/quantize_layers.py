@@ -32,9 +32,11 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_times import gains
 from redpebble.kernels.machine import Machine
 from redpebble.passes.images.fuse_convolutions import FuseConvolutions
+from redpebble.passes.images.image_layers import is_sparse_convolution
 from redpebble.passes.rewriting.erase_unused import erase_unused
 from redpebble.passes.simplify.join_quantized_layers import join_layers
-from redpebble.tuning.quantize_convolutions import quantize_convolutions, sparse_convolutions
+from redpebble.tuning.gaining_convolutions import convolutions_of
+from redpebble.tuning.quantize_convolutions import quantize_convolutions
 from redpebble.tuning.sample_codes import (
     MOST_CHANGE,
     NO_INTEGERS,
@@ -67,25 +69,33 @@ class QuantizeLayers(ModulePass):
     """Runner of nodes that were left as they are."""
     machine: Machine = field(default_factory=Machine)
     """The machine on which convolutions of integers and of floats are compared."""
+    takes_all: bool = True
+    """Whether convolutions that are not sparse may be quantized, too: depthwise ones, and dense ones beside others."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         layers = [one for one in op.walk() if isinstance(one, LinearOp) and _is_candidate(one)]
-        convolutions = sparse_convolutions(op)
+        convolutions = convolutions_of(op, takes_all=self.takes_all)
+        count = sum(map(is_sparse_convolution, convolutions))
         batches = batches_of(op, self.samples, MOST_IMAGES if convolutions else None)
         try:
             before = observe_batches(op, batches, self.foreign)
             left = [text for one in layers if (text := _left(one, before))]
-            left += quantize_convolutions(convolutions, before, self.machine)
+            outcome = quantize_convolutions(convolutions, before, self.machine)
             join_layers(op)
             FuseConvolutions().apply(ctx, op)
             change = change_of(before.results, observe_batches(op, batches, self.foreign).results)
         except (InterpretationError, ValueError) as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         erase_unused(op.body)
-        found = len(layers) + len(convolutions)
-        some = f"{found - len(left)} of {found} sparse layers compute with integers, results change by {change:.2%}"
-        op.attributes[QUANTIZED] = StringAttr("; ".join([some, *left]))
+        done, found = len(layers) - len(left) + outcome.sparse, len(layers) + count
+        some = f"{done} of {found} sparse layers" + _others_text(outcome.others)
+        some += f" compute with integers, results change by {change:.2%}"
+        op.attributes[QUANTIZED] = StringAttr("; ".join([some, *left, *outcome.left]))
+
+
+def _others_text(count: int) -> str:
+    return f" and {count} other{'s' * (count > 1)}" if count else ""
 
 
 def text_on(module: ModuleOp, name: str) -> str:

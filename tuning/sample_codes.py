@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS
 from redpebble.dialect.provenance import node_name
@@ -29,7 +29,7 @@ GREATEST_CODE: Final = 127
 class IntegerParameters(NamedTuple):
     """The constants of a layer of integers: all f32."""
 
-    weight: SparseConstantOp
+    weight: SparseConstantOp | ConstantOp
     bias: ConstantOp
     multiplier: ConstantOp
 
@@ -39,7 +39,7 @@ NO_INTEGERS: Final = "has a bias or weights that integers do not hold"
 """Reasons why layers stay floats."""
 
 
-def layer_text(op: LinearOp | Conv2dOp) -> str:
+def layer_text(op: LinearOp | Conv2dOp | Depthwise2dOp) -> str:
     """Return how a layer is named: its node, its inputs and outputs."""
     inputs, outputs = shape_of(op.weight)
     return f"{node_name(op) or op.name} ({inputs} -> {outputs})"
@@ -70,8 +70,13 @@ def _rounding(x: Floats, codes: CodesAttr) -> float:
     return float(np.mean(np.square(codes.steps(x / scale) * scale - x)))
 
 
-def integer_parameters(weight: CscMatrix, bias: Floats | None, codes: CodesAttr) -> IntegerParameters | None:
-    """Return a layer's weight by a scale for each output, zeros staying zeros; None where a bias is too large."""
+def integer_parameters(
+    weight: CscMatrix, bias: Floats | None, codes: CodesAttr, *, is_dense: bool = False
+) -> IntegerParameters | None:
+    """Return a layer's weight by a scale for each output, zeros staying zeros; None where a bias is too large.
+
+    It is stored without its zeros, unless it `is_dense`.
+    """
     largest = np.zeros(weight.shape[1], np.float32)
     np.maximum.at(largest, weight.columns, np.abs(weight.values))
     scale = np.where(largest > 0, largest / GREATEST_CODE, 1).astype(np.float32)
@@ -81,7 +86,8 @@ def integer_parameters(weight: CscMatrix, bias: Floats | None, codes: CodesAttr)
         return None
     values = np.rint(weight.values / scale[weight.columns]).astype(np.float32)
     integers = CscMatrix(weight.shape, weight.pointers, weight.rows, values)
-    return IntegerParameters(SparseConstantOp(integers), ConstantOp(sums.astype(np.float32)), ConstantOp(multiplier))
+    constant = ConstantOp(integers.to_dense()) if is_dense else SparseConstantOp(integers)
+    return IntegerParameters(constant, ConstantOp(sums.astype(np.float32)), ConstantOp(multiplier))
 
 
 def change_of(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> float:

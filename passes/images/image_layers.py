@@ -78,13 +78,17 @@ ConvolutionOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp
 
 
 class ImageShares(NamedTuple):
-    """Times on a machine: of values over those above, of dense convolutions of onnxruntime over those of layers."""
+    """Times on a machine, over those above or those of dense layers."""
 
     values: float
     dense: float
+    """Dense convolutions of onnxruntime."""
+    taps: float
+    dense_taps: float
+    """Taps in onnxruntime."""
 
 
-IMAGE_SHARES: Final = {DEFAULT_PRICES: ImageShares(1.0, 0.8), "zen5": ImageShares(0.3, 0.96)}
+IMAGE_SHARES: Final = {DEFAULT_PRICES: ImageShares(1.0, 0.8, 1.0, 1.0), "zen5": ImageShares(0.3, 0.96, 0.75, 0.68)}
 
 
 def image_shares(prices: str) -> ImageShares:
@@ -169,7 +173,7 @@ def behind_sparse(
 
     def stays_outside(op: Operation) -> bool:
         taken = takes_dense and isinstance(op, QuantizedConv2dOp)
-        return not taken and _is_better_outside(op, shares)
+        return not taken and is_better_outside(op, shares)
 
     found: dict[Operation, Size] = {}
     for op, count in counts.items():
@@ -198,7 +202,8 @@ def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Ope
     return path
 
 
-def _is_better_outside(op: Operation, shares: ImageShares) -> bool:
+def is_better_outside(op: Operation, shares: ImageShares) -> bool:
+    """Return whether an op takes less time with the runtime, on the way there and back."""
     moved = shares.values * MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), *op.results)))
     return layer_us(op, shares) > dense_us([op], shares) + moved
 
@@ -254,13 +259,22 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             return _quantized_us(op, shares)
         case Pool2dOp() if _is_of_codes(op):
             return shares.values * LINE_US * _pooled_lines(op)
-        case Depthwise2dOp() | Pool2dOp() if tuple(op.window.kernel_size) != image_shape(op.x)[2:]:
+        case Depthwise2dOp() | Pool2dOp() if not _is_whole(op):
             moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
-            return shares.values * (moved + TAP_US * len(op.window.taps) * pixels_of(op.result))
+            return shares.values * moved + shares.taps * _taps_us(op)
         case ConcatOp() | SplitOp():
             return 0.0
         case _:
             return shares.values * TOUCHED_US * sum(map(pixels_of, dynamic_operands(op)))
+
+
+def _is_whole(op: Depthwise2dOp | Pool2dOp) -> bool:
+    """Return whether a window is the whole image."""
+    return tuple(op.window.kernel_size) == image_shape(op.x)[2:]
+
+
+def _taps_us(op: Depthwise2dOp | Pool2dOp) -> float:
+    return TAP_US * len(op.window.taps) * pixels_of(op.result)
 
 
 def _is_of_codes(op: Pool2dOp) -> bool:
@@ -305,6 +319,9 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
             total += shares.dense * op.dense_us.value.data if op.dense_us is not None else 0.0
         elif isinstance(op, Pool2dOp) and _is_of_codes(op):
             total += DENSE_POOLED_US * len(op.window.taps) * pixels_of(op.result)
+        elif isinstance(op, Depthwise2dOp | Pool2dOp) and not _is_whole(op):
+            # strides cost nothing there
+            total += shares.dense_taps * _taps_us(op)
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
             total += _work_us(op, shares)
         total += shares.values * activation_us(op, DENSE_POWER_US)

@@ -75,10 +75,10 @@ class ChooseQuantizedKernels(ModulePass):
             if isinstance(inner, QuantizedLayersOp):
                 inner.kernel = _kernel(inner, self.prices)
             if isinstance(inner, QuantizedConv2dOp):
-                _choose_for_convolution(inner, self.prices)
+                choose_for_convolution(inner, self.prices)
 
 
-def _choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
+def choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     """Write the family that is predicted to be the fastest for a tile of pixels, and the time of a dense product."""
     (weight,) = _weights([op.layer])
     times, blocks = predicted([weight], prices, yields_floats=False)

@@ -81,7 +81,7 @@ def _extraction(options: Options) -> ModulePass | None:
 def _quantize(options: Options) -> ModulePass | None:
     if options.samples is None or options.bfloat:
         return None
-    return QuantizeLayers(options.samples, options.foreign, options.machine)
+    return QuantizeLayers(options.samples, options.foreign, options.machine, takes_all=options.sparse_networks)
 
 
 def _round(options: Options) -> ModulePass | None:
