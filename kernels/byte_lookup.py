@@ -4,6 +4,9 @@ Outputs are in panels, one a lane of a vector of sums. A step of a panel has the
 output some slots: which byte of the window, and its weight. The next window begins at the first input that an output
 of the panel still needs, or with the vector in which that is, and each output takes as many of its inputs there as it
 has slots: no other choice of windows needs fewer steps. Slots that stay empty have the weight 0.
+
+Steps of a panel that share a window follow each other: they are a run. Where windows are pairs of vectors, the next run
+begins one vector further on, so that one of its two vectors is that of the run before.
 """
 
 from typing import Final, NamedTuple
@@ -67,10 +70,15 @@ class LookupPanels(NamedTuple):
 
     starts: NDArray[np.int64]
     """[panels + 1]: the first step of each panel."""
+    panels: NDArray[np.int64]
+    """[panels + 1]: the first run of each panel, or nothing where windows are no pairs of vectors."""
+    runs: NDArray[np.int64]
+    """[runs + 1]: the first step of each run: one for each vector from a panel's first window to its last one, so that
+    there are some without steps."""
     chunks: NDArray[np.int64]
     """Number of chunks, the first panel of each, and the number of panels."""
     windows: NDArray[np.int32]
-    """[steps]: the first input of each window."""
+    """[steps + 1]: the first input of each window, and 0."""
     indices: NDArray[np.uint8]
     """[steps, 4 lanes]"""
     weights: NDArray[np.int8] | NDArray[np.int16]
@@ -170,10 +178,29 @@ def _panels(
         index = np.stack([index, np.full_like(index, INDEX_OF_ZERO)], axis=-1)
     chunk = starts[:-1] * 2 * form.step_bytes // PANEL_CHUNK_BYTES
     firsts = np.flatnonzero(np.diff(chunk, prepend=-1)) if panels else np.zeros(0, np.int64)
+    nothing = np.zeros(1, np.int64)
+    panel_runs, run_starts = _runs(starts, windows // VECTOR) if form.in_pairs else (nothing, nothing)
     return LookupPanels(
         starts.astype(np.int64),
+        panel_runs,
+        run_starts,
         np.array([len(firsts), *firsts, panels], np.int64),
-        windows.astype(np.int32),
+        np.append(windows, 0).astype(np.int32),
         index.reshape(-1, form.step_bytes).astype(np.uint8),
         value.astype(np.int8) if form.bytewise else value,
     )
+
+
+def _runs(starts: Indices, vectors: Indices) -> tuple[Indices, Indices]:
+    """Return the first run of each panel and the first step of each run.
+
+    `starts` are the first steps of panels, `vectors` those with which the windows of steps begin.
+    """
+    counts = np.diff(starts)
+    some, panel = counts > 0, np.repeat(np.arange(len(counts)), counts)
+    firsts, runs = np.zeros_like(counts), np.zeros_like(counts)
+    firsts[some] = vectors[starts[:-1][some]]
+    runs[some] = vectors[starts[1:][some] - 1] + 1 - firsts[some]
+    panels = np.append(0, np.cumsum(runs))
+    steps = np.bincount(panels[panel] + vectors - firsts[panel], minlength=panels[-1])
+    return panels, np.append(0, np.cumsum(steps))

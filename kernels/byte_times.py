@@ -13,6 +13,9 @@ from redpebble.kernels.byte_quads import QuadForm
 from redpebble.sparse.csr import CscMatrix
 
 LOOKUP: Final = "byte_lookup"
+WINDOWS: Final = "byte_windows"
+"""Look-ups, the inputs of a window in registers."""
+
 QUADS: Final = "byte_quads"
 
 SCATTERED: Final = "byte_scattered"
@@ -26,12 +29,21 @@ FORMS: Final[Mapping[str, QuadForm]] = MappingProxyType(
 """Kernels of quads."""
 
 
+class WindowPrices(NamedTuple):
+    """Nanoseconds of look-ups by windows: of a step of a panel, and of a run of steps."""
+
+    step: float
+    run: float
+
+
 class Prices(NamedTuple):
     """Prices of a machine: its form of look-ups, and nanoseconds."""
 
     form: LookupForm
     step: Mapping[int, float]
     """Rows -> a step of a panel."""
+    windows: Mapping[int, WindowPrices]
+    """Rows -> the same by windows; nothing where the machine has them not."""
     lookup_output: float
     """The end of an output for 64 rows, by look-ups."""
     quad: float
@@ -56,6 +68,7 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
         "cascade_lake": Prices(
             LookupForm(16, bytewise=True),
             {1: 3.0, 8: 4.3, 64: 34.0},
+            {},
             12.0,
             1.4,
             3.4,
@@ -68,6 +81,7 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
         "zen5": Prices(
             LookupForm(16, bytewise=True, in_pairs=True),
             {1: 0.85, 8: 3.0, 64: 20.1},
+            {8: WindowPrices(1.93, 0.75), 64: WindowPrices(14.9, 5.4)},
             3.4,
             0.76,
             1.13,
@@ -124,11 +138,14 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT, *, yields_fl
     """
     prices = PRICES[machine]
     outputs = sum(weight.shape[1] for weight in weights)
-    steps = sum(_steps(weight, prices.form) for weight in weights)
+    work = [_lookup_work(weight, prices.form) for weight in weights]
+    steps, runs = (sum(counts) for counts in zip((0.0, 0.0), *work, strict=True))
+    loops = {LOOKUP: {rows: steps * ns for rows, ns in prices.step.items()}}
+    if prices.windows:
+        loops[WINDOWS] = {rows: steps * ns.step + runs * ns.run for rows, ns in prices.windows.items()}
     times = {
-        LOOKUP: {
-            rows: steps * ns / 1e3 + outputs * prices.lookup_output * rows / 64e3 for rows, ns in prices.step.items()
-        }
+        family: {rows: (ns + outputs * prices.lookup_output * rows / 64) / 1e3 for rows, ns in loop.items()}
+        for family, loop in loops.items()
     }
     blocks: dict[str, int] = {}
     counts: list[tuple[str, list[int], float]] = [
@@ -201,8 +218,8 @@ def _blocks(weight: CscMatrix, quads: int) -> int:
     return max(-(-weight.shape[0] // byte_quads.FARTHEST), wanted, 1)
 
 
-def _steps(weight: CscMatrix, form: LookupForm) -> float:
-    """Return the steps of all panels, from those of a few."""
+def _lookup_work(weight: CscMatrix, form: LookupForm) -> tuple[float, float]:
+    """Return the steps and runs of all panels, from those of a few."""
     order, lanes = by_length(weight), form.lanes
     panels = -(-len(order) // lanes)
     chosen = np.unique(np.linspace(0, max(0, panels - 1), COUNTED_PANELS).astype(np.int64))
@@ -211,4 +228,5 @@ def _steps(weight: CscMatrix, form: LookupForm) -> float:
     values = np.concatenate([weight.values[weight.pointers[one] : weight.pointers[one + 1]] for one in some])
     taken = CscMatrix((weight.shape[0], len(some)), part.pointers, part.indices, values)
     packed = byte_lookup.pack(taken, form, np.arange(len(some)), np.arange(weight.shape[0]))
-    return len(packed.windows) * panels / max(1, len(chosen))
+    share = panels / max(1, len(chosen))
+    return int(packed.starts[-1]) * share, int(packed.panels[-1]) * share

@@ -86,17 +86,25 @@ class ByteLanes:
         builder, form = self.builder, self.form
         if form.lanes not in LOOK_UP:
             return self._added_one_by_one(sums, window, indices, weights)
-        chosen = self._pair_lookup(window, indices) if form.in_pairs else self._quarter_lookup(window, indices)
+        if form.in_pairs:
+            pair = (self.vector(window), self.vector(byte_at(builder, window, i64(VECTOR))))
+            return self.added_of_pair(sums, pair, indices, weights)
+        chosen = self._quarter_lookup(window, indices)
         if form.bytewise:
-            fours = builder.bitcast(chosen, self.sums)
-            return self.dot(sums, fours, weights)
+            return self.dot(sums, builder.bitcast(chosen, self.sums), weights)
         pairs = builder.bitcast(chosen, ir.VectorType(WORD, 2 * form.lanes))
         return builder.add(sums, call_intrinsic(self.builder, WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
 
-    def _pair_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
-        places = [window, byte_at(self.builder, window, i64(VECTOR))]
-        first, second = (self.builder.load(place, align=1, typ=self._bytes) for place in places)
-        return call_intrinsic(self.builder, LOOK_UP_IN_PAIRS, self._bytes, [first, indices, second])
+    def vector(self, address: ir.Value) -> ir.Value:
+        """Return the vector of inputs from an address on."""
+        return self.builder.load(address, align=1, typ=self._bytes)
+
+    def added_of_pair(
+        self, sums: ir.Value, pair: tuple[ir.Value, ir.Value], indices: ir.Value, weights: ir.Value
+    ) -> ir.Value:
+        """Return sums and the products of a step for the inputs of two vectors."""
+        chosen = call_intrinsic(self.builder, LOOK_UP_IN_PAIRS, self._bytes, [pair[0], indices, pair[1]])
+        return self.dot(sums, self.builder.bitcast(chosen, self.sums), weights)
 
     def _quarter_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
         builder, form = self.builder, self.form

@@ -2,6 +2,12 @@
 
 Indices and weights of a step are read once for all rows; a row's sums stay in a register until its panel is done. Then
 the sums become values, or at once the codes of the next layer.
+
+A walk reads the inputs of each step. By windows a run of steps holds them in registers, and its second vectors are the
+first ones of the next run:
+
+    low     8 x 64 inputs, those that were high      high    8 x 64 inputs, loaded for this run
+    sums    8 x 16                                   indices and weights of a step, 8 look-ups
 """
 
 from collections.abc import Sequence
@@ -11,7 +17,10 @@ from typing import Final, Literal, NamedTuple
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.byte_lookup import LookupForm
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.kernels.byte_lookup import VECTOR, LookupForm
+from redpebble.kernels.byte_times import WINDOWS
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
@@ -33,6 +42,9 @@ from redpebble.lowering.quantized.rounding import Rounding
 
 ROW_COUNTS: Final = (16, 8, 4, 2, 1)
 """Rows that a kernel does at once: their sums, and what a step reads, fit the registers."""
+
+MOST_WINDOW_ROWS: Final = 8
+"""Rows whose windows fit the registers beside their sums."""
 
 LEAST_SUMS: Final = 4
 """Independent sums below which an instruction waits for the one before."""
@@ -67,6 +79,8 @@ class Packed(NamedTuple):
     """The addresses of the arrays of a layer."""
 
     starts: ir.Value
+    panels: ir.Value
+    runs: ir.Value
     chunks: ir.Value
     windows: ir.Value
     indices: ir.Value
@@ -88,10 +102,39 @@ class Strided(NamedTuple):
         return Strided(byte_at(builder, self.address, builder.mul(row, self.stride)), self.stride)
 
 
-def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int) -> ir.Function:
-    """Return `void (x, y, y stride, packed arrays..., rows)`, rows of bytes in x, `stride` of them apart."""
-    most = ROW_COUNTS[0] if code.target.has_avx512 else ROW_COUNTS[1]
-    kernels = {count: _rows_kernel(code, form, end, (count, stride)) for count in ROW_COUNTS if count <= most}
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that a kernel does at once."""
+
+    count: int
+    stride: int
+    """Bytes from one to the next."""
+    by_windows: bool
+
+    @property
+    def key(self) -> str:
+        """A name for functions of these rows."""
+        return f"{self.stride}_{self.count}{'_windows' if self.by_windows else ''}"
+
+
+def _kernels(target: CpuTarget, form: LookupForm, kernel: KernelAttr | None, stride: int) -> list[_Rows]:
+    """Return the rows of each kernel of a layer, most first."""
+    most = ROW_COUNTS[0] if target.has_avx512 else ROW_COUNTS[1]
+    kinds = [
+        _Rows(count, stride, form.in_pairs and kernel is not None and kernel.family_at(count) == WINDOWS)
+        for count in ROW_COUNTS
+        if count <= most
+    ]
+    return [rows for rows in kinds if not rows.by_windows or rows.count <= MOST_WINDOW_ROWS]
+
+
+def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int, kernel: KernelAttr | None) -> ir.Function:
+    """Return `void (x, y, y stride, packed arrays..., rows)`, rows of bytes in x, `stride` of them apart.
+
+    `kernel` says which rows are done by windows.
+    """
+    kinds = _kernels(code.target, form, kernel, stride)
+    kernels = {rows.count: _rows_kernel(code, form, end, rows) for rows in kinds}
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, y, packed, rows = Strided(args[0], i64(stride)), Strided(*args[1:3]), Packed(*args[3:-1]), args[-1]
@@ -108,24 +151,25 @@ def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int) -> ir
                     builder.call(kernel, [*here, *packed, *panels])
                 done = builder.add(done, some)
 
-    key = f"quantized_{form.key}_{stride}_{end.key}"
+    key = f"quantized_{form.key}_{'_'.join(rows.key for rows in kinds)}_{end.key}"
     return code.function(key, [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64], body)
 
 
-def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: tuple[int, int]) -> ir.Function:
-    """Return `void (x, y, y stride, packed arrays..., first panel, last panel + 1)` for `rows`, number and distance."""
-    count, stride = rows
+def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: _Rows) -> ir.Function:
+    """Return `void (x, y, y stride, packed arrays..., first panel, last panel + 1)` for some rows."""
 
     def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
         x, y, packed, (first, last) = args[0], Strided(*args[1:3]), Packed(*args[3:-2]), args[-2:]
         lanes = Lanes(builder, code.target, form.lanes)
         with counted_loop(builder, builder.sub(last, first)) as done:
             panel = builder.add(first, done)
-            sums = _PanelSums(ByteLanes(builder, form), packed, x, [row * stride for row in range(count)]).of(panel)
+            places = [row * rows.stride for row in range(rows.count)]
+            panel_sums = _PanelSums(ByteLanes(builder, form), packed, x, places)
+            sums = panel_sums.by_windows(panel) if rows.by_windows else panel_sums.walked(panel)
             _PanelEnd(lanes, end, packed).emit(sums, y, builder.mul(panel, i64(form.lanes)))
 
     arguments = [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64, I64]
-    return code.function(f"quantized_{form.key}_{stride}_{end.key}_rows{count}", arguments, body)
+    return code.function(f"quantized_{form.key}_{end.key}_rows_{rows.key}", arguments, body)
 
 
 @dataclass(frozen=True)
@@ -138,11 +182,10 @@ class _PanelSums:
     rows: Sequence[int]
     """Bytes from x to each row."""
 
-    def of(self, panel: ir.Value) -> list[ir.Value]:
+    def walked(self, panel: ir.Value) -> list[ir.Value]:
         """Return a vector of sums for each row."""
         builder, count = self.bytes.builder, len(self.rows)
-        borders = builder.gep(self.packed.starts, [panel], source_etype=I64)
-        start, stop = (entry_of(builder, borders, index, I64) for index in (0, 1))
+        start, stop = self._borders(self.packed.starts, panel)
         zero = int_constants([0] * self.bytes.form.lanes)
         unrolled = max(1, LEAST_SUMS // count)
         groups = builder.udiv(builder.sub(stop, start), i64(unrolled))
@@ -164,15 +207,55 @@ class _PanelSums:
             totals = reduce_loop(builder, stop, totals, self._step, start=rest)
         return totals
 
-    def _step(self, step: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def by_windows(self, panel: ir.Value) -> list[ir.Value]:
+        """Return the same, inputs being read once for all steps of a run."""
+        builder, lanes, count = self.bytes.builder, self.bytes, len(self.rows)
+        first, last = self._borders(self.packed.panels, panel)
+        start, _ = self._borders(self.packed.runs, first)
+        inputs = self._window(start)
+        zero = int_constants([0] * lanes.form.lanes)
+
+        def run(number: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+            step, place, *vectors = carried
+            following = byte_at(builder, place, i64(VECTOR))
+            high = self._vectors(following)
+            pairs = list(zip(vectors[count:], high, strict=True))
+
+            def one(step: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+                operands = self._operands(step)
+                return [lanes.added_of_pair(*both, *operands) for both in zip(sums, pairs, strict=True)]
+
+            _, stop = self._borders(self.packed.runs, number)
+            return [stop, following, *reduce_loop(builder, stop, vectors[:count], one, start=step), *high]
+
+        begin = [start, inputs, *[zero] * count, *self._vectors(inputs)]
+        return reduce_loop(builder, last, begin, run, start=first)[2 : 2 + count]
+
+    def _borders(self, firsts: ir.Value, index: ir.Value) -> list[ir.Value]:
+        """Return where a panel or a run begins, and where the next one does."""
+        borders = self.bytes.builder.gep(firsts, [index], source_etype=I64)
+        return [entry_of(self.bytes.builder, borders, entry, I64) for entry in (0, 1)]
+
+    def _window(self, step: ir.Value) -> ir.Value:
+        """Return the address of the inputs of a step in the first row."""
+        builder = self.bytes.builder
+        window = builder.sext(builder.load(_word_at(builder, self.packed.windows, step), typ=I32), I64)
+        return byte_at(builder, self.x, window)
+
+    def _vectors(self, place: ir.Value) -> list[ir.Value]:
+        return [self.bytes.vector(byte_at(self.bytes.builder, place, i64(row))) for row in self.rows]
+
+    def _operands(self, step: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return indices and weights of a step."""
         builder, lanes = self.bytes.builder, self.bytes
         offset = builder.mul(step, i64(lanes.form.step_bytes))
-        window = builder.sext(builder.load(_word_at(builder, self.packed.windows, step), typ=I32), I64)
         indices = lanes.indices(byte_at(builder, self.packed.indices, offset))
-        weights = lanes.weights(byte_at(builder, self.packed.weights, offset))
-        inputs = byte_at(builder, self.x, window)
+        return indices, lanes.weights(byte_at(builder, self.packed.weights, offset))
+
+    def _step(self, step: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        operands, inputs = self._operands(step), self._window(step)
         return [
-            lanes.added(total, byte_at(builder, inputs, i64(row)), indices, weights)
+            self.bytes.added(total, byte_at(self.bytes.builder, inputs, i64(row)), *operands)
             for total, row in zip(sums, self.rows, strict=True)
         ]
 

@@ -22,7 +22,7 @@ from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels import byte_lookup, byte_quads
 from redpebble.kernels.byte_lookup import LookupForm, by_length
-from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, QuadForm, block_quads
+from redpebble.kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
 from redpebble.kernels.byte_times import FORMS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import (
@@ -107,6 +107,12 @@ def has_quads(op: QuantizedLayersOp, target: CpuTarget) -> bool:
 
 def _wants_quads(op: QuantizedLayersOp) -> bool:
     return op.kernel is not None and op.kernel.family_at(COLUMNS) in FORMS
+
+
+def _least_columns(op: QuantizedLayersOp) -> int:
+    """Return the rows from which they are."""
+    assert op.kernel is not None
+    return min(rows for rows, family in op.kernel.choices.items() if family in FORMS)
 
 
 def _quad_form(op: QuantizedLayersOp) -> QuadForm:
@@ -204,7 +210,7 @@ class QuantizedStep:
             self._emit_lookups(buffers, y, count)
             return
         builder = self.builder
-        with builder.if_else(builder.icmp_signed(">=", count, i64(LEAST_COLUMNS))) as (many, few):
+        with builder.if_else(builder.icmp_signed(">=", count, i64(_least_columns(self.op)))) as (many, few):
             with many:
                 self._emit_quads(buffers[0], y, count)
             with few:
@@ -217,7 +223,7 @@ class QuantizedStep:
     def _emit_lookups(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
         for index, (source, target) in enumerate(zip(buffers, [*buffers[1:], y], strict=True)):
             stride = _stride(self.op.layers[index].inputs)
-            function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride)
+            function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride, self.op.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
             self.builder.call(function, [source.address, *target, *self._with_found(packed), count])
 

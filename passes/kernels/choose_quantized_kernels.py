@@ -4,16 +4,17 @@
 %y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"] : ...
 // ->
 %y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"]
-    kernel <byte_lookup from 1, byte_scattered from 33, blocks [byte_scattered: 1],
-        predicted [1: 7.2, 8: 10.6, 64: 41.0], "density 0.020; next byte_lookup 66.1 us at 64"> : ...
+    kernel <byte_lookup from 1, byte_windows from 8, byte_scattered from 57, blocks [byte_scattered: 1],
+        predicted [1: 1.0, 8: 2.9, 64: 19.8], "density 0.099; next byte_windows 22.6 us at 64"> : ...
 ```
 
-Look-ups take any number of rows. From 33 rows on quads may be faster, of neighbouring inputs where weights come in
-blocks, of scattered ones elsewhere. CPUs that lack their instructions look up whatever this says. The rows of a
+Look-ups take any number of rows, from 8 on by windows where these have many steps. Quads take 64 columns, or fewer in
+the same time, so that they may be faster from 33 rows on or some more: quads of neighbouring inputs where weights come
+in blocks, of scattered ones elsewhere. CPUs that lack their instructions look up whatever this says. The rows of a
 convolution are the 64 pixels of a tile; the time of a dense product stands beside its kernel.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Final
@@ -32,10 +33,12 @@ from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS
 from redpebble.kernels.byte_times import (
     DEFAULT,
+    FORMS,
     LOOKUP,
     PRICES,
     SCATTERED,
     SHARED,
+    WINDOWS,
     DenseConvolution,
     DenseIntegers,
     predicted,
@@ -48,6 +51,9 @@ from redpebble.sparse.csr import CscMatrix
 
 GROUPED: Final = 8
 """Times that a product of a dense convolution of several groups takes of one of a single group."""
+
+FEWEST_WINDOW_ROWS: Final = 8
+"""Rows from which look-ups go by windows: fewer take less from a window than it costs to read it."""
 
 LINE_FAMILIES: Final = (SCATTERED, *SHARED.values())
 """Kernels that take lines of pixels as they are."""
@@ -121,9 +127,27 @@ def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
     times, blocks = predicted(weights, prices, yields_floats=not op.yields_bytes)
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))
-    best, following, *_ = sorted(times, key=lambda family: times[family][COLUMNS])
+    lookups = WINDOWS if _gain_by_windows(times) else LOOKUP
+    best, following, *_ = sorted((lookups, *FORMS), key=lambda family: times[family][COLUMNS])
     reason = f"density {density:.3f}; next {following} {times[following][COLUMNS]:.3g} us at {COLUMNS}"
-    if best == LOOKUP:
-        return KernelAttr.of(LOOKUP, reason, times[LOOKUP])
-    choices = {1: LOOKUP, LEAST_COLUMNS: best}
-    return KernelAttr.of(choices, reason, times[LOOKUP] | times[best]).with_blocks({best: blocks[best]})
+    choices = {1: LOOKUP, FEWEST_WINDOW_ROWS: WINDOWS} if lookups == WINDOWS else {1: LOOKUP}
+    if best in FORMS:
+        choices[_fewest_columns(times[best][COLUMNS] / times[lookups][COLUMNS])] = best
+    kernel = KernelAttr.of(choices, reason)
+    predicted_us = {rows: times[kernel.family_at(rows)][rows] for rows in times[LOOKUP]}
+    return KernelAttr.of(choices, reason, predicted_us).with_blocks({best: blocks[best]} if best in FORMS else {})
+
+
+def _gain_by_windows(times: Mapping[str, Mapping[int, float]]) -> bool:
+    """Return whether look-ups by windows are faster, for few rows and for many."""
+    windows = times.get(WINDOWS, {})
+    return bool(windows) and all(us < times[LOOKUP][rows] for rows, us in windows.items())
+
+
+def _fewest_columns(share: float) -> int:
+    """Return the rows from which quads, that take as long for any number of rows, are faster than look-ups.
+
+    For all columns they take this share of the time.
+    """
+    eighths = int(share * COLUMNS / FEWEST_WINDOW_ROWS)
+    return max(LEAST_COLUMNS, eighths * FEWEST_WINDOW_ROWS + 1)

@@ -17,7 +17,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, byte_tensor, f32_tensor
-from redpebble.kernels.byte_times import LOOKUP
+from redpebble.kernels.byte_times import LOOKUP, WINDOWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import missing_features
 from redpebble.sparse.csr import CscMatrix
@@ -49,6 +49,8 @@ class Layers:
     activation: ActivationAttr | None = None
     density: float = 0.2
     greatest: int = 255
+    windows: bool = False
+    """Whether look-ups go by windows from 8 rows on."""
     quads: str = ""
     blocks: int = 2
     of_bytes: bool = False
@@ -82,11 +84,9 @@ class Layers:
             layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
         output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
         op = QuantizedLayersOp(arguments[0], layers, output, yields_bytes=self.of_bytes)
-        op.kernel = (
-            KernelAttr.of({1: LOOKUP, 33: self.quads}, "").with_blocks({self.quads: self.blocks})
-            if self.quads
-            else None
-        )
+        choices = {1: LOOKUP} | ({8: WINDOWS} if self.windows else {}) | ({33: self.quads} if self.quads else {})
+        blocks = {self.quads: self.blocks} if self.quads else {}
+        op.kernel = KernelAttr.of(choices, "").with_blocks(blocks) if len(choices) > 1 else None
         block.add_op(op)
         return op.results
 

@@ -42,6 +42,28 @@ def test_quads_are_exact(
     assert np.array_equal(layers.run(x, target), layers.expected(x))
 
 
+@pytest.mark.parametrize("density", [0.01, 0.2, 0.7])
+@pytest.mark.parametrize("sizes", [[437, 50, 19], [128, 70], [65, 33], [1, 16]], ids=str)
+def test_look_ups_by_windows_are_exact_for_any_rows(sizes: list[int], density: float) -> None:
+    layers = Layers(sizes, CODES[:2], density=density, windows=True)
+    # inputs that nobody takes at the beginning, in the middle and at the end of a panel, and a panel that takes none
+    layers.weights[0][: sizes[0] // 3, :16] = 0
+    layers.weights[0][-(sizes[0] // 4) :, :16] = 0
+    layers.weights[0][sizes[0] // 3 : sizes[0] // 2, 16:32] = 0
+    layers.weights[0][:, 32:48] = 0
+    x = inputs(81, sizes[0])
+    expected, net = layers.expected(x), native(layers.module(), host_target(), 1)
+    for rows in (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 81):
+        assert np.array_equal(net.run(None, {"x0": x[:rows]})[0], expected[:rows])
+
+
+@each_form
+def test_look_ups_by_windows_come_before_quads(target: CpuTarget) -> None:
+    layers = Layers([437, 50, 19], CODES, RELU, windows=True, quads=SCATTERED)
+    x = inputs(64 + 21, 437)
+    assert np.array_equal(layers.run(x, target), layers.expected(x))
+
+
 @pytest.mark.parametrize("quads", [QUADS, SCATTERED])
 def test_layers_of_as_many_inputs_have_their_own_outputs(quads: str) -> None:
     codes = [CODES[index % len(CODES)] for index in range(5)]
